@@ -1,0 +1,1 @@
+//! The user's contract: the TracePipeline custom resource

@@ -1,0 +1,1 @@
+//! ClickHouse: RowBinary, compressed frames, tables and inserts

@@ -1,0 +1,1 @@
+//! The contract between operator and gateway: configuration, units, memory budget

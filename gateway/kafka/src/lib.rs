@@ -1,0 +1,1 @@
+//! Kafka: consumer, assignment, ledger and the settings they need

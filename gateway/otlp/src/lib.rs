@@ -1,0 +1,1 @@
+//! A walk over OTLP trace messages on the wire, without materialising them

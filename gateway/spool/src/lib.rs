@@ -1,0 +1,1 @@
+//! The queue volume of a gateway

@@ -1,0 +1,2 @@
+//! The Sluice gateway: OTLP traces from Kafka into ClickHouse
+fn main() {}

@@ -1,0 +1,2 @@
+//! The Sluice operator: keeps gateways in line with TracePipelines
+fn main() {}
