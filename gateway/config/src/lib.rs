@@ -1,1 +1,28 @@
-//! The contract between operator and gateway: configuration, units, memory budget
+//! The contract between operator and gateway.
+//!
+//! The operator writes a [`GatewayConfig`] as YAML into a ConfigMap; the gateway reads it with [`parse`] and does not
+//! start unless [`GatewayConfig::check`] proves it. Both use the same arithmetic ([`budget`]) to decide whether a
+//! memory limit is enough, so that the operator refuses a pipeline for the reason the gateway would.
+//!
+//! Nothing here is asynchronous, and nothing here touches the network; only [`parse::read`] opens a file.
+
+pub mod budget;
+mod checked;
+mod gateway_config;
+pub mod parse;
+mod units;
+mod violation;
+
+pub use budget::{Budget, Shortfall, Sizing};
+pub use checked::CheckedConfig;
+pub use gateway_config::{
+    Admin, ClickHouse, Credentials, DeadLetter, Delivery, Format, GatewayConfig, InitialOffset, Insert,
+    Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement, Shutdown,
+    Sink, Source,
+};
+pub use units::{ByteSize, Duration, UnitError};
+pub use violation::{Violation, Violations};
+
+/// The version of this contract. A gateway image accepts exactly the versions that it knows; the operator never hands
+/// an image a config of another one. It is raised when a field changes its meaning or a new required one appears.
+pub const CONTRACT_VERSION: u32 = 1;

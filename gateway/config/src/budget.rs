@@ -1,0 +1,237 @@
+//! How a fixed memory limit is divided, before anything is allocated.
+//!
+//! | part | bytes | why |
+//! | --- | --- | --- |
+//! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
+//! | kafka | active partitions × record batch × 3/2 | librdkafka holds a whole batch as fetched and decompresses all of it |
+//! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
+//! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, while it grows; frame scratch |
+//! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
+//! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
+//! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
+//!
+//! The pool must hold at least one block of [`BLOCK_BYTES_MAX`] per worker: then every worker can finish the message it
+//! is in, whatever is in flight, and an empty pool is back-pressure, never a deadlock.
+//!
+//! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest that
+//! would do.
+
+use crate::units::ByteSize;
+
+/// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen; the resident set of an idle gateway is well below
+/// it, the rest is for per-partition bookkeeping.
+pub const BASE_BYTES: u64 = 48 << 20;
+
+/// Rows that are not yet compressed: a frame's worth of 256 KiB and a quarter of it for the row that crosses the end.
+pub const ROW_BUFFER_BYTES: u64 = 320 << 10;
+
+/// The largest encoded row. A span that would need more makes its message rejected: at 8 MiB it is eight times
+/// the largest message that Kafka takes with its own defaults.
+pub const ROW_BYTES_MAX: u64 = 8 << 20;
+
+/// Per worker: a row of the largest size in a vector that doubles while it grows, and a frame's output.
+pub const WORKER_BYTES: u64 = 2 * ROW_BYTES_MAX + (512 << 10);
+
+/// Per insert on its way: socket buffers, request head and the bounded response.
+pub const INSERT_BYTES: u64 = 1 << 20;
+
+/// The largest compressed block. The size rule closes blocks far below it (16 MiB of messages make about 4 MiB); what
+/// would pass it is a single message that does not compress, and that is rejected.
+pub const BLOCK_BYTES_MAX: u64 = 24 << 20;
+
+/// One part in this many of the limit is left to the allocator.
+pub const SLACK_DIVISOR: u64 = 12;
+
+/// Partitions read at the same time unless the config says otherwise.
+pub const PARTITIONS_ACTIVE_DEFAULT: u32 = 8;
+
+/// Largest record batch unless the config says otherwise: the broker's default limit for a message is 1 MiB.
+pub const RECORD_BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(1);
+
+/// The size at which a block closes unless the config says otherwise, in bytes of the messages in it: about 36,000
+/// spans of 460 bytes.
+pub const BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(16);
+
+/// What the budget depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizing {
+    /// The memory limit.
+    pub limit: ByteSize,
+    /// Worker threads.
+    pub workers: u32,
+    /// Partitions read at the same time.
+    pub partitions_active_max: u32,
+    /// The largest record batch, decompressed.
+    pub record_batch_bytes_max: ByteSize,
+    /// Inserts at the same time.
+    pub insert_concurrency: u32,
+}
+
+/// A limit, divided. The parts add up to the limit exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// What was divided.
+    pub limit: ByteSize,
+    /// Program, stacks, runtime.
+    pub base: ByteSize,
+    /// librdkafka's queues.
+    pub kafka: ByteSize,
+    /// Rows that are not yet compressed.
+    pub rows: ByteSize,
+    /// Scratch of the workers.
+    pub workers: ByteSize,
+    /// Inserts on their way.
+    pub http: ByteSize,
+    /// The pool of compressed chunks.
+    pub blocks: ByteSize,
+    /// Left to the allocator.
+    pub slack: ByteSize,
+}
+
+/// The limit is too small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{limit} is too small for these buffers; the smallest limit that would do is {smallest}")]
+pub struct Shortfall {
+    /// The limit that was asked for.
+    pub limit: ByteSize,
+    /// The smallest that would do, in whole MiB.
+    pub smallest: ByteSize,
+}
+
+impl Budget {
+    /// Divides the limit, or says which one would do.
+    pub fn divide(sizing: &Sizing) -> Result<Self, Shortfall> {
+        let limit = sizing.limit.get();
+        let fixed = Fixed::of(sizing);
+        let slack = limit.div_ceil(SLACK_DIVISOR);
+        match limit.checked_sub(fixed.sum().saturating_add(slack)) {
+            Some(blocks) if blocks >= blocks_min(sizing) => Ok(Self {
+                limit: sizing.limit,
+                base: ByteSize::bytes(BASE_BYTES),
+                kafka: ByteSize::bytes(fixed.kafka),
+                rows: ByteSize::bytes(fixed.rows),
+                workers: ByteSize::bytes(fixed.workers),
+                http: ByteSize::bytes(fixed.http),
+                blocks: ByteSize::bytes(blocks),
+                slack: ByteSize::bytes(slack),
+            }),
+            _ => Err(Shortfall { limit: sizing.limit, smallest: smallest(sizing) }),
+        }
+    }
+
+    /// Name and size of every part, in the order of the table above: for printing and for metrics.
+    pub fn parts(&self) -> [(&'static str, ByteSize); 7] {
+        [
+            ("base", self.base),
+            ("kafka", self.kafka),
+            ("rows", self.rows),
+            ("workers", self.workers),
+            ("http", self.http),
+            ("blocks", self.blocks),
+            ("slack", self.slack),
+        ]
+    }
+}
+
+/// What librdkafka may hold for one partition: a batch as it was fetched and as it is decompressed. A fetched batch is
+/// taken as half of the decompressed one; traces compress better than that.
+pub fn kafka_bytes_per_partition(record_batch_bytes_max: ByteSize) -> u64 {
+    record_batch_bytes_max.get().saturating_add(record_batch_bytes_max.get() / 2)
+}
+
+/// The parts that do not depend on the limit.
+struct Fixed {
+    kafka: u64,
+    rows: u64,
+    workers: u64,
+    http: u64,
+}
+
+impl Fixed {
+    fn of(sizing: &Sizing) -> Self {
+        let active = u64::from(sizing.partitions_active_max);
+        Self {
+            kafka: active.saturating_mul(kafka_bytes_per_partition(sizing.record_batch_bytes_max)),
+            rows: active.saturating_mul(ROW_BUFFER_BYTES),
+            workers: u64::from(sizing.workers).saturating_mul(WORKER_BYTES),
+            http: u64::from(sizing.insert_concurrency).saturating_mul(INSERT_BYTES),
+        }
+    }
+
+    fn sum(&self) -> u64 {
+        [self.kafka, self.rows, self.workers, self.http].into_iter().fold(BASE_BYTES, u64::saturating_add)
+    }
+}
+
+fn blocks_min(sizing: &Sizing) -> u64 {
+    u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX)
+}
+
+/// The smallest whole MiB that divides. What is left of a limit L without the slack is `L − ⌈L/12⌉ = ⌊11·L/12⌋`, so the
+/// smallest L for which that is enough is `⌈12·needed/11⌉`.
+fn smallest(sizing: &Sizing) -> ByteSize {
+    let needed = Fixed::of(sizing).sum().saturating_add(blocks_min(sizing));
+    let limit = (u128::from(needed) * u128::from(SLACK_DIVISOR)).div_ceil(u128::from(SLACK_DIVISOR - 1));
+    let limit = ByteSize::bytes(u64::try_from(limit).unwrap_or(u64::MAX));
+    ByteSize::mib(limit.mib_ceil())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sizing(limit_mib: u64, batch_mib: u64) -> Sizing {
+        Sizing {
+            limit: ByteSize::mib(limit_mib),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(batch_mib),
+            insert_concurrency: 2,
+        }
+    }
+
+    #[test]
+    fn the_reference_sizes_fit() {
+        for (limit_mib, batch_mib) in [(192, 1), (384, 16), (1024, 64)] {
+            let budget = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap();
+            assert!(budget.blocks.get() >= 2 * BLOCK_BYTES_MAX, "{budget:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_larger_batch_does_not_fit_the_reference_limits() {
+        for (limit_mib, batch_mib) in [(192, 16), (384, 64)] {
+            let shortfall = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap_err();
+            assert!(shortfall.smallest > ByteSize::mib(limit_mib), "{shortfall}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_add_up_to_the_limit(
+            limit_mib in 1u64..16_384, workers in 1u32..64, active in 1u32..1_024, batch_kib in 64u64..262_144,
+        ) {
+            let sizing = Sizing {
+                limit: ByteSize::mib(limit_mib),
+                workers,
+                partitions_active_max: active,
+                record_batch_bytes_max: ByteSize::kib(batch_kib),
+                insert_concurrency: 2,
+            };
+            match Budget::divide(&sizing) {
+                Ok(budget) => {
+                    let sum: u64 = budget.parts().iter().map(|(_, bytes)| bytes.get()).sum();
+                    prop_assert_eq!(sum, sizing.limit.get());
+                }
+                Err(shortfall) => {
+                    prop_assert!(shortfall.smallest > sizing.limit);
+                    let fits = Budget::divide(&Sizing { limit: shortfall.smallest, ..sizing });
+                    prop_assert!(fits.is_ok(), "the smallest limit that was named does not fit");
+                    let below = ByteSize::mib(shortfall.smallest.mib_ceil() - 1);
+                    prop_assert!(Budget::divide(&Sizing { limit: below, ..sizing }).is_err(), "a smaller one fits too");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! All rules between and about fields, in one place; past it there is nothing left to doubt.
+
+use crate::{
+    ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
+    budget::{Budget, Sizing},
+    violation::Violations,
+};
+use std::net::SocketAddr;
+
+/// A config that keeps every rule, with its memory budget. Only [`GatewayConfig::check`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedConfig {
+    config: GatewayConfig,
+    budget: Budget,
+    listen: SocketAddr,
+}
+
+impl CheckedConfig {
+    /// The config.
+    pub fn config(&self) -> &GatewayConfig {
+        &self.config
+    }
+
+    /// How its memory limit is divided.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Where the admin server listens.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+}
+
+impl GatewayConfig {
+    /// Checks every rule and divides the memory, or names all that is wrong.
+    pub fn check(self) -> Result<CheckedConfig, Violations> {
+        let mut found = Violations::default();
+        found.add_if(self.contract_version != CONTRACT_VERSION, "contractVersion", || {
+            format!(
+                "this program knows version {CONTRACT_VERSION}, the config is of version {}",
+                self.contract_version
+            )
+        });
+        self.check_source(&mut found);
+        self.check_sink(&mut found);
+        self.check_insert(&mut found);
+        self.check_process(&mut found);
+        let listen = self.check_listen(&mut found);
+        let budget = self.check_budget(&mut found);
+        match (listen, budget) {
+            (Some(listen), Some(budget)) => found.or(CheckedConfig { config: self, budget, listen }),
+            _ => Err(found),
+        }
+    }
+
+    fn check_source(&self, found: &mut Violations) {
+        let kafka = &self.source.kafka;
+        let at = |field: &str| format!("source.kafka.{field}");
+        found.add_if(kafka.bootstrap_servers.is_empty(), &at("bootstrapServers"), || {
+            "at least one broker".into()
+        });
+        for server in &kafka.bootstrap_servers {
+            found.add_if(!is_host_and_port(server), &at("bootstrapServers"), || {
+                format!("{server:?} is not host:port, such as kafka:9092")
+            });
+        }
+        found.add_if(kafka.topics.is_empty(), &at("topics"), || "at least one topic".into());
+        for topic in &kafka.topics {
+            found.add_if(!is_topic(topic), &at("topics"), || {
+                format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+            });
+        }
+        found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
+        in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
+        let (least, most) = (ByteSize::kib(64), ByteSize::mib(256));
+        in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
+    }
+
+    fn check_sink(&self, found: &mut Violations) {
+        let clickhouse = &self.sink.clickhouse;
+        let at = |field: &str| format!("sink.clickhouse.{field}");
+        found.add_if(clickhouse.endpoints.is_empty(), &at("endpoints"), || "at least one endpoint".into());
+        for endpoint in &clickhouse.endpoints {
+            let address = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+            found.add_if(!address.is_some_and(is_host_and_port), &at("endpoints"), || {
+                format!("{endpoint:?} is not http://host:port, such as http://clickhouse:8123")
+            });
+        }
+        found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
+            identifier_rule(&clickhouse.database)
+        });
+        found.add_if(!is_identifier(&clickhouse.table), &at("table"), || identifier_rule(&clickhouse.table));
+        if let Some(credentials) = &clickhouse.credentials {
+            found.add_if(credentials.username_file.is_empty(), &at("credentials.usernameFile"), empty);
+            found.add_if(credentials.password_file.is_empty(), &at("credentials.passwordFile"), empty);
+        }
+    }
+
+    fn check_insert(&self, found: &mut Violations) {
+        let insert = &self.sink.clickhouse.insert;
+        let at = |field: &str| format!("sink.clickhouse.insert.{field}");
+        in_range(found, &at("maxRows"), insert.max_rows, 1, 1_000_000);
+        in_range(found, &at("maxBytes"), insert.max_bytes, ByteSize::kib(64), ByteSize::mib(16));
+        in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
+        in_range(found, &at("timeout"), insert.timeout, Duration::secs(1), Duration::secs(600));
+        in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
+    }
+
+    fn check_process(&self, found: &mut Violations) {
+        found.add_if(self.pipeline.namespace.is_empty(), "pipeline.namespace", empty);
+        found.add_if(self.pipeline.name.is_empty(), "pipeline.name", empty);
+        in_range(found, "workers", self.workers, 1, 64);
+        found.add_if(!self.queue.path.starts_with('/'), "queue.path", || "must be an absolute path".into());
+        found.add_if(!self.memory.limit.get().is_multiple_of(1 << 20), "memory.limit", || {
+            "must be whole MiB".into()
+        });
+        in_range(
+            found,
+            "shutdown.deadline",
+            self.shutdown.deadline,
+            Duration::secs(1),
+            Duration::secs(3_600),
+        );
+        found.add_if(self.log.level.is_empty(), "log.level", empty);
+    }
+
+    fn check_listen(&self, found: &mut Violations) -> Option<SocketAddr> {
+        let listen = self.admin.listen.parse().ok();
+        found.add_if(listen.is_none(), "admin.listen", || {
+            format!("{:?} is not an address and a port, such as 0.0.0.0:9090", self.admin.listen)
+        });
+        listen
+    }
+
+    fn check_budget(&self, found: &mut Violations) -> Option<Budget> {
+        match Budget::divide(&self.sizing()) {
+            Ok(budget) => Some(budget),
+            Err(shortfall) => {
+                found.add("memory.limit", shortfall.to_string());
+                None
+            }
+        }
+    }
+
+    /// What the memory budget depends on.
+    pub fn sizing(&self) -> Sizing {
+        Sizing {
+            limit: self.memory.limit,
+            workers: self.workers,
+            partitions_active_max: self.source.kafka.partitions_active_max,
+            record_batch_bytes_max: self.source.kafka.record_batch_bytes_max,
+            insert_concurrency: self.sink.clickhouse.insert.concurrency,
+        }
+    }
+}
+
+fn empty() -> String {
+    "must not be empty".to_owned()
+}
+
+fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
+    found: &mut Violations,
+    path: &str,
+    value: T,
+    least: T,
+    most: T,
+) {
+    found
+        .add_if(value < least || value > most, path, || format!("{value} is not between {least} and {most}"));
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let host_is_plain = !host.is_empty() && !host.contains(['/', ' ', '@', ',']);
+    host_is_plain && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic).
+fn is_topic(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    (1..=249).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(legal)
+}
+
+/// ClickHouse takes any text in backticks; what a person would name a table is enough here, and nothing needs escaping.
+fn is_identifier(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    (1..=128).contains(&text.len()) && text.bytes().all(legal)
+}
+
+fn identifier_rule(text: &str) -> String {
+    format!("{text:?} is not a name: 1 to 128 of a-z, A-Z, 0-9, '_', '-' and '.'")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use crate::parse::from_yaml;
+
+    pub const SMALLEST: &str = "\
+contractVersion: 1
+pipeline: {namespace: tracing, name: prod}
+source:
+  kafka:
+    bootstrapServers: [kafka:9092]
+    topics: [otlp_spans]
+    consumerGroup: tracing.prod
+sink:
+  clickhouse:
+    endpoints: [http://clickhouse:8123]
+    database: otel
+    table: otel_traces
+workers: 2
+memory: {limit: 192MiB}
+";
+
+    fn violations(from: &str, to: &str) -> Vec<String> {
+        assert!(SMALLEST.contains(from), "{from}");
+        let config = from_yaml(&SMALLEST.replace(from, to)).unwrap();
+        config.check().unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_smallest_config_passes() {
+        from_yaml(SMALLEST).unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn each_rule_names_its_field() {
+        for (from, to, path) in [
+            ("[kafka:9092]", "[]", "source.kafka.bootstrapServers"),
+            ("[kafka:9092]", "[kafka]", "source.kafka.bootstrapServers"),
+            ("[kafka:9092]", "['kafka:0']", "source.kafka.bootstrapServers"),
+            ("[otlp_spans]", "[]", "source.kafka.topics"),
+            ("[otlp_spans]", "['a b']", "source.kafka.topics"),
+            ("tracing.prod", "''", "source.kafka.consumerGroup"),
+            ("http://clickhouse:8123", "clickhouse:8123", "sink.clickhouse.endpoints"),
+            ("http://clickhouse:8123", "https://clickhouse:8443", "sink.clickhouse.endpoints"),
+            ("otel_traces", "'a`b'", "sink.clickhouse.table"),
+            ("database: otel", "database: ''", "sink.clickhouse.database"),
+            ("workers: 2", "workers: 0", "workers"),
+            ("192MiB", "64MiB", "memory.limit"),
+            ("192MiB", "200000001B", "memory.limit"),
+            ("workers: 2", "workers: 2\nadmin: {listen: nowhere}", "admin.listen"),
+            ("workers: 2", "workers: 2\nqueue: {path: relative}", "queue.path"),
+        ] {
+            let found = violations(from, to);
+            assert!(found.iter().any(|v| v.starts_with(path)), "{to}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn all_violations_are_named_at_once() {
+        let found = violations("workers: 2\nmemory: {limit: 192MiB}", "workers: 0\nmemory: {limit: 1MiB}");
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn a_limit_that_is_too_small_names_the_smallest_that_would_do() {
+        let found = violations("192MiB", "64MiB");
+        assert!(found[0].contains("smallest limit that would do is"), "{found:?}");
+    }
+}

@@ -1,0 +1,363 @@
+//! What a gateway is told, in the order in which data flows.
+//!
+//! Every struct refuses unknown fields: a misspelt one is an error with its path, never a silent default.
+
+use crate::{
+    budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
+    units::{ByteSize, Duration},
+};
+use serde::{Deserialize, Serialize};
+
+/// The whole config of one gateway process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// The version of this contract that the config is written in ([`crate::CONTRACT_VERSION`]).
+    pub contract_version: u32,
+    /// Whose gateway this is: in logs, client ids and `log_comment`.
+    pub pipeline: Pipeline,
+    /// Where messages come from.
+    pub source: Source,
+    /// Where rows go.
+    pub sink: Sink,
+    /// What is done with what cannot be delivered.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// The queue volume.
+    #[serde(default)]
+    pub queue: Queue,
+    /// Worker threads that walk and encode; 1 to 64.
+    pub workers: u32,
+    /// The memory limit that the budget divides.
+    pub memory: Memory,
+    /// Where `/metrics`, `/livez` and `/readyz` are served.
+    #[serde(default)]
+    pub admin: Admin,
+    /// How the gateway leaves.
+    #[serde(default)]
+    pub shutdown: Shutdown,
+    /// What it logs.
+    #[serde(default)]
+    pub log: Log,
+}
+
+/// The pipeline's name in Kubernetes, or any two words where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pipeline {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// The source: Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    /// Kafka.
+    pub kafka: Kafka,
+}
+
+/// Topics and how they are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kafka {
+    /// Brokers to ask first, `host:port`; at least one.
+    pub bootstrap_servers: Vec<String>,
+    /// Topics by name; at least one.
+    pub topics: Vec<String>,
+    /// The consumer group.
+    pub consumer_group: String,
+    /// Where a partition without a committed offset is begun.
+    #[serde(default)]
+    pub initial_offset: InitialOffset,
+    /// How the messages are encoded.
+    #[serde(default)]
+    pub format: Format,
+    /// Partitions that are read at the same time; the buffers are sized for this many. 1 to 1,024.
+    #[serde(default = "partitions_active_max")]
+    pub partitions_active_max: u32,
+    /// The largest record batch, decompressed, that must be read: 64 KiB to 256 MiB.
+    #[serde(default = "record_batch_bytes_max")]
+    pub record_batch_bytes_max: ByteSize,
+}
+
+fn partitions_active_max() -> u32 {
+    PARTITIONS_ACTIVE_DEFAULT
+}
+
+fn record_batch_bytes_max() -> ByteSize {
+    RECORD_BATCH_BYTES_DEFAULT
+}
+
+/// Where a partition without a committed offset is begun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InitialOffset {
+    /// At the oldest message that Kafka still has.
+    #[default]
+    Earliest,
+    /// Behind the newest message.
+    Latest,
+}
+
+/// How the messages are encoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Format {
+    /// An OTLP `ExportTraceServiceRequest` or `TracesData` as protobuf (the Collector's `otlp_proto`).
+    #[default]
+    OtlpProto,
+}
+
+/// The sink: ClickHouse.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sink {
+    /// ClickHouse.
+    pub clickhouse: ClickHouse,
+}
+
+/// Servers, table and how rows are inserted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClickHouse {
+    /// HTTP interfaces of replicas of one shard, `http://host:8123`; at least one.
+    pub endpoints: Vec<String>,
+    /// Database.
+    pub database: String,
+    /// Table.
+    pub table: String,
+    /// User and password; absent means the user `default` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+    /// Who makes the table.
+    #[serde(default)]
+    pub schema: Schema,
+    /// When a block closes and how it is sent.
+    #[serde(default)]
+    pub insert: Insert,
+}
+
+/// Files that hold user and password. They are read at the start and hold nothing but the text; one line end at the
+/// end is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Credentials {
+    /// File with the user's name.
+    pub username_file: String,
+    /// File with the password.
+    pub password_file: String,
+}
+
+/// Who makes the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Schema {
+    /// What Sluice may do with the table.
+    #[serde(default)]
+    pub management: SchemaManagement,
+}
+
+/// What Sluice may do with the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemaManagement {
+    /// Nothing; the gateway alone looks at the columns when it starts.
+    None,
+    /// Compare the columns and refuse to start pods when they do not fit.
+    Validate,
+    /// Create database and table when they are missing, then compare.
+    #[default]
+    CreateIfMissing,
+}
+
+/// When a block closes and how it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Insert {
+    /// A block closes once it has this many rows: 1 to 1,000,000.
+    #[serde(default = "max_rows")]
+    pub max_rows: u32,
+    /// A block closes once the messages in it are this large, as read from Kafka and decompressed: 64 KiB to 16 MiB.
+    #[serde(default = "max_bytes")]
+    pub max_bytes: ByteSize,
+    /// A block closes this long after its first message: 50 ms to 5 m.
+    #[serde(default = "max_interval")]
+    pub max_interval: Duration,
+    /// An insert that takes longer is ended by both sides: 1 s to 10 m.
+    #[serde(default = "timeout")]
+    pub timeout: Duration,
+    /// Inserts at the same time from this process: 1 to 64.
+    #[serde(default = "concurrency")]
+    pub concurrency: u32,
+}
+
+// 100,000 rows are the upper end of what ClickHouse's documentation advises for one insert.
+fn max_rows() -> u32 {
+    100_000
+}
+
+fn max_bytes() -> ByteSize {
+    BATCH_BYTES_DEFAULT
+}
+
+fn max_interval() -> Duration {
+    Duration::secs(1)
+}
+
+fn timeout() -> Duration {
+    Duration::secs(30)
+}
+
+fn concurrency() -> u32 {
+    2
+}
+
+impl Default for Insert {
+    fn default() -> Self {
+        Self {
+            max_rows: max_rows(),
+            max_bytes: max_bytes(),
+            max_interval: max_interval(),
+            timeout: timeout(),
+            concurrency: concurrency(),
+        }
+    }
+}
+
+/// What is done with what cannot be delivered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Delivery {
+    /// Messages that cannot be read.
+    #[serde(default)]
+    pub dead_letter: DeadLetter,
+}
+
+/// Messages that cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeadLetter {
+    /// What happens to one that has nowhere to go.
+    #[serde(default)]
+    pub on_missing: OnMissing,
+}
+
+/// What happens to a message that cannot be read and has nowhere to go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnMissing {
+    /// Its partition stops in front of it, alone, and says so.
+    #[default]
+    Stop,
+    /// It is counted and passed over.
+    Skip,
+}
+
+/// The queue volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Queue {
+    /// Whether there is one.
+    #[serde(default)]
+    pub mode: QueueMode,
+    /// Where it is mounted.
+    #[serde(default = "queue_path")]
+    pub path: String,
+}
+
+fn queue_path() -> String {
+    "/var/lib/sluice/queue".to_owned()
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { mode: QueueMode::default(), path: queue_path() }
+    }
+}
+
+/// Whether there is a queue volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueMode {
+    /// There is one, and the gateway claims it at the start.
+    #[default]
+    Spill,
+    /// There is none.
+    Disabled,
+}
+
+/// The memory limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Memory {
+    /// What the process may use at the most, in whole MiB.
+    pub limit: ByteSize,
+}
+
+/// Where `/metrics`, `/livez` and `/readyz` are served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Admin {
+    /// Address and port.
+    #[serde(default = "listen")]
+    pub listen: String,
+}
+
+fn listen() -> String {
+    "0.0.0.0:9090".to_owned()
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: listen() }
+    }
+}
+
+/// How the gateway leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long SIGTERM waits for blocks in flight: 1 s to 1 h. Shorter than the pod's termination grace period.
+    #[serde(default = "deadline")]
+    pub deadline: Duration,
+}
+
+fn deadline() -> Duration {
+    Duration::secs(50)
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { deadline: deadline() }
+    }
+}
+
+/// What it logs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Log {
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a `tracing` filter.
+    #[serde(default = "level")]
+    pub level: String,
+    /// How a line is written.
+    #[serde(default)]
+    pub format: LogFormat,
+}
+
+fn level() -> String {
+    "info".to_owned()
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: level(), format: LogFormat::default() }
+    }
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    #[default]
+    Json,
+    /// For a person at a terminal.
+    Text,
+}

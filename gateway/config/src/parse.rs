@@ -1,0 +1,137 @@
+//! From YAML text to a [`GatewayConfig`], with the path of the field that is wrong.
+
+use crate::{CONTRACT_VERSION, GatewayConfig};
+use std::path::Path;
+
+/// A config larger than this is not one: 1 MiB is the limit of a ConfigMap.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a config could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be opened or read.
+    #[error("cannot read the config {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is too large to be a config.
+    #[error("the config {path} has {bytes} bytes; at most {CONFIG_BYTES_MAX} are read")]
+    TooLarge {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A field is unknown, missing or of the wrong type, or the text is not YAML.
+    #[error("{path}: {message}")]
+    Field {
+        /// Path of the field, `.` for the document itself.
+        path: String,
+        /// What was expected, with line and column.
+        message: String,
+    },
+    /// The config is of a contract that this program does not know.
+    #[error(
+        "contractVersion: this program knows version {CONTRACT_VERSION}, the config is of version {found}"
+    )]
+    ContractVersion {
+        /// The version in the config.
+        found: u32,
+    },
+}
+
+/// Reads and parses a file.
+pub fn read(path: &Path) -> Result<GatewayConfig, Error> {
+    let named = || path.display().to_string();
+    let bytes = std::fs::metadata(path).map_err(|source| Error::Read { path: named(), source })?.len();
+    if bytes > CONFIG_BYTES_MAX {
+        return Err(Error::TooLarge { path: named(), bytes });
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: named(), source })?;
+    from_yaml(&text)
+}
+
+/// Parses YAML.
+///
+/// The version is looked at first, so that a config of another contract says so rather than naming a field that this
+/// one does not have.
+pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        contract_version: u32,
+    }
+    let Version { contract_version: found } = typed(text)?;
+    if found != CONTRACT_VERSION {
+        return Err(Error::ContractVersion { found });
+    }
+    typed(text)
+}
+
+fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    let mut path = None;
+    serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| {
+        serde_path_to_error::deserialize(de).map_err(|error| {
+            path = Some(error.path().to_string());
+            error.into_inner()
+        })
+    })
+    .map_err(|error| Error::Field {
+        path: path.unwrap_or_else(|| ".".to_owned()),
+        message: error.to_string(),
+    })
+}
+
+/// Writes a config as YAML; what is written is read back equal.
+///
+/// # Panics
+/// Never: every field serialises.
+pub fn to_yaml(config: &GatewayConfig) -> String {
+    serde_saphyr::to_string(config).expect("a config is plain strings and numbers, which always serialise")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checked::tests::SMALLEST;
+
+    #[test]
+    fn the_smallest_config_is_read_and_round_trips() {
+        let config = from_yaml(SMALLEST).unwrap();
+        assert_eq!(config.sink.clickhouse.insert.max_rows, 100_000);
+        assert_eq!(from_yaml(&to_yaml(&config)).unwrap(), config);
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_its_path_and_what_was_expected() {
+        let text = SMALLEST.replace("topics:", "topic:");
+        let error = from_yaml(&text).unwrap_err().to_string();
+        assert!(error.starts_with("source.kafka.topic"), "{error}");
+        assert!(error.contains("topics"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_with_its_path() {
+        let error = from_yaml(&SMALLEST.replace("workers: 2", "workers: many")).unwrap_err().to_string();
+        assert!(error.starts_with("workers"), "{error}");
+        let error = from_yaml(&SMALLEST.replace("192MiB", "192")).unwrap_err().to_string();
+        assert!(error.contains("memory.limit") && error.contains("64MiB"), "{error}");
+    }
+
+    #[test]
+    fn another_contract_version_says_so_whatever_else_it_holds() {
+        let text = SMALLEST.replace("contractVersion: 1", "contractVersion: 2") + "\nnovelty: true\n";
+        assert!(matches!(from_yaml(&text), Err(Error::ContractVersion { found: 2 })));
+    }
+
+    #[test]
+    fn text_that_is_not_yaml_is_refused() {
+        for text in ["", "\t", "[1, 2", "a: b: c", "\u{0}"] {
+            assert!(from_yaml(text).is_err(), "{text:?}");
+        }
+    }
+}
