@@ -1,0 +1,150 @@
+//! librdkafka's settings, each with its reason. A pure function of the config.
+//!
+//! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
+
+use sluice_gateway_config::{Format, InitialOffset, Kafka};
+
+/// Who this consumer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `client.id`: what brokers log and report.
+    pub client_id: String,
+    /// `group.instance.id`: the pod's name. A pod that comes back within the session timeout keeps its partitions. Where
+    /// there is no stable name, membership is dynamic.
+    pub instance_id: Option<String>,
+}
+
+/// How long the group waits for a silent member. Longer than a pod needs to come back, so that a restart moves nothing.
+pub const SESSION_TIMEOUT_MS: u32 = 45_000;
+
+/// The smallest fetch per partition, whatever the record batches: less would make small requests of a busy topic.
+const FETCH_BYTES_MIN: u64 = 64 << 10;
+
+/// librdkafka wants `fetch.max.bytes` to be at least `message.max.bytes`, which is 1,000,000 by default, and at most this.
+const FETCH_ALL_MIN: u64 = 1_000_000;
+const FETCH_ALL_MAX: u64 = 1 << 30;
+
+/// All settings of the consumer.
+pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static str, String)> {
+    let batch = kafka.record_batch_bytes_max.get();
+    // The broker returns a first batch whole even if it is larger; a quarter of the largest batch keeps what several
+    // small batches in one answer can grow to near the batch that the budget counts with.
+    let fetch = (batch / 4).max(FETCH_BYTES_MIN);
+    let fetch_all =
+        fetch.saturating_mul(u64::from(kafka.partitions_active_max)).clamp(FETCH_ALL_MIN, FETCH_ALL_MAX);
+    let mut settings = probe_settings(kafka);
+    settings.extend([
+        ("client.id", identity.client_id.clone()),
+        ("group.id", kafka.consumer_group.clone()),
+        // Offsets are committed by the ledger, after the insert, and by nothing else.
+        ("enable.auto.commit", "false".into()),
+        ("enable.auto.offset.store", "false".into()),
+        ("auto.offset.reset", offset_reset(kafka.initial_offset).into()),
+        ("isolation.level", "read_committed".into()),
+        // A rebalance takes only what moves; the rest is read on.
+        ("partition.assignment.strategy", "cooperative-sticky".into()),
+        ("session.timeout.ms", SESSION_TIMEOUT_MS.to_string()),
+        ("heartbeat.interval.ms", "3000".into()),
+        // The poll thread never blocks longer than the wait for a revoked partition, so this only ends a hung process.
+        ("max.poll.interval.ms", "300000".into()),
+        // With partition queues both limits count per partition: bytes are what the budget knows, so messages must not
+        // be the first to bind.
+        ("queued.min.messages", "10000".into()),
+        ("queued.max.messages.kbytes", (batch / 1024).max(64).to_string()),
+        ("fetch.message.max.bytes", fetch.to_string()),
+        ("fetch.max.bytes", fetch_all.to_string()),
+        ("receive.message.max.bytes", receive_bytes(fetch_all, batch).to_string()),
+        // After back-pressure the default of one second would leave a partition idle.
+        ("fetch.queue.backoff.ms", "20".into()),
+        ("fetch.wait.max.ms", "250".into()),
+        // A flipped bit between disk and here is caught here, or never.
+        ("check.crcs", "true".into()),
+        ("enable.partition.eof", "false".into()),
+        // Lag per partition for the metrics.
+        ("statistics.interval.ms", "5000".into()),
+        // New partitions are found within this time.
+        ("topic.metadata.refresh.interval.ms", "60000".into()),
+    ]);
+    if let Some(instance) = &identity.instance_id {
+        settings.push(("group.instance.id", instance.clone()));
+    }
+    settings
+}
+
+/// Settings that reach the brokers at all; enough to ask for metadata.
+pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
+    let Format::OtlpProto = kafka.format;
+    vec![
+        ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
+        ("socket.keepalive.enable", "true".into()),
+        // A broker that is away is asked again at once, then every 10 s at the most.
+        ("reconnect.backoff.ms", "100".into()),
+        ("reconnect.backoff.max.ms", "10000".into()),
+        // One line when something changes is written by us; not one per lost connection.
+        ("log.connection.close", "false".into()),
+    ]
+}
+
+fn offset_reset(initial: InitialOffset) -> &'static str {
+    match initial {
+        InitialOffset::Earliest => "earliest",
+        InitialOffset::Latest => "latest",
+    }
+}
+
+/// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
+fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
+    const LEAST: u64 = 1_000_000;
+    const MOST: u64 = 2_147_483_647;
+    fetch_all.saturating_add(batch).saturating_add(64 << 10).clamp(LEAST, MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::ByteSize;
+
+    fn kafka() -> Kafka {
+        Kafka {
+            bootstrap_servers: vec!["a:9092".into(), "b:9092".into()],
+            topics: vec!["spans".into()],
+            consumer_group: "g".into(),
+            initial_offset: InitialOffset::Earliest,
+            format: Format::OtlpProto,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+        }
+    }
+
+    fn value(settings: &[(&'static str, String)], name: &str) -> Option<String> {
+        let mut of_name = settings.iter().filter(|(key, _)| *key == name);
+        let value = of_name.next().map(|(_, value)| value.clone());
+        assert!(of_name.next().is_none(), "{name} is set twice");
+        value
+    }
+
+    #[test]
+    fn nothing_but_the_ledger_commits() {
+        let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()) };
+        let settings = consumer_settings(&kafka(), &identity);
+        assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));
+        assert_eq!(value(&settings, "enable.auto.offset.store").as_deref(), Some("false"));
+        assert_eq!(value(&settings, "group.instance.id").as_deref(), Some("pod-0"));
+        assert_eq!(value(&settings, "bootstrap.servers").as_deref(), Some("a:9092,b:9092"));
+    }
+
+    #[test]
+    fn the_settings_are_accepted_for_the_smallest_and_the_largest_batch() {
+        for batch in [ByteSize::kib(64), ByteSize::mib(256)] {
+            let kafka = Kafka { record_batch_bytes_max: batch, partitions_active_max: 1_024, ..kafka() };
+            let identity = Identity { client_id: "c".into(), instance_id: None };
+            let mut config = rdkafka::ClientConfig::new();
+            for (name, value) in consumer_settings(&kafka, &identity) {
+                config.set(name, value);
+            }
+            config.create_native_config().unwrap();
+            let client: Result<rdkafka::consumer::BaseConsumer, _> = config.create();
+            client.unwrap();
+        }
+    }
+}

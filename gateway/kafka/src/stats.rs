@@ -1,0 +1,55 @@
+//! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
+
+use crate::partition::PartitionId;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64},
+    },
+};
+
+/// Numbers of one partition as of librdkafka's last statistics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Messages between the committed offset and the end.
+    pub lag_messages: Option<i64>,
+    /// The offset behind the last message.
+    pub end_offset: Option<i64>,
+    /// The offset that was committed last.
+    pub committed_offset: Option<i64>,
+}
+
+/// Numbers of the consumer. None of them is touched per message.
+#[derive(Debug, Default)]
+pub struct ConsumerStats {
+    /// Whether the group has given this member an assignment, be it an empty one.
+    pub joined: AtomicBool,
+    /// Partitions that are owned.
+    pub partitions_owned: AtomicI64,
+    /// Assignments and revocations.
+    pub rebalances: AtomicU64,
+    /// Commits that the coordinator confirmed.
+    pub commits: AtomicU64,
+    /// Commits that it refused, or that never reached it.
+    pub commit_failures: AtomicU64,
+    /// Ranges that settled under a generation that was over.
+    pub stale_ranges: AtomicU64,
+    partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
+}
+
+impl ConsumerStats {
+    /// A copy of the partitions' numbers.
+    pub fn partitions(&self) -> BTreeMap<PartitionId, PartitionStats> {
+        self.locked().clone()
+    }
+
+    pub(crate) fn replace(&self, partitions: BTreeMap<PartitionId, PartitionStats>) {
+        *self.locked() = partitions;
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<PartitionId, PartitionStats>> {
+        // A map of numbers is whole whatever the thread that held it died of.
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
