@@ -1,0 +1,202 @@
+//! Claiming a volume, and asking how full it is.
+//!
+//! The lock is an advisory one on a file of its own, held as long as the [`Volume`] lives; the kernel lets it go when
+//! the process ends, however it ends.
+
+use crate::identity::{FORMAT, Identity};
+use rustix::fs::{FlockOperation, flock, statvfs};
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// The file that is locked. It stays empty.
+const LOCK_FILE: &str = "sluice-queue.lock";
+
+/// The identity, and the name under which it is written first.
+const IDENTITY_FILE: &str = "sluice-queue.json";
+const DRAFT_FILE: &str = "sluice-queue.json.new";
+
+/// An identity file larger than this is not one.
+const IDENTITY_BYTES_MAX: u64 = 4 << 10;
+
+/// Why a volume cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file system call failed.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another process holds the volume.
+    #[error(
+        "the queue volume {path} is in use by another process; a volume belongs to one gateway at a time"
+    )]
+    InUse {
+        /// The volume.
+        path: PathBuf,
+    },
+    /// The volume belongs to another pipeline.
+    #[error(
+        "the queue volume {path} belongs to pipeline {found}, not to {expected}; \
+         give this pipeline a volume of its own"
+    )]
+    Foreign {
+        /// The volume.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        expected: String,
+    },
+    /// The volume's identity cannot be read, or its layout is of a version that this program does not know.
+    #[error("the queue volume {path} cannot be read by this program: {reason}")]
+    Unreadable {
+        /// The volume.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How large a volume is and how much of it is left, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub total: u64,
+    /// What this user may still write.
+    pub free: u64,
+}
+
+/// A volume that this process has claimed.
+#[derive(Debug)]
+pub struct Volume {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Volume {
+    /// Claims the volume at `path` for a pipeline: locks it, and writes or compares its identity.
+    pub fn claim(path: &Path, identity: &Identity) -> Result<Self, Error> {
+        let lock_path = path.join(LOCK_FILE);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let locked = options.open(&lock_path).map_err(failed("open or create", &lock_path))?;
+        if flock(&locked, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Error::InUse { path: path.to_owned() });
+        }
+        match File::open(path.join(IDENTITY_FILE)) {
+            Ok(file) => compare(path, file, identity)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => write(path, identity)?,
+            Err(error) => return Err(failed("open", &path.join(IDENTITY_FILE))(error)),
+        }
+        Ok(Self { path: path.to_owned(), _locked: locked })
+    }
+
+    /// How large the volume is and how much is left.
+    pub fn space(&self) -> Result<Space, Error> {
+        let stat = statvfs(&self.path).map_err(|source| Error::Io {
+            action: "read the space of",
+            path: self.path.clone(),
+            source: source.into(),
+        })?;
+        Ok(Space {
+            total: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free: stat.f_bavail.saturating_mul(stat.f_frsize),
+        })
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { action, path, source }
+}
+
+/// Writes the identity beside its place and moves it there, so that it is whole or absent after a crash.
+fn write(path: &Path, identity: &Identity) -> Result<(), Error> {
+    let text = serde_json::to_string(identity).expect("two plain fields always serialise");
+    let (draft, place) = (path.join(DRAFT_FILE), path.join(IDENTITY_FILE));
+    let mut file = File::create(&draft).map_err(failed("create", &draft))?;
+    file.write_all(text.as_bytes()).map_err(failed("write", &draft))?;
+    file.sync_all().map_err(failed("sync", &draft))?;
+    std::fs::rename(&draft, &place).map_err(failed("rename to its place", &draft))?;
+    let directory = File::open(path).map_err(failed("open", path))?;
+    directory.sync_all().map_err(failed("sync", path))
+}
+
+fn compare(path: &Path, file: File, expected: &Identity) -> Result<(), Error> {
+    let unreadable = |reason: String| Error::Unreadable { path: path.to_owned(), reason };
+    let mut text = String::new();
+    file.take(IDENTITY_BYTES_MAX).read_to_string(&mut text).map_err(|error| unreadable(error.to_string()))?;
+    let found: Identity = serde_json::from_str(&text)
+        .map_err(|error| unreadable(format!("{IDENTITY_FILE} is damaged ({error})")))?;
+    if found.format != FORMAT {
+        return Err(unreadable(format!(
+            "its layout is version {}, this program knows {FORMAT}",
+            found.format
+        )));
+    }
+    if found.pipeline != expected.pipeline {
+        let (found, expected) = (found.pipeline, expected.pipeline.clone());
+        return Err(Error::Foreign { path: path.to_owned(), found, expected });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("sluice-spool-{name}-{}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_volume_is_claimed_once_at_a_time_and_again_after_a_restart() {
+        let path = fresh("claim");
+        let identity = Identity::of("tracing", "prod");
+        let volume = Volume::claim(&path, &identity).unwrap();
+        assert!(matches!(Volume::claim(&path, &identity), Err(Error::InUse { .. })));
+        let space = volume.space().unwrap();
+        assert!(space.total >= space.free && space.total > 0, "{space:?}");
+        drop(volume);
+        Volume::claim(&path, &identity).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn the_volume_of_another_pipeline_is_left_alone() {
+        let path = fresh("foreign");
+        drop(Volume::claim(&path, &Identity::of("tracing", "prod")).unwrap());
+        let error = Volume::claim(&path, &Identity::of("tracing", "test")).unwrap_err();
+        assert!(error.to_string().contains("tracing/prod"), "{error}");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_or_newer_identity_is_not_overwritten() {
+        let path = fresh("damaged");
+        for text in ["{", r#"{"format":2,"pipeline":"tracing/prod"}"#] {
+            std::fs::write(path.join(IDENTITY_FILE), text).unwrap();
+            let result = Volume::claim(&path, &Identity::of("tracing", "prod"));
+            assert!(matches!(result, Err(Error::Unreadable { .. })), "{result:?}");
+            assert_eq!(std::fs::read_to_string(path.join(IDENTITY_FILE)).unwrap(), text);
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_missing_directory_says_which() {
+        let error = Volume::claim(Path::new("/nonexistent/queue"), &Identity::of("a", "b")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/queue"), "{error}");
+    }
+}
