@@ -1,2 +1,120 @@
-//! The Sluice gateway: OTLP traces from Kafka into ClickHouse
-fn main() {}
+//! Starts and stops; everything else is in the library.
+
+use clap::Parser as _;
+use sluice_gateway::{
+    app,
+    args::{Arguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_UNAVAILABLE},
+    check, ddl,
+};
+use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
+use std::{
+    fmt::Display,
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
+use tracing_subscriber::EnvFilter;
+
+// One allocator for Rust and, through the C symbols it defines, for librdkafka: the budget knows no second one.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { ExitCode::from(EXIT_CONFIG) } else { ExitCode::SUCCESS };
+            return if error.print().is_ok() { code } else { ExitCode::FAILURE };
+        }
+    };
+    match execute(&arguments.command) {
+        Ok(code) => code,
+        Err(Failure { code, text }) => {
+            complain(&text);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Why the program ends, and with which code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn new(code: u8, error: impl Display) -> Self {
+        Self { code, text: error.to_string() }
+    }
+}
+
+fn execute(command: &Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run(file) => run(&load(file)?),
+        Command::Check { file, json } => run_check(&load(file)?, *json),
+        Command::Ddl(DdlCommand::Print(file)) => {
+            let config = load(file)?;
+            let text = ddl::print(&config.config().sink.clickhouse).map_err(unavailable)?;
+            Ok(say(&text))
+        }
+        Command::Ddl(DdlCommand::Apply(file)) => {
+            let config = load(file)?;
+            let applied = block_on(ddl::apply(&config.config().sink.clickhouse))?;
+            Ok(say(&format!("{}\n", applied.map_err(unavailable)?)))
+        }
+    }
+}
+
+fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
+    let config = parse::read(&file.config).map_err(|error| Failure::new(EXIT_CONFIG, error))?;
+    config.check().map_err(|violations| Failure::new(EXIT_CONFIG, violations))
+}
+
+fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
+    log_to_stderr(&config.config().log)?;
+    app::run(config).map_err(|error| Failure::new(1, format!("{error:#}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_check(config: &CheckedConfig, json: bool) -> Result<ExitCode, Failure> {
+    let findings = block_on(check::check(config))?;
+    let text = if json {
+        serde_json::to_string(&findings).map_err(|error| Failure::new(1, error))? + "\n"
+    } else {
+        findings.to_string()
+    };
+    let written = say(&text);
+    Ok(if findings.problems.is_empty() { written } else { ExitCode::from(EXIT_UNAVAILABLE) })
+}
+
+fn unavailable(error: impl Display) -> Failure {
+    Failure::new(EXIT_UNAVAILABLE, error)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| Failure::new(1, error))?.block_on(future))
+}
+
+fn log_to_stderr(log: &Log) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&log.level).map_err(|error| {
+        Failure::new(EXIT_CONFIG, format!("log.level: {:?} is not a level: {error}", log.level))
+    })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match log.format {
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+    }
+    Ok(())
+}
+
+/// Writes to standard output; a reader that has gone is no success.
+fn say(text: &str) -> ExitCode {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn complain(text: &str) {
+    if writeln!(std::io::stderr(), "{text}").is_err() {
+        // There is nobody to tell.
+    }
+}

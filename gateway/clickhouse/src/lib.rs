@@ -1,1 +1,43 @@
-//! ClickHouse: RowBinary, compressed frames, tables and inserts
+//! ClickHouse: rows as bytes, compressed frames, tables and inserts.
+//!
+//! Job: everything the gateway knows about ClickHouse. It knows nothing of OTLP and Kafka: it takes values and gives
+//! back "stored", or an error that says what to do next.
+//!
+//! ```text
+//! worker thread (sync, no I/O)                                     I/O threads (tokio)
+//! ----------------------------------------------------------      ------------------------------------------
+//! rowbinary, json, json_array  ->  row_frames  ->  frame   ====>   body  ->  client  ->  outcome::Class
+//!        ^ columns in the order of                (256 KiB)                   ^
+//!        | table::COLUMNS                                                     | insert::InsertTarget, settings
+//!
+//! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe
+//! ```
+//!
+//! Owner threads: one [`row_frames::RowFrames`] and one [`json_paths::JsonPaths`] per worker, never shared; the
+//! [`client::InsertClient`] is shared by all I/O threads.
+//!
+//! Limits, each named where it is used: a frame [`row_frames::FRAME_RAW_BYTES`], a worker's buffers
+//! [`row_frames::RowFrames::memory_bytes`], a JSON value [`json::JSON_PATHS_MAX`], a block
+//! [`settings::BLOCK_ROWS_MAX`], an answer [`client::ANSWER_BYTES_MAX`].
+//!
+//! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
+//! block, stored whole or not at all; the same token twice stores once.
+
+pub mod body;
+mod causes;
+pub mod client;
+pub mod ddl;
+pub mod endpoint;
+pub mod exception;
+pub mod frame;
+pub mod insert;
+pub mod json;
+pub mod json_array;
+pub mod json_paths;
+pub mod outcome;
+pub mod probe;
+pub mod row_frames;
+pub mod rowbinary;
+pub mod settings;
+pub mod sql;
+pub mod table;

@@ -22,8 +22,9 @@ use crate::units::ByteSize;
 /// it, the rest is for per-partition bookkeeping.
 pub const BASE_BYTES: u64 = 48 << 20;
 
-/// Rows that are not yet compressed: a frame's worth of 256 KiB and a quarter of it for the row that crosses the end.
-pub const ROW_BUFFER_BYTES: u64 = 320 << 10;
+/// Rows that are not yet compressed: a frame of 256 KiB, a quarter of it for the row that crosses its end, and the same
+/// once more for the compressed frame. The gateway asserts that its buffers are no larger.
+pub const ROW_BUFFER_BYTES: u64 = 640 << 10;
 
 /// The largest encoded row. A span that would need more makes its message rejected: at 8 MiB it is eight times
 /// the largest message that Kafka takes with its own defaults.

@@ -103,7 +103,7 @@ impl GatewayConfig {
         in_range(found, &at("maxRows"), insert.max_rows, 1, 1_000_000);
         in_range(found, &at("maxBytes"), insert.max_bytes, ByteSize::kib(64), ByteSize::mib(16));
         in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
-        in_range(found, &at("timeout"), insert.timeout, Duration::secs(1), Duration::secs(600));
+        in_range(found, &at("timeout"), insert.timeout, Duration::secs(2), Duration::secs(600));
         in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
     }
 

@@ -183,7 +183,7 @@ pub struct Insert {
     /// A block closes this long after its first message: 50 ms to 5 m.
     #[serde(default = "max_interval")]
     pub max_interval: Duration,
-    /// An insert that takes longer is ended by both sides: 1 s to 10 m.
+    /// An insert that takes longer is ended by both sides: 2 s to 10 m.
     #[serde(default = "timeout")]
     pub timeout: Duration,
     /// Inserts at the same time from this process: 1 to 64.

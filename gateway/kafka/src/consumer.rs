@@ -191,6 +191,7 @@ impl Consumer {
                 Some(Ok(message)) => unreachable_message(&message),
             }
             let context = self.client.context();
+            context.stats.polled();
             context.state().take_reports(&context.stats);
             if last_commit.elapsed() >= COMMIT_INTERVAL {
                 last_commit = Instant::now();

@@ -28,6 +28,6 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
 pub use ledger::{Ledger, Verdict};
 pub use partition::{Generation, OffsetRange, Ownership, Partition, PartitionId, PartitionQueue, Report};
 pub use probe::{ProbeError, TopicPartitions, probe_topics};
-pub use rdkafka::message::{BorrowedMessage, Message};
+pub use rdkafka::message::{BorrowedMessage, Message, OwnedMessage};
 pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};

@@ -5,8 +5,9 @@ use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// Numbers of one partition as of librdkafka's last statistics.
@@ -21,8 +22,10 @@ pub struct PartitionStats {
 }
 
 /// Numbers of the consumer. None of them is touched per message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ConsumerStats {
+    started: Instant,
+    last_poll_millis: AtomicU64,
     /// Whether the group has given this member an assignment, be it an empty one.
     pub joined: AtomicBool,
     /// Partitions that are owned.
@@ -38,7 +41,34 @@ pub struct ConsumerStats {
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
 }
 
+impl Default for ConsumerStats {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            last_poll_millis: AtomicU64::new(0),
+            joined: AtomicBool::new(false),
+            partitions_owned: AtomicI64::new(0),
+            rebalances: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            commit_failures: AtomicU64::new(0),
+            stale_ranges: AtomicU64::new(0),
+            partitions: Mutex::default(),
+        }
+    }
+}
+
 impl ConsumerStats {
+    /// Time since the poll thread was last heard of.
+    pub fn since_last_poll(&self) -> Duration {
+        let last = Duration::from_millis(self.last_poll_millis.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last)
+    }
+
+    pub(crate) fn polled(&self) {
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_poll_millis.store(millis, Ordering::Relaxed);
+    }
+
     /// A copy of the partitions' numbers.
     pub fn partitions(&self) -> BTreeMap<PartitionId, PartitionStats> {
         self.locked().clone()

@@ -1,1 +1,57 @@
-//! A walk over OTLP trace messages on the wire, without materialising them
+//! A walk over OTLP trace messages on the wire, without materialising them.
+//!
+//! **Job.** Given the bytes of an `ExportTraceServiceRequest` (or a `TracesData`: field 1 of both is the repeated
+//! `ResourceSpans`, the wire is the same), call a [`SpanSink`] for every resource, scope and span, in wire order.
+//! What the sink gets are views that borrow from the message: nothing is copied, nothing is allocated.
+//!
+//! **Place in the flow.** Kafka message → *walk* → row bytes → frame → block. It knows neither Kafka nor the table.
+//!
+//! **Owner.** Plain functions without state; a worker thread calls [`walk`] on a message that it borrows.
+//!
+//! **How.** A scan of one protobuf message notes, for each repeated field, where its first occurrence stands and how
+//! many there are; the iterator reads on from there until it has given that many. So any order and interleaving of
+//! fields is right, as protobuf demands, and each tag is read a bounded number of times (three, see
+//! `the_walker_is_total_and_linear`). Resource and scope may stand behind their spans: a first pass that skips by
+//! length finds them.
+//!
+//! **Meaning.** That of protobuf, as prost implements it: of a scalar that repeats the last wins; messages that
+//! repeat where one is expected are merged (resource, scope, status, an attribute's value); in the `oneof` of
+//! `AnyValue` the last member wins, and a run of the same message member is merged; unknown fields are skipped;
+//! a known field of the wrong wire type, a varint over 64 bits, anything cut short and field number 0 are
+//! [`Malformed`]. With one difference:
+//!
+//! **Strings are not checked to be UTF-8.** They are `&[u8]` and pass as they are: a ClickHouse `String` holds bytes,
+//! so nothing is lost or altered, and the check alone would cost 70 % on top of the walk. prost rejects such messages.
+//!
+//! **Limits.** Messages nest at most [`NESTING_DEPTH_MAX`] deep. The size of a message is the caller's to bound.
+//!
+//! **Cost.** About 40 tags a span of 460 bytes, so the walk must stay near 2.7 ns a tag to keep to 110 ns a span.
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+mod any_value;
+mod attributes;
+mod events;
+mod fields;
+mod links;
+mod malformed;
+mod repeated;
+mod resource;
+mod scope;
+mod span;
+mod validate;
+mod walk;
+mod wire;
+
+pub use any_value::{Array, ArrayIter, Value};
+pub use attributes::{Attributes, AttributesIter, KeyValue};
+pub use events::{Event, Events, EventsIter};
+pub use fields::OtlpMessage;
+pub use links::{Link, Links, LinksIter};
+pub use malformed::{Malformed, Reason};
+pub use resource::Resource;
+pub use scope::Scope;
+pub use span::Span;
+pub use validate::validate;
+pub use walk::{SpanSink, walk};
+pub use wire::NESTING_DEPTH_MAX;

@@ -1,0 +1,197 @@
+//! Sends INSERTs over HTTP/1.1.
+//!
+//! Job: one attempt, from a target and a body to "stored" or a classed error. Place in the flow: delivery's I/O
+//! threads; the client holds the connections of all its users and is cheap to clone. Whether and when to try again is
+//! delivery's business, so nothing is retried here but a request that a closing connection never began to read.
+//!
+//! Limits: [`CONNECT_TIMEOUT`] to connect, the target's timeout for the whole, [`ANSWER_BYTES_MAX`] of an answer are
+//! read, idle connections go after [`IDLE_TIMEOUT`].
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::body::{Begun, BodyStream, InsertBody};
+use crate::causes::with_causes;
+use crate::exception::code_of;
+use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
+use crate::outcome::{Class, classify};
+
+/// How long connecting may take. Chosen: a server in the same network answers within milliseconds, three lost SYN
+/// packets take seven seconds, and every one of a dead server's addresses is tried.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection may be idle. Chosen: below the server's `keep_alive_timeout` (10 s, 3 s on older ones), so
+/// that we close it first: an INSERT sent on a connection that the server is closing is in doubt.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Idle connections kept per server. Chosen: the INSERTs one gateway has in flight are fewer.
+pub const IDLE_CONNECTIONS_MAX: usize = 16;
+
+/// TCP keep-alive: a server that vanished is noticed while it is supposed to store rows.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// The most of an answer that is read, in bytes. Chosen: an answer to an INSERT is empty or one exception of a few
+/// KiB; the rest of a longer one is not worth memory.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number.
+pub const MESSAGE_CHARS_MAX: usize = 500;
+
+const USER: &str = "X-ClickHouse-User";
+const PASSWORD: &str = "X-ClickHouse-Key";
+const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
+
+/// Connections to ClickHouse servers for INSERTs. Clones share them.
+#[derive(Debug, Clone)]
+pub struct InsertClient {
+    http: Client<HttpConnector, BodyStream>,
+}
+
+impl Default for InsertClient {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An attempt that failed, before it is known for which target.
+#[derive(Debug)]
+struct Failure {
+    class: Class,
+    code: Option<u32>,
+    http_status: Option<u16>,
+    message: String,
+}
+
+impl InsertClient {
+    /// A client without connections yet. Must be used on a tokio runtime with time and I/O.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        // The body is written in large pieces: waiting to fill packets only delays the last one.
+        connector.set_nodelay(true);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .build(connector);
+        Self { http }
+    }
+
+    /// Makes one attempt to insert `body`. Dropping the future abandons it: the rows are then in doubt.
+    ///
+    /// # Errors
+    /// [`InsertError`], whose class says what to do next.
+    pub async fn insert(
+        &self,
+        target: &InsertTarget,
+        body: &InsertBody,
+        id: InsertId<'_>,
+    ) -> Result<Inserted, InsertError> {
+        let started = Instant::now();
+        let (stream, begun) = body.stream();
+        let attempt = self.attempt(request(target, stream, &id), &begun);
+        let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failure::connection(&begun, format!("no answer within {:?}", target.timeout()))),
+        };
+        match outcome {
+            Ok(()) => Ok(Inserted { elapsed: started.elapsed() }),
+            Err(failure) => Err(failure.at(target)),
+        }
+    }
+
+    async fn attempt(&self, request: Request<BodyStream>, begun: &Begun) -> Result<(), Failure> {
+        let answer = self
+            .http
+            .request(request)
+            .await
+            .map_err(|error| Failure::connection(begun, with_causes(&error)))?;
+        let http_status = answer.status().as_u16();
+        let header_code = exception_code(answer.headers());
+        let text = text_of(answer).await.map_err(|reason| Failure::connection(begun, reason))?;
+        // Since the status comes after the commit, an exception after a 200 is not expected; but a 200 with one is
+        // still no success.
+        let code = header_code.or_else(|| code_of(&text));
+        let class = match classify(code, http_status, &text) {
+            Class::Done if code.is_none() && !text.is_empty() => Class::InDoubt,
+            class => class,
+        };
+        if class == Class::Done {
+            return Ok(());
+        }
+        let message = message(&text, http_status);
+        Err(Failure { class, code, http_status: Some(http_status), message })
+    }
+}
+
+impl Failure {
+    /// No answer. Before the first byte of the body was taken the server cannot have stored anything.
+    fn connection(begun: &Begun, message: String) -> Self {
+        let class = if begun.get() { Class::InDoubt } else { Class::Retry };
+        Self { class, code: None, http_status: None, message }
+    }
+
+    fn at(self, target: &InsertTarget) -> InsertError {
+        InsertError {
+            class: self.class,
+            code: self.code,
+            http_status: self.http_status,
+            message: self.message,
+            endpoint: target.endpoint().to_string(),
+            table: target.table().to_owned(),
+        }
+    }
+}
+
+fn request(target: &InsertTarget, stream: BodyStream, id: &InsertId<'_>) -> Request<BodyStream> {
+    let mut request = Request::new(stream);
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = target.uri(id);
+    let headers = request.headers_mut();
+    headers.insert(USER, target.user());
+    headers.insert(PASSWORD, target.password());
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    request
+}
+
+fn exception_code(headers: &HeaderMap) -> Option<u32> {
+    headers.get(EXCEPTION_CODE)?.to_str().ok()?.parse().ok()
+}
+
+/// The first [`ANSWER_BYTES_MAX`] bytes of an answer as text. A longer one costs its connection.
+async fn text_of(answer: Response<Incoming>) -> Result<String, String> {
+    let mut body = answer.into_body();
+    let mut text: Vec<u8> = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let data: Bytes = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) => return Err(format!("reading the answer: {}", with_causes(&error))),
+        };
+        let room = ANSWER_BYTES_MAX - text.len();
+        text.extend_from_slice(&data[..data.len().min(room)]);
+        if text.len() == ANSWER_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+fn message(text: &str, http_status: u16) -> String {
+    if text.is_empty() {
+        return format!("HTTP status {http_status} without a message");
+    }
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -1,0 +1,203 @@
+//! The client against a scripted server, for answers and faults that a real one does not give on demand.
+
+use super::*;
+use crate::endpoint::{Credentials, Endpoint};
+use crate::insert::TargetSpec;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What the server does with one request.
+enum Reply {
+    /// Reads it whole, then writes this.
+    Answer(String),
+    /// Reads it whole, then closes the connection.
+    Close,
+    /// Closes the connection before reading anything.
+    CloseUnread,
+    /// Reads it whole, then writes nothing.
+    Silence,
+}
+
+/// A server that gives each connection's requests the same replies, and keeps what it read.
+struct Server {
+    target: InsertTarget,
+    requests: tokio::task::JoinHandle<Vec<String>>,
+}
+
+async fn serve(replies: Vec<Reply>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = target(&listener.local_addr().unwrap().to_string());
+    let requests = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        let mut connection = None;
+        for reply in replies {
+            let mut stream = match connection.take() {
+                Some(stream) => stream,
+                None => listener.accept().await.unwrap().0,
+            };
+            if matches!(reply, Reply::CloseUnread) {
+                continue;
+            }
+            requests.push(read_request(&mut stream).await);
+            match reply {
+                Reply::Answer(answer) => {
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    connection = Some(stream);
+                }
+                Reply::Silence => connection = Some(stream),
+                Reply::Close | Reply::CloseUnread => {}
+            }
+        }
+        drop(listener);
+        // Kept open until the client is done with it.
+        if let Some(mut stream) = connection {
+            let _at_end = stream.read(&mut [0; 1]).await;
+        }
+        requests
+    });
+    Server { target, requests }
+}
+
+/// Head and body of one request, which must have a Content-Length.
+async fn read_request(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.to_lowercase().lines().find_map(|line| {
+                line.strip_prefix("content-length: ").map(|length| length.parse::<usize>().unwrap())
+            });
+            if body.len() >= length.expect("a Content-Length") {
+                return text;
+            }
+        }
+        let mut piece = [0; 4096];
+        let bytes = stream.read(&mut piece).await.unwrap();
+        assert!(bytes > 0, "the request ends early");
+        read.extend_from_slice(&piece[..bytes]);
+    }
+}
+
+fn target(authority: &str) -> InsertTarget {
+    InsertTarget::new(&TargetSpec {
+        endpoint: &Endpoint::parse(&format!("http://{authority}")).unwrap(),
+        credentials: &Credentials { user: "gateway".into(), password: "s3cret".into() },
+        database: "otel",
+        table: "otel_traces",
+        timeout: crate::insert::INSERT_TIMEOUT_MIN,
+    })
+    .unwrap()
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Reply {
+    Reply::Answer(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
+}
+
+fn body() -> InsertBody {
+    InsertBody::new(vec![Bytes::from_static(b"frame-1"), Bytes::from_static(b"frame-2")])
+}
+
+const ID: InsertId<'_> = InsertId { token: Some("t"), query_id: "q" };
+
+async fn insert(client: &InsertClient, server: &Server) -> Result<Inserted, InsertError> {
+    client.insert(&server.target, &body(), ID).await
+}
+
+/// The class, code and status of the error that one reply gives.
+async fn failure(reply: Reply) -> InsertError {
+    let server = serve(vec![reply]).await;
+    insert(&InsertClient::new(), &server).await.unwrap_err()
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_request_has_a_length_and_credentials_and_the_frames() {
+    let server = serve(vec![answer("200 OK", "", "")]).await;
+    insert(&InsertClient::new(), &server).await.unwrap();
+    let requests = server.requests.await.unwrap();
+    let (head, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /?database=otel&query=INSERT%20INTO%20"), "{head}");
+    assert!(head.lines().next().unwrap().ends_with("&query_id=q&insert_deduplication_token=t HTTP/1.1"));
+    let head = head.to_lowercase();
+    for line in ["\r\ncontent-length: 14", "\r\nx-clickhouse-user: gateway", "\r\nx-clickhouse-key: s3cret"] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+    assert!(!head.contains("transfer-encoding"));
+    assert_eq!(body, "frame-1frame-2");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_connection_is_used_again() {
+    let replies = vec![answer("200 OK", "", ""), answer("200 OK", "", "")];
+    let (server, client) = (serve(replies).await, InsertClient::new());
+    insert(&client, &server).await.unwrap();
+    insert(&client, &server).await.unwrap();
+    drop(client);
+    assert_eq!(server.requests.await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_exception_is_classed_by_its_code() {
+    let text = "Code: 60. DB::Exception: Table otel.otel_traces does not exist. (UNKNOWN_TABLE)\n";
+    let error = failure(answer("404 Not Found", "X-ClickHouse-Exception-Code: 60\r\n", text)).await;
+    assert_eq!((error.class, error.code, error.http_status), (Class::Halt, Some(60), Some(404)));
+    assert_eq!(error.table, "`otel`.`otel_traces`");
+    assert!(error.to_string().ends_with(text.trim()), "{error}");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_code_is_read_from_the_text_when_the_header_is_missing() {
+    let error = failure(answer("500 Internal Server Error", "", "Code: 241. DB::Exception: Memory")).await;
+    assert_eq!((error.class, error.code), (Class::BackPressure, Some(241)));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_exception_after_a_200_is_no_success() {
+    let error = failure(answer("200 OK", "", "Code: 319. DB::Exception: Unknown status")).await;
+    assert_eq!((error.class, error.code, error.http_status), (Class::InDoubt, Some(319), Some(200)));
+    let error = failure(answer("200 OK", "X-ClickHouse-Exception-Code: 33\r\n", "")).await;
+    assert_eq!((error.class, error.code), (Class::RefreshSchema, Some(33)));
+    let error = failure(answer("200 OK", "", "<html>welcome</html>")).await;
+    assert_eq!((error.class, error.code), (Class::InDoubt, None));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_dropped_duplicate_is_a_success() {
+    let server = serve(vec![answer("500 x", "X-ClickHouse-Exception-Code: 389\r\n", "Code: 389.")]).await;
+    insert(&InsertClient::new(), &server).await.unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn only_the_beginning_of_a_long_answer_is_kept() {
+    let error = failure(answer("500 x", "", &"é".repeat(1_000_000))).await;
+    assert_eq!(error.message.chars().count(), MESSAGE_CHARS_MAX);
+    assert_eq!(error.class, Class::InDoubt);
+    let error = failure(answer("502 Bad Gateway", "", "")).await;
+    assert_eq!(error.message, "HTTP status 502 without a message");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn without_a_server_nothing_is_in_doubt() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = target(&listener.local_addr().unwrap().to_string());
+    drop(listener);
+    let error = InsertClient::new().insert(&target, &body(), ID).await.unwrap_err();
+    assert_eq!((error.class, error.http_status), (Class::Retry, None));
+    assert!(error.message.contains("refused"), "{}", error.message);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_connection_lost_after_sending_is_in_doubt() {
+    for reply in [Reply::Close, Reply::Answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".into())] {
+        let replies = vec![reply, Reply::CloseUnread];
+        let server = serve(replies).await;
+        let error = insert(&InsertClient::new(), &server).await.unwrap_err();
+        assert_eq!(error.class, Class::InDoubt, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn no_answer_in_time_is_in_doubt() {
+    let error = failure(Reply::Silence).await;
+    assert_eq!(error.class, Class::InDoubt);
+    assert_eq!(error.message, "no answer within 2s");
+}

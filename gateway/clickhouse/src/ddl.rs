@@ -1,0 +1,195 @@
+//! The statements that make the table.
+//!
+//! Job: `CREATE` statements for the layout of [`crate::table`]. Place in the flow: `sluice-gateway ddl` prints them or
+//! runs them through [`crate::probe`]. Pure: same input, same text. Limits: one `MergeTree` table on one server;
+//! nothing is ever altered or dropped.
+
+use std::time::Duration;
+
+use crate::sql::{identifier, table_name};
+use crate::table::{COLUMNS, Column, ColumnType};
+
+/// Blocks whose tokens the server remembers. Chosen: a retry under a token is dropped only while the server still
+/// knows the token; 10,000 blocks is what replicated tables remember by default (25.9), and hours at a few inserts a
+/// second. The server's own default for tables without replicas is 0: every retry after a lost answer would be stored
+/// twice, without a word.
+pub const DEDUPLICATION_WINDOW_BLOCKS: u32 = 10_000;
+
+/// Paths of `ResourceAttributes` and `SpanAttributes` that get a column of their own; further ones share one. Chosen:
+/// the server's default of 1,024 made merges take more than 60 hours at 700 k spans/s (ClickHouse#89944); its
+/// developers advise small numbers (#103558).
+pub const DYNAMIC_PATHS_MAX: u32 = 64;
+
+/// As [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
+pub const NESTED_DYNAMIC_PATHS_MAX: u32 = 16;
+
+/// The table wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSpec {
+    /// The database.
+    pub database: String,
+    /// Whether to create the database as well.
+    pub create_database: bool,
+    /// The table.
+    pub table: String,
+    /// Age at which rows are dropped, a whole day at a time; in whole seconds, at least one. None keeps them for ever.
+    pub ttl: Option<Duration>,
+    /// Paths with a column of their own, usually [`DYNAMIC_PATHS_MAX`].
+    pub dynamic_paths_max: u32,
+    /// Tokens remembered, usually [`DEDUPLICATION_WINDOW_BLOCKS`].
+    pub deduplication_window_blocks: u32,
+}
+
+impl TableSpec {
+    /// `database.table` as it is usually wanted: the database is created too, nothing expires.
+    pub fn new(database: impl Into<String>, table: impl Into<String>) -> Self {
+        Self {
+            database: database.into(),
+            create_database: true,
+            table: table.into(),
+            ttl: None,
+            dynamic_paths_max: DYNAMIC_PATHS_MAX,
+            deduplication_window_blocks: DEDUPLICATION_WINDOW_BLOCKS,
+        }
+    }
+}
+
+/// The statements that make the table, in order, each of which changes nothing when run a second time.
+pub fn create_table(spec: &TableSpec) -> Vec<String> {
+    let mut statements = Vec::with_capacity(2);
+    if spec.create_database {
+        statements.push(format!("CREATE DATABASE IF NOT EXISTS {}", identifier(&spec.database)));
+    }
+    statements.push(create_table_statement(spec));
+    statements
+}
+
+fn create_table_statement(spec: &TableSpec) -> String {
+    let name = table_name(&spec.database, &spec.table);
+    let mut lines: Vec<_> = COLUMNS.iter().map(|column| column_line(*column, spec)).collect();
+    // Looking up one trace reads the few granules that may hold it; the key cannot help, since it is sorted by service.
+    lines.push("INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned());
+    lines.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
+    let body = lines.join(",\n    ");
+    // Low cardinality first: equal neighbours compress best, and most queries name a service and a time.
+    format!(
+        "CREATE TABLE IF NOT EXISTS {name}\n(\n    {body}\n)\nENGINE = MergeTree\n\
+         PARTITION BY toDate(Timestamp)\n\
+         ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)\n\
+         {ttl}{settings}",
+        ttl = ttl_line(spec.ttl),
+        settings = settings_line(spec),
+    )
+}
+
+fn column_line(column: Column, spec: &TableSpec) -> String {
+    let name = identifier(column.name);
+    let column_type = match column.column_type {
+        ColumnType::Json => format!("JSON(max_dynamic_paths={})", spec.dynamic_paths_max),
+        ColumnType::ArrayJson => {
+            let paths = spec.dynamic_paths_max.min(NESTED_DYNAMIC_PATHS_MAX);
+            format!("Array(JSON(max_dynamic_paths={paths}))")
+        }
+        other => other.to_string(),
+    };
+    format!("{name} {column_type} CODEC({})", codec(column.column_type))
+}
+
+/// Times are close to their neighbours; durations use few of their 64 bits.
+fn codec(column_type: ColumnType) -> &'static str {
+    match column_type {
+        ColumnType::DateTime64Nanos => "Delta(8), ZSTD(1)",
+        ColumnType::UInt64 => "T64, ZSTD(1)",
+        _ => "ZSTD(1)",
+    }
+}
+
+fn ttl_line(ttl: Option<Duration>) -> String {
+    match ttl {
+        Some(ttl) => format!("TTL toDateTime(Timestamp) + toIntervalSecond({})\n", ttl.as_secs()),
+        None => String::new(),
+    }
+}
+
+/// `ttl_only_drop_parts`: partitions are days, so that expiry drops whole parts instead of rewriting them.
+fn settings_line(spec: &TableSpec) -> String {
+    format!(
+        "SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, non_replicated_deduplication_window = {}",
+        spec.deduplication_window_blocks
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_table_is_this_text() {
+        let statements = create_table(&TableSpec::new("otel", "otel_traces"));
+        assert_eq!(statements[0], "CREATE DATABASE IF NOT EXISTS `otel`");
+        assert_eq!(
+            statements[1],
+            "\
+CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
+(
+    `Timestamp` DateTime64(9) CODEC(Delta(8), ZSTD(1)),
+    `TraceId` String CODEC(ZSTD(1)),
+    `SpanId` String CODEC(ZSTD(1)),
+    `ParentSpanId` String CODEC(ZSTD(1)),
+    `TraceState` String CODEC(ZSTD(1)),
+    `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
+    `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
+    `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
+    `ResourceAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `ScopeName` String CODEC(ZSTD(1)),
+    `ScopeVersion` String CODEC(ZSTD(1)),
+    `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `Duration` UInt64 CODEC(T64, ZSTD(1)),
+    `StatusCode` LowCardinality(String) CODEC(ZSTD(1)),
+    `StatusMessage` String CODEC(ZSTD(1)),
+    `Events.Timestamp` Array(DateTime64(9)) CODEC(ZSTD(1)),
+    `Events.Name` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `Events.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
+    `Links.TraceId` Array(String) CODEC(ZSTD(1)),
+    `Links.SpanId` Array(String) CODEC(ZSTD(1)),
+    `Links.TraceState` Array(String) CODEC(ZSTD(1)),
+    `Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
+    INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
+    INDEX idx_duration Duration TYPE minmax GRANULARITY 1
+)
+ENGINE = MergeTree
+PARTITION BY toDate(Timestamp)
+ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
+SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000"
+        );
+        assert_eq!(statements.len(), 2);
+    }
+
+    #[test]
+    fn options_change_their_part_of_the_text() {
+        let spec = TableSpec {
+            create_database: false,
+            ttl: Some(Duration::from_hours(72)),
+            dynamic_paths_max: 8,
+            deduplication_window_blocks: 100,
+            ..TableSpec::new("otel", "otel_traces")
+        };
+        let statements = create_table(&spec);
+        assert_eq!(statements.len(), 1);
+        for part in [
+            "`SpanAttributes` JSON(max_dynamic_paths=8) CODEC",
+            "`Events.Attributes` Array(JSON(max_dynamic_paths=8)) CODEC",
+            "\nTTL toDateTime(Timestamp) + toIntervalSecond(259200)\nSETTINGS ",
+            "non_replicated_deduplication_window = 100",
+        ] {
+            assert!(statements[0].contains(part), "{part} in {}", statements[0]);
+        }
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        let statements = create_table(&TableSpec::new("o`t", "x` (a Int8); --"));
+        assert_eq!(statements[0], r"CREATE DATABASE IF NOT EXISTS `o\`t`");
+        assert!(statements[1].starts_with(r"CREATE TABLE IF NOT EXISTS `o\`t`.`x\` (a Int8); --`"));
+    }
+}

@@ -1,0 +1,176 @@
+//! Where a ClickHouse server is and who asks.
+//!
+//! Job: addresses and credentials that cannot be wrong later. Place in the flow: parsed once from the config; the
+//! probe and the insert client take them as they are. Limits: plain HTTP only, the port of ClickHouse's HTTP
+//! interface; TLS is refused with a message rather than tried.
+
+use std::fmt;
+
+use http::Uri;
+
+/// Port of the HTTP interface when an endpoint names none. Specified: ClickHouse's `http_port`.
+pub const HTTP_PORT: u16 = 8123;
+
+/// Why an endpoint cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// Not a URL.
+    #[error("reading the ClickHouse endpoint {endpoint:?}: expected http://host:port ({reason})")]
+    NotAUrl {
+        /// The text given.
+        endpoint: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An `https` URL.
+    #[error(
+        "reading the ClickHouse endpoint {endpoint:?}: TLS is not supported yet; \
+         use http://host:port, with a TLS proxy beside the gateway where the network needs it"
+    )]
+    Tls {
+        /// The text given.
+        endpoint: String,
+    },
+}
+
+/// The HTTP interface of one server: `http://host:port`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// `host:port`, an IPv6 address in brackets.
+    authority: String,
+}
+
+impl Endpoint {
+    /// Reads `http://host[:port][/]`.
+    ///
+    /// # Errors
+    /// [`EndpointError`] for anything else: another scheme, a path, a query, a user name.
+    pub fn parse(endpoint: &str) -> Result<Self, EndpointError> {
+        let refuse = |reason: &str| EndpointError::NotAUrl {
+            endpoint: without_user(endpoint),
+            reason: reason.to_owned(),
+        };
+        let uri: Uri = endpoint.parse().map_err(|error: http::uri::InvalidUri| refuse(&error.to_string()))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(EndpointError::Tls { endpoint: without_user(endpoint) }),
+            Some(_) => return Err(refuse("the scheme is not http")),
+            None => return Err(refuse("http:// is missing")),
+        }
+        let authority = uri.authority().ok_or_else(|| refuse("the host is missing"))?;
+        if authority.as_str().contains('@') {
+            return Err(refuse("credentials belong in the Secret, not in the endpoint"));
+        }
+        if authority.host().is_empty() {
+            return Err(refuse("the host is missing"));
+        }
+        if uri.path() != "/" || uri.query().is_some() {
+            return Err(refuse("there is a path or a query after the port"));
+        }
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if authority.as_str() == authority.host() => HTTP_PORT,
+            None => return Err(refuse("the port is not a number from 0 to 65535")),
+        };
+        Ok(Self { authority: format!("{}:{port}", authority.host()) })
+    }
+
+    /// `host:port`
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// `http://host:port`
+    pub fn url(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
+}
+
+/// A user and password. The password is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: String,
+    /// Its password; empty for none.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// `endpoint` without what stands before an `@`: an error message must not repeat a password.
+fn without_user(endpoint: &str) -> String {
+    match (endpoint.split_once("://"), endpoint.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        (None, Some((_, host))) => format!("…@{host}"),
+        _ => endpoint.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_host_and_a_port() {
+        let table = [
+            ("http://clickhouse:8123", "clickhouse:8123"),
+            ("http://clickhouse.otel.svc/", "clickhouse.otel.svc:8123"),
+            ("http://127.0.0.1:18123/", "127.0.0.1:18123"),
+            ("http://[::1]:8123", "[::1]:8123"),
+            ("http://[::1]", "[::1]:8123"),
+        ];
+        for (endpoint, authority) in table {
+            let parsed = Endpoint::parse(endpoint).unwrap();
+            assert_eq!(parsed.authority(), authority);
+            assert_eq!(parsed.url(), format!("http://{authority}"));
+            assert_eq!(Endpoint::parse(&parsed.url()).unwrap(), parsed);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_was_expected() {
+        for endpoint in [
+            "",
+            "clickhouse",
+            "clickhouse:8123",
+            "tcp://clickhouse:9000",
+            "http://",
+            "http://:8123",
+            "http://c:70000",
+        ] {
+            let error = Endpoint::parse(endpoint).unwrap_err().to_string();
+            assert!(error.contains("expected http://host:port"), "{endpoint}: {error}");
+        }
+        for endpoint in ["http://c:8123/db", "http://c:8123/?user=x"] {
+            let error = Endpoint::parse(endpoint).unwrap_err().to_string();
+            assert!(error.contains("a path or a query"), "{endpoint}: {error}");
+        }
+    }
+
+    #[test]
+    fn tls_is_refused_by_name() {
+        let error = Endpoint::parse("https://clickhouse:8443").unwrap_err();
+        assert_eq!(error, EndpointError::Tls { endpoint: "https://clickhouse:8443".into() });
+        assert!(error.to_string().contains("TLS is not supported yet"));
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        for endpoint in ["http://me:s3cret@c:8123", "https://me:s3cret@c:8123", "me:s3cret@c"] {
+            let error = Endpoint::parse(endpoint).unwrap_err();
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
+        assert!(!format!("{credentials:?}").contains("s3cret"));
+    }
+}

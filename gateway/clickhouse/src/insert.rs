@@ -1,0 +1,250 @@
+//! One INSERT as a request, and what came of it.
+//!
+//! Job: everything about an INSERT that does not change between blocks is made once ([`InsertTarget`]); token and
+//! query id are added per attempt. Place in the flow: delivery makes a target per table and endpoint at start and
+//! hands it to [`crate::client::InsertClient`] with each block's body.
+//!
+//! ```text
+//! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinary&decompress=1&…
+//!     &max_execution_time=…&query_id=…[&insert_deduplication_token=…]
+//! X-ClickHouse-User, X-ClickHouse-Key, Content-Length
+//! body: frames (crate::frame)
+//! ```
+//!
+//! Limits: the query string is about 2 KiB; the server takes 1 MiB (`http_max_uri_size`).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::{HeaderValue, Uri};
+
+use crate::endpoint::{Credentials, Endpoint};
+use crate::outcome::Class;
+use crate::settings::PINNED;
+use crate::sql::{identifier, percent_encoded, table_name};
+use crate::table::COLUMNS;
+
+/// The shortest time an INSERT may be given. Chosen: the server's own limit is whole seconds and must come first.
+pub const INSERT_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+
+/// By how much the server's time limit is shorter than ours. Chosen: an INSERT that we have given up must not go on
+/// in the server beside its retry.
+const SERVER_TIMEOUT_MARGIN: Duration = Duration::from_secs(1);
+
+/// Why a target cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// User or password cannot be sent as an HTTP header.
+    #[error("preparing inserts into {table}: the {what} holds characters that an HTTP header cannot carry")]
+    Credential {
+        /// The table.
+        table: String,
+        /// "user" or "password".
+        what: &'static str,
+    },
+    /// The timeout is shorter than [`INSERT_TIMEOUT_MIN`].
+    #[error("preparing inserts into {table}: the timeout of {timeout:?} is below {INSERT_TIMEOUT_MIN:?}")]
+    Timeout {
+        /// The table.
+        table: String,
+        /// The timeout given.
+        timeout: Duration,
+    },
+}
+
+/// What a target is made of.
+#[derive(Debug, Clone)]
+pub struct TargetSpec<'a> {
+    /// The server.
+    pub endpoint: &'a Endpoint,
+    /// Who inserts.
+    pub credentials: &'a Credentials,
+    /// The database.
+    pub database: &'a str,
+    /// The table.
+    pub table: &'a str,
+    /// How long one attempt may take, from connecting to the last byte of the answer.
+    pub timeout: Duration,
+}
+
+/// A table on a server, ready to be inserted into.
+#[derive(Debug, Clone)]
+pub struct InsertTarget {
+    endpoint: Endpoint,
+    table: String,
+    /// The URI up to and without what differs between inserts.
+    uri_start: String,
+    user: HeaderValue,
+    password: HeaderValue,
+    timeout: Duration,
+}
+
+impl InsertTarget {
+    /// Prepares inserts of [`COLUMNS`] into a table.
+    ///
+    /// # Errors
+    /// [`TargetError`] for credentials that cannot be sent and a timeout that is too short.
+    pub fn new(spec: &TargetSpec<'_>) -> Result<Self, TargetError> {
+        let table = table_name(spec.database, spec.table);
+        if spec.timeout < INSERT_TIMEOUT_MIN {
+            return Err(TargetError::Timeout { table, timeout: spec.timeout });
+        }
+        let header = |text: &str, what: &'static str| {
+            let mut value = HeaderValue::from_bytes(text.as_bytes())
+                .map_err(|_| TargetError::Credential { table: table.clone(), what })?;
+            // Keeps it out of every debug text.
+            value.set_sensitive(true);
+            Ok(value)
+        };
+        let user = header(&spec.credentials.user, "user")?;
+        let password = header(&spec.credentials.password, "password")?;
+        let uri_start = uri_start(spec, &table);
+        Ok(Self { endpoint: spec.endpoint.clone(), table, uri_start, user, password, timeout: spec.timeout })
+    }
+
+    /// The server.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The table's full name, quoted.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn user(&self) -> HeaderValue {
+        self.user.clone()
+    }
+
+    pub(crate) fn password(&self) -> HeaderValue {
+        self.password.clone()
+    }
+
+    pub(crate) fn uri(&self, id: &InsertId<'_>) -> Uri {
+        let mut uri = self.uri_start.clone();
+        uri.push_str("&query_id=");
+        uri.push_str(&percent_encoded(id.query_id));
+        if let Some(token) = id.token {
+            uri.push_str("&insert_deduplication_token=");
+            uri.push_str(&percent_encoded(token));
+        }
+        uri.parse().expect("an endpoint and percent-encoded parameters are a URI")
+    }
+}
+
+/// What tells one attempt from others.
+#[derive(Debug, Clone, Copy)]
+pub struct InsertId<'a> {
+    /// `insert_deduplication_token`: the same for all attempts of a block, and for no other rows, ever: the server
+    /// drops whatever comes under a token it knows. None: the server compares the rows' hash instead.
+    pub token: Option<&'a str>,
+    /// `query_id`: another one for each attempt, so that the attempts can be told apart in `system.query_log`.
+    pub query_id: &'a str,
+}
+
+/// An INSERT that was stored, now or under the same token before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// From the start of the attempt to the end of the answer.
+    pub elapsed: Duration,
+}
+
+/// An INSERT that was not confirmed. What to do next is its class.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("inserting into {table} at {endpoint}: {message}")]
+pub struct InsertError {
+    /// What the caller does next.
+    pub class: Class,
+    /// ClickHouse's exception code, if it said one.
+    pub code: Option<u32>,
+    /// The HTTP status, if there was an answer.
+    pub http_status: Option<u16>,
+    /// The first [`crate::client::MESSAGE_CHARS_MAX`] characters of what the server or the connection said.
+    pub message: String,
+    /// The server.
+    pub endpoint: String,
+    /// The table's full name, quoted.
+    pub table: String,
+}
+
+fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
+    let columns: Vec<_> = COLUMNS.iter().map(|column| identifier(column.name)).collect();
+    let query = format!("INSERT INTO {table} ({}) FORMAT RowBinary", columns.join(", "));
+    let server_timeout = spec.timeout.saturating_sub(SERVER_TIMEOUT_MARGIN);
+    let mut uri = format!(
+        "{}/?database={}&query={}&max_execution_time={}",
+        spec.endpoint,
+        percent_encoded(spec.database),
+        percent_encoded(&query),
+        server_timeout.as_secs(),
+    );
+    for (name, value) in PINNED {
+        write!(uri, "&{name}={}", percent_encoded(value)).expect("writing to a String cannot fail");
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(database: &str, password: &str, timeout: Duration) -> Result<InsertTarget, TargetError> {
+        InsertTarget::new(&TargetSpec {
+            endpoint: &Endpoint::parse("http://clickhouse:8123").unwrap(),
+            credentials: &Credentials { user: "gateway".into(), password: password.into() },
+            database,
+            table: "otel_traces",
+            timeout,
+        })
+    }
+
+    #[test]
+    fn the_uri_names_table_columns_and_settings() {
+        let target = target("otel", "", Duration::from_secs(30)).unwrap();
+        let uri = target.uri(&InsertId { token: None, query_id: "q-1" }).to_string();
+        assert!(uri.starts_with(
+            "http://clickhouse:8123/?database=otel&query=INSERT%20INTO%20%60otel%60.%60otel_traces%60%20\
+             %28%60Timestamp%60%2C%20%60TraceId%60%2C%20"
+        ));
+        assert!(
+            uri.contains("%60Links.Attributes%60%29%20FORMAT%20RowBinary&max_execution_time=29&decompress=1")
+        );
+        assert!(uri.ends_with("&query_id=q-1"), "{uri}");
+        for (name, value) in PINNED {
+            assert!(uri.contains(&format!("&{name}={value}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_token_and_names_are_encoded() {
+        let target = target("o&t", "", Duration::from_secs(2)).unwrap();
+        assert_eq!(target.table(), "`o&t`.`otel_traces`");
+        let uri = target.uri(&InsertId { token: Some("topic/0:1-2&x=1"), query_id: "a b" }).to_string();
+        assert!(uri.contains("/?database=o%26t&query="));
+        assert!(uri.ends_with("&query_id=a%20b&insert_deduplication_token=topic%2F0%3A1-2%26x%3D1"));
+        assert!(uri.contains("&max_execution_time=1&"));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused_at_start() {
+        let error = target("otel", "line\nbreak", Duration::from_secs(30)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "preparing inserts into `otel`.`otel_traces`: the password holds characters \
+             that an HTTP header cannot carry"
+        );
+        assert!(matches!(target("otel", "", Duration::from_millis(1999)), Err(TargetError::Timeout { .. })));
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let target = target("otel", "s3cret", Duration::from_secs(30)).unwrap();
+        assert!(!format!("{target:?}").contains("s3cret"));
+        assert!(!target.uri(&InsertId { token: None, query_id: "q" }).to_string().contains("s3cret"));
+    }
+}

@@ -1,0 +1,375 @@
+//! What a server and a table are, before rows are sent.
+//!
+//! Job: questions and DDL statements through the `clickhouse` crate. Place in the flow: at start, for `sluice-gateway
+//! check` and `ddl`, and after [`crate::outcome::Class::RefreshSchema`]; never per block. Limits: one question at a
+//! time, each within [`PROBE_TIMEOUT`] (statements: [`STATEMENT_TIMEOUT`]).
+//!
+//! Errors are sorted by what the caller does: wait for the server, ask a person for access, create the table.
+
+use std::time::Duration;
+
+use clickhouse::{Client, Row};
+use serde::Deserialize;
+
+use crate::causes::with_causes;
+use crate::endpoint::{Credentials, Endpoint};
+use crate::exception::code_of;
+use crate::sql::table_name;
+use crate::table::{DefaultKind, DescribedColumn};
+
+/// How long a question may take. Chosen: all of them read metadata; a server that takes longer is not well.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a statement may take. Chosen: `CREATE TABLE` waits for metadata locks, and on replicas for Keeper.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeError {
+    /// No server answered, or not in time: ask again later.
+    #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
+    Unreachable {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What the connection said.
+        reason: String,
+    },
+    /// The server knows us and refuses, or does not know us: a person must mend user, password or grants.
+    #[error("{action} at {endpoint}: refused (code {code}): {reason}")]
+    Refused {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// ClickHouse's exception code.
+        code: u32,
+        /// What the server said.
+        reason: String,
+    },
+    /// There is no such database.
+    #[error("{action} at {endpoint}: the database does not exist: {reason}")]
+    UnknownDatabase {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// There is no such table.
+    #[error("{action} at {endpoint}: the table does not exist: {reason}")]
+    UnknownTable {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// Anything else.
+    #[error("{action} at {endpoint}: {reason}")]
+    Other {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// ClickHouse's exception code, if it said one.
+        code: Option<u32>,
+        /// What the server or the library said.
+        reason: String,
+    },
+}
+
+/// A server's version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerVersion {
+    /// As the server prints it: `26.7.2.1`.
+    pub text: String,
+    /// Year and month of the release, `(26, 7)`, to be compared with [`crate::settings::SERVER_VERSION_MIN`].
+    pub release: (u16, u16),
+}
+
+/// How a table stores rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableEngine {
+    /// The engine's name: `MergeTree`, `ReplicatedMergeTree`, `Null`, …
+    pub name: String,
+    /// Blocks whose tokens the table remembers. 0: a retry is stored a second time.
+    pub deduplication_window_blocks: u64,
+}
+
+/// A row of `DESCRIBE TABLE`; the library wants every column named.
+#[derive(Debug, Row, Deserialize)]
+struct DescribeRow {
+    name: String,
+    r#type: String,
+    default_type: String,
+    #[serde(rename = "default_expression")]
+    _default_expression: String,
+    #[serde(rename = "comment")]
+    _comment: String,
+    #[serde(rename = "codec_expression")]
+    _codec_expression: String,
+    #[serde(rename = "ttl_expression")]
+    _ttl_expression: String,
+}
+
+#[derive(Debug, Row, Deserialize)]
+struct EngineRow {
+    engine: String,
+    engine_full: String,
+}
+
+/// Questions to one server about one database.
+#[derive(Clone)]
+pub struct Probe {
+    client: Client,
+    endpoint: Endpoint,
+    database: String,
+}
+
+impl Probe {
+    /// Asks `endpoint` about `database`, which need not exist yet. Nothing is sent before the first question.
+    pub fn new(endpoint: &Endpoint, credentials: &Credentials, database: &str) -> Self {
+        // The database is named in each question instead of being the session's: a server refuses even SELECT
+        // version() in a database that does not exist.
+        let client = Client::default()
+            .with_url(endpoint.url())
+            .with_user(&credentials.user)
+            .with_password(&credentials.password);
+        Self { client, endpoint: endpoint.clone(), database: database.to_owned() }
+    }
+
+    /// The server's version.
+    pub async fn server_version(&self) -> Result<ServerVersion, ProbeError> {
+        let action = "asking for the version";
+        let answer = self.client.query_raw("SELECT version()").fetch_one::<String>();
+        let text = self.within(PROBE_TIMEOUT, action, answer).await?;
+        match release(&text) {
+            Some(release) => Ok(ServerVersion { text, release }),
+            None => Err(self.other(action, format!("cannot read the version {text:?}"))),
+        }
+    }
+
+    /// Whether the table exists. In a database that does not, it does not either.
+    pub async fn table_exists(&self, table: &str) -> Result<bool, ProbeError> {
+        let name = table_name(&self.database, table);
+        let action = format!("looking for {name}");
+        let answer = self.client.query_raw(&format!("EXISTS TABLE {name}")).fetch_one::<u8>();
+        Ok(self.within(PROBE_TIMEOUT, &action, answer).await? == 1)
+    }
+
+    /// The table's columns, in its order.
+    pub async fn describe(&self, table: &str) -> Result<Vec<DescribedColumn>, ProbeError> {
+        let name = table_name(&self.database, table);
+        let action = format!("describing {name}");
+        let answer = self
+            .client
+            .query_raw(&format!("DESCRIBE TABLE {name}"))
+            .with_setting("describe_include_subcolumns", "0")
+            .with_setting("describe_compact_output", "0")
+            .fetch_all::<DescribeRow>();
+        let rows = self.within(PROBE_TIMEOUT, &action, answer).await?;
+        let described = rows.into_iter().map(|row| DescribedColumn {
+            name: row.name,
+            type_name: row.r#type,
+            default_kind: DefaultKind::from_described(&row.default_type),
+        });
+        Ok(described.collect())
+    }
+
+    /// The table's engine and its deduplication window.
+    pub async fn engine(&self, table: &str) -> Result<TableEngine, ProbeError> {
+        let name = table_name(&self.database, table);
+        let action = format!("asking for the engine of {name}");
+        let answer = self
+            .client
+            .query("SELECT engine, engine_full FROM system.tables WHERE database = ? AND name = ?")
+            .bind(&self.database)
+            .bind(table)
+            .fetch_optional::<EngineRow>();
+        let Some(row) = self.within(PROBE_TIMEOUT, &action, answer).await? else {
+            let endpoint = self.endpoint.to_string();
+            return Err(ProbeError::UnknownTable { action, endpoint, reason: "not in system.tables".into() });
+        };
+        let deduplication_window_blocks = match window_setting(&row.engine) {
+            None => 0,
+            Some(setting) => match setting_in(&row.engine_full, setting) {
+                Some(blocks) => blocks,
+                None => self.merge_tree_setting(setting).await?,
+            },
+        };
+        Ok(TableEngine { name: row.engine, deduplication_window_blocks })
+    }
+
+    /// The server-wide value of a table setting.
+    async fn merge_tree_setting(&self, setting: &str) -> Result<u64, ProbeError> {
+        let action = format!("asking for the setting {setting}");
+        let answer = self
+            .client
+            .query("SELECT toUInt64(value) FROM system.merge_tree_settings WHERE name = ?")
+            .bind(setting)
+            .fetch_one::<u64>();
+        self.within(PROBE_TIMEOUT, &action, answer).await
+    }
+
+    /// Runs one statement of [`crate::ddl`].
+    pub async fn execute(&self, statement: &str) -> Result<(), ProbeError> {
+        let first_line = statement.lines().next().unwrap_or_default();
+        let action = format!("running {first_line:?}");
+        self.within(STATEMENT_TIMEOUT, &action, self.client.query_raw(statement).execute()).await
+    }
+
+    /// Waits for an answer, and sorts an error by what the caller does next.
+    async fn within<T>(
+        &self,
+        timeout: Duration,
+        action: &str,
+        answer: impl Future<Output = clickhouse::error::Result<T>>,
+    ) -> Result<T, ProbeError> {
+        match tokio::time::timeout(timeout, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.sorted(action, error)),
+            Err(_) => Err(self.unreachable(action, format!("no answer within {timeout:?}"))),
+        }
+    }
+
+    fn sorted(&self, action: &str, error: clickhouse::error::Error) -> ProbeError {
+        use clickhouse::error::Error;
+        let reason = match error {
+            Error::Network(cause) => return self.unreachable(action, with_causes(&*cause)),
+            Error::TimedOut => return self.unreachable(action, "timed out".to_owned()),
+            Error::BadResponse(reason) => reason,
+            other => return self.other(action, other.to_string()),
+        };
+        let (action, endpoint) = (action.to_owned(), self.endpoint.to_string());
+        match code_of(&reason) {
+            Some(code) if ACCESS_CODES.contains(&code) => {
+                ProbeError::Refused { action, endpoint, code, reason }
+            }
+            Some(81) => ProbeError::UnknownDatabase { action, endpoint, reason },
+            Some(60 | 218) => ProbeError::UnknownTable { action, endpoint, reason },
+            code => ProbeError::Other { action, endpoint, code, reason },
+        }
+    }
+
+    fn unreachable(&self, action: &str, reason: String) -> ProbeError {
+        ProbeError::Unreachable { action: action.to_owned(), endpoint: self.endpoint.to_string(), reason }
+    }
+
+    fn other(&self, action: &str, reason: String) -> ProbeError {
+        ProbeError::Other {
+            action: action.to_owned(),
+            endpoint: self.endpoint.to_string(),
+            code: None,
+            reason,
+        }
+    }
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe")
+            .field("endpoint", &self.endpoint)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Codes that a person must mend: `READONLY`, `UNKNOWN_USER`, `WRONG_PASSWORD`, `REQUIRED_PASSWORD`,
+/// `IP_ADDRESS_NOT_ALLOWED`, `DATABASE_ACCESS_DENIED`, `ACCESS_DENIED`, `SET_NON_GRANTED_ROLE`,
+/// `AUTHENTICATION_FAILED`.
+const ACCESS_CODES: [u32; 9] = [164, 192, 193, 194, 195, 291, 497, 512, 516];
+
+/// Year and month of `26.7.2.1`.
+fn release(version: &str) -> Option<(u16, u16)> {
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The setting that bounds an engine's deduplication, if it has any.
+fn window_setting(engine: &str) -> Option<&'static str> {
+    if !engine.ends_with("MergeTree") {
+        return None;
+    }
+    let replicated = engine.starts_with("Replicated") || engine.starts_with("Shared");
+    Some(if replicated { "replicated_deduplication_window" } else { "non_replicated_deduplication_window" })
+}
+
+/// The value of a setting in the text of an engine: `… SETTINGS index_granularity = 8192, x = 100`.
+fn setting_in(engine_full: &str, setting: &str) -> Option<u64> {
+    let (_, settings) = engine_full.rsplit_once("SETTINGS ")?;
+    settings.split(", ").find_map(|assignment| {
+        let (name, value) = assignment.split_once(" = ")?;
+        (name == setting).then(|| value.trim().trim_matches('\'').parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clickhouse::error::Error;
+
+    fn probe() -> Probe {
+        let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
+        Probe::new(&Endpoint::parse("http://clickhouse:8123").unwrap(), &credentials, "otel")
+    }
+
+    #[test]
+    fn errors_are_sorted_by_what_the_caller_does() {
+        let sorted = |text: &str| probe().sorted("asking", Error::BadResponse(text.into()));
+        for code in ACCESS_CODES {
+            let error = sorted(&format!("Code: {code}. DB::Exception: no"));
+            assert!(matches!(error, ProbeError::Refused { code: found, .. } if found == code), "{error}");
+        }
+        assert!(matches!(sorted("Code: 81. DB::Exception: x"), ProbeError::UnknownDatabase { .. }));
+        assert!(matches!(sorted("Code: 60. DB::Exception: x"), ProbeError::UnknownTable { .. }));
+        assert!(matches!(sorted("Code: 218. DB::Exception: x"), ProbeError::UnknownTable { .. }));
+        assert!(matches!(sorted("Code: 62. DB::Exception: x"), ProbeError::Other { code: Some(62), .. }));
+        assert!(matches!(sorted("502 Bad Gateway"), ProbeError::Other { code: None, .. }));
+        let error = probe().sorted("asking", Error::TimedOut);
+        assert_eq!(error.to_string(), "asking at http://clickhouse:8123: cannot reach the server: timed out");
+    }
+
+    #[test]
+    fn a_version_is_compared_by_release() {
+        assert_eq!(release("26.7.2.1"), Some((26, 7)));
+        assert_eq!(release("25.12"), Some((25, 12)));
+        assert_eq!(release("26.7.2.1-altinity"), Some((26, 7)));
+        assert_eq!(release("unknown"), None);
+        assert!((26, 7) >= crate::settings::SERVER_VERSION_MIN);
+        assert!((25, 12) < crate::settings::SERVER_VERSION_MIN);
+    }
+
+    #[test]
+    fn the_window_is_read_from_the_engine_text() {
+        let text = "MergeTree PARTITION BY toDate(Timestamp) ORDER BY x \
+                    SETTINGS index_granularity = 8192, non_replicated_deduplication_window = 10000";
+        assert_eq!(setting_in(text, "non_replicated_deduplication_window"), Some(10_000));
+        assert_eq!(setting_in(text, "index_granularity"), Some(8192));
+        assert_eq!(setting_in(text, "replicated_deduplication_window"), None);
+        assert_eq!(setting_in("MergeTree ORDER BY x", "index_granularity"), None);
+    }
+
+    #[test]
+    fn only_merge_trees_have_a_window() {
+        let table = [
+            ("MergeTree", Some("non_replicated_deduplication_window")),
+            ("ReplacingMergeTree", Some("non_replicated_deduplication_window")),
+            ("ReplicatedMergeTree", Some("replicated_deduplication_window")),
+            ("SharedMergeTree", Some("replicated_deduplication_window")),
+            ("Null", None),
+            ("Distributed", None),
+        ];
+        for (engine, setting) in table {
+            assert_eq!(window_setting(engine), setting, "{engine}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        assert!(!format!("{:?}", probe()).contains("s3cret"));
+    }
+}

@@ -1,0 +1,79 @@
+//! What every INSERT says about itself.
+//!
+//! Job: pin the settings on which "one INSERT is one block, whole or not at all" rests. Their defaults move between
+//! versions, and a user's profile may change them. Place in the flow: made part of the query string once, by
+//! [`crate::insert::InsertTarget`].
+//!
+//! Not here: `insert_deduplication_token`, `query_id` and `max_execution_time` (they differ between targets or
+//! inserts), `insert_quorum` (how many replicas must have a row is the user's policy, set in the profile), and
+//! `http_native_compression_disable_checksumming_on_decompress` (the server keeps checking our checksums).
+//!
+//! Every name was read from `system.settings` of ClickHouse 26.7. An older server that lacks one answers with code
+//! 115: see [`SERVER_VERSION_MIN`].
+
+/// The oldest server whose settings include all of [`PINNED`]. Specified: `deduplicate_insert` and
+/// `input_format_connection_handling` came with 26.2.
+pub const SERVER_VERSION_MIN: (u16, u16) = (26, 2);
+
+/// Rows of the largest block that one INSERT can be. Specified: the server's own default since 2019; the blocks made
+/// here have a tenth of that.
+pub const BLOCK_ROWS_MAX: u32 = 1_048_449;
+
+/// Settings of every INSERT: name and value.
+pub const PINNED: &[(&str, &str)] = &[
+    // The body is frames of crate::frame.
+    ("decompress", "1"),
+    // On by default since 26.2: blocks of several clients would be merged in the server, and settled before that.
+    ("async_insert", "0"),
+    // Let a token drop what was stored under it before.
+    ("deduplicate_insert", "enable"),
+    // Off by default before 26.2: a retry would then leave a view empty whose first attempt failed.
+    ("deduplicate_blocks_in_dependent_materialized_views", "1"),
+    // One INSERT is one block: only that is stored whole or not at all. BLOCK_ROWS_MAX, as text.
+    ("max_insert_block_size", "1048449"),
+    // Any other value may split a block by its bytes.
+    ("max_insert_block_size_bytes", "0"),
+    // With a handler, the server keeps the rows it has read when a connection drops: a part of a block.
+    ("input_format_connection_handling", "0"),
+    ("input_format_max_block_wait_ms", "0"),
+    // Our JSON values are binary (crate::json), not text.
+    ("input_format_binary_read_json_as_string", "0"),
+    // With 1, binary input of a path that occurs twice is read as other rows than were sent.
+    ("type_json_skip_duplicated_paths", "0"),
+    // JSON_PATHS_MAX of crate::json, as text: a lower limit would refuse what we write.
+    ("format_binary_max_object_size", "100000"),
+    // RowBinary is never parsed in parallel; another format would be, in pieces.
+    ("input_format_parallel_parsing", "0"),
+    // A row that cannot be read fails the INSERT instead of being left out.
+    ("input_format_allow_errors_num", "0"),
+    ("input_format_allow_errors_ratio", "0"),
+    // The status line comes after the commit; else an exception may follow a 200.
+    ("wait_end_of_query", "1"),
+    // Progress headers come before the status is known, and may exceed what a client takes.
+    ("send_progress_in_http_headers", "0"),
+    // On by default since 26.8 for small tables; costs CPU on every INSERT.
+    ("materialize_statistics_on_insert", "0"),
+    // Shows in system.query_log who wrote.
+    ("log_comment", "sluice-gateway"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_stand_for_a_constant_are_that_constant() {
+        let value = |name: &str| PINNED.iter().find(|(pinned, _)| *pinned == name).map(|(_, value)| *value);
+        assert_eq!(value("max_insert_block_size"), Some(BLOCK_ROWS_MAX.to_string().as_str()));
+        assert_eq!(
+            value("format_binary_max_object_size"),
+            Some(crate::json::JSON_PATHS_MAX.to_string().as_str())
+        );
+    }
+
+    #[test]
+    fn nothing_is_pinned_twice() {
+        let names: std::collections::HashSet<_> = PINNED.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), PINNED.len());
+    }
+}

@@ -1,0 +1,247 @@
+//! The occurrences of a repeated message field, found by a scan, given again by an iterator.
+//!
+//! Usually they stand in one message, the *holder*. But protobuf merges messages that repeat where one is expected,
+//! so the attributes of a resource may be spread over several `Resource` messages in one `ResourceSpans`, and what is
+//! inside an attribute over several fields of several `AnyValue`s. A [`Place`] says which.
+//!
+//! The iterator reads the holder from the first occurrence on, then the next holder on the level above, and stops when
+//! it has given as many as were counted. So a run of occurrences may end before its holders do, which is what the
+//! `oneof` of `AnyValue` needs: "array, string, array" is the second array alone.
+//!
+//! ```text
+//! far     |--- KeyValue ------------------------------------------------------------|
+//! near         |--- AnyValue ------------------------------|    |--- AnyValue ---|
+//! holder            |--- ArrayValue ---|   |- ArrayValue -|         |- Array... -|
+//! field               element  element       element                  element
+//! bytes               ^------------------------------------------------------------^
+//!                     first            ^ holder_end       ^ near_end               ^ end
+//! ```
+
+use crate::fields::{OtlpMessage, any_value, array_value, event, key_value, key_value_list, link};
+use crate::fields::{resource, resource_spans, scope, scope_spans, span};
+use crate::malformed::Malformed;
+use crate::wire::Reader;
+
+/// Where the occurrences of a repeated field stand.
+#[derive(Debug)]
+pub(crate) struct Place {
+    key: u32,
+    holder: OtlpMessage,
+    /// The key of the field that the holder is, and the message that has it, if holders may repeat.
+    near: Option<(u32, OtlpMessage)>,
+    /// The same for the message that has the holder.
+    far: Option<(u32, OtlpMessage)>,
+}
+
+impl Place {
+    /// In one message, which does not repeat.
+    const fn one(key: u32, holder: OtlpMessage) -> Self {
+        Self { key, holder, near: None, far: None }
+    }
+
+    const fn spread(key: u32, holder: OtlpMessage, near: (u32, OtlpMessage)) -> Self {
+        Self { key, holder, near: Some(near), far: None }
+    }
+
+    const fn within_value_of_attribute(self) -> Self {
+        Self { far: Some((key_value::VALUE, OtlpMessage::KeyValue)), ..self }
+    }
+}
+
+pub(crate) static SPAN_ATTRIBUTES: Place = Place::one(span::ATTRIBUTES, OtlpMessage::Span);
+pub(crate) static SPAN_EVENTS: Place = Place::one(span::EVENTS, OtlpMessage::Span);
+pub(crate) static SPAN_LINKS: Place = Place::one(span::LINKS, OtlpMessage::Span);
+pub(crate) static EVENT_ATTRIBUTES: Place = Place::one(event::ATTRIBUTES, OtlpMessage::Event);
+pub(crate) static LINK_ATTRIBUTES: Place = Place::one(link::ATTRIBUTES, OtlpMessage::Link);
+pub(crate) static RESOURCE_ATTRIBUTES: Place = Place::spread(
+    resource::ATTRIBUTES,
+    OtlpMessage::Resource,
+    (resource_spans::RESOURCE, OtlpMessage::ResourceSpans),
+);
+pub(crate) static SCOPE_ATTRIBUTES: Place = Place::spread(
+    scope::ATTRIBUTES,
+    OtlpMessage::InstrumentationScope,
+    (scope_spans::SCOPE, OtlpMessage::ScopeSpans),
+);
+/// An array in an array.
+pub(crate) static ARRAY_OF_ELEMENT: Place =
+    Place::spread(array_value::VALUES, OtlpMessage::ArrayValue, (any_value::ARRAY, OtlpMessage::AnyValue));
+/// An array in an attribute.
+pub(crate) static ARRAY_OF_ATTRIBUTE: Place =
+    Place::spread(array_value::VALUES, OtlpMessage::ArrayValue, (any_value::ARRAY, OtlpMessage::AnyValue))
+        .within_value_of_attribute();
+/// A list of attributes in an array.
+pub(crate) static LIST_OF_ELEMENT: Place = Place::spread(
+    key_value_list::VALUES,
+    OtlpMessage::KeyValueList,
+    (any_value::KVLIST, OtlpMessage::AnyValue),
+);
+/// A list of attributes in an attribute.
+pub(crate) static LIST_OF_ATTRIBUTE: Place = Place::spread(
+    key_value_list::VALUES,
+    OtlpMessage::KeyValueList,
+    (any_value::KVLIST, OtlpMessage::AnyValue),
+)
+.within_value_of_attribute();
+
+/// The occurrences of one repeated field.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Repeated<'a> {
+    len: usize,
+    place: &'static Place,
+    /// From the first occurrence to the end of the outermost message of the place.
+    bytes: &'a [u8],
+    /// Where `bytes` ends, in bytes from the start of the trace message. So are the next two.
+    end: usize,
+    holder_end: usize,
+    near_end: usize,
+    /// That of the holder.
+    depth: u8,
+}
+
+impl Default for Repeated<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self { len: 0, place: &SPAN_ATTRIBUTES, bytes: &[], end: 0, holder_end: 0, near_end: 0, depth: 0 }
+    }
+}
+
+impl<'a> Repeated<'a> {
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Notes an occurrence in the only holder. `holder` is the reader from before its key was read.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, place: &'static Place, holder: Reader<'a>) {
+        if self.len == 0 {
+            self.place = place;
+            (self.bytes, self.end, self.depth) = (holder.rest(), holder.end(), holder.depth());
+        }
+        // No message has more fields than bytes, so this does not saturate.
+        self.len = self.len.saturating_add(1);
+    }
+
+    /// Notes an occurrence in one of several holders. `near_end` is where the message ends that has the holder, and
+    /// `outermost` the reader from before the holder, of the message that has it or of that message's own.
+    pub(crate) fn note_spread(
+        &mut self,
+        place: &'static Place,
+        holder: Reader<'a>,
+        near_end: usize,
+        outermost: Reader<'a>,
+    ) {
+        if self.len == 0 {
+            *self = Self {
+                len: 0,
+                place,
+                bytes: outermost.skipped_to(holder.position()).rest(),
+                end: outermost.end(),
+                holder_end: holder.end(),
+                near_end,
+                depth: holder.depth(),
+            };
+        }
+        self.len = self.len.saturating_add(1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn iter(&self) -> RepeatedIter<'a> {
+        let all = Reader::within(self.bytes, self.end, self.depth, self.place.holder);
+        let holder = if self.place.near.is_some() { all.ended_at(self.holder_end) } else { all };
+        RepeatedIter { holder, remaining: self.len, place: self.place, all, near_end: self.near_end }
+    }
+}
+
+/// Gives the occurrences of one repeated field.
+#[derive(Debug, Clone)]
+pub(crate) struct RepeatedIter<'a> {
+    holder: Reader<'a>,
+    remaining: usize,
+    place: &'static Place,
+    /// All that the place spans, from the first occurrence on.
+    all: Reader<'a>,
+    near_end: usize,
+}
+
+impl<'a> RepeatedIter<'a> {
+    /// How many are left, if none is malformed.
+    #[inline]
+    pub(crate) const fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// Ends the iteration: nothing follows what is malformed.
+    #[inline(always)]
+    pub(crate) const fn stop(&mut self) {
+        self.remaining = 0;
+    }
+
+    /// The next occurrence, a message of the type `of`.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, of: OtlpMessage) -> Result<Option<Reader<'a>>, Malformed> {
+        while self.remaining > 0 {
+            if self.holder.is_empty() {
+                match next_holder(self.place, self.all, self.holder.end(), self.near_end)? {
+                    Some(next) => (self.holder, self.near_end) = next,
+                    None => break,
+                }
+                continue;
+            }
+            let key = self.holder.key()?;
+            if key == self.place.key {
+                self.remaining = self.remaining.saturating_sub(1);
+                return self.holder.message(key, of).map(Some);
+            }
+            self.holder.pass(key)?;
+        }
+        Ok(None)
+    }
+}
+
+/// The holder behind the one that ended at `holder_end`, and where the message ends that has it. The count of what
+/// remains rules out that there is none.
+#[cold]
+#[inline(never)]
+fn next_holder<'a>(
+    place: &'static Place,
+    all: Reader<'a>,
+    holder_end: usize,
+    near_end: usize,
+) -> Result<Option<(Reader<'a>, usize)>, Malformed> {
+    let Some((holder_key, near_of)) = place.near else {
+        return Ok(None);
+    };
+    let depth = all.depth().saturating_sub(1);
+    let mut near = all.skipped_to(holder_end).ended_at(near_end).renamed(depth, near_of);
+    loop {
+        if let Some(holder) = next_message(&mut near, holder_key, place.holder)? {
+            return Ok(Some((holder, near.end())));
+        }
+        let Some((near_key, far_of)) = place.far else {
+            return Ok(None);
+        };
+        let mut far = all.skipped_to(near.end()).renamed(depth.saturating_sub(1), far_of);
+        match next_message(&mut far, near_key, near_of)? {
+            Some(next) => near = next,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The next message in the field `key`.
+fn next_message<'a>(
+    reader: &mut Reader<'a>,
+    key: u32,
+    of: OtlpMessage,
+) -> Result<Option<Reader<'a>>, Malformed> {
+    while !reader.is_empty() {
+        let found = reader.key()?;
+        if found == key {
+            return reader.message(key, of).map(Some);
+        }
+        reader.pass(found)?;
+    }
+    Ok(None)
+}

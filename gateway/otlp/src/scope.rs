@@ -1,0 +1,58 @@
+//! `InstrumentationScope`: the instrumentation library that made the spans of one `ScopeSpans`.
+
+use crate::attributes::Attributes;
+use crate::fields::{OtlpMessage, scope, scope_spans};
+use crate::malformed::Malformed;
+use crate::repeated::SCOPE_ATTRIBUTES;
+use crate::wire::Reader;
+
+/// The instrumentation library that made the spans of one `ScopeSpans`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scope<'a> {
+    /// Bytes that should be UTF-8 but are not checked; may be empty.
+    pub name: &'a [u8],
+    /// Bytes that should be UTF-8 but are not checked; may be empty.
+    pub version: &'a [u8],
+    /// Usually none.
+    pub attributes: Attributes<'a>,
+}
+
+impl<'a> Scope<'a> {
+    /// Finds the scope in a `ScopeSpans`, wherever it stands; empty if there is none.
+    pub(crate) fn find(mut reader: Reader<'a>) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        while !reader.is_empty() {
+            let from = reader;
+            let key = reader.key()?;
+            match key {
+                scope_spans::SPANS => {
+                    reader.bytes(key)?;
+                }
+                scope_spans::SCOPE => {
+                    let content = reader.message(key, OtlpMessage::InstrumentationScope)?;
+                    found.merge(content, from)?;
+                }
+                _ => reader.pass(key)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Merges an `InstrumentationScope` into this one. `parent` is the `ScopeSpans` from before it.
+    fn merge(&mut self, mut reader: Reader<'a>, parent: Reader<'a>) -> Result<(), Malformed> {
+        while !reader.is_empty() {
+            let from = reader;
+            let key = reader.key()?;
+            match key {
+                scope::NAME => self.name = reader.bytes(key)?,
+                scope::VERSION => self.version = reader.bytes(key)?,
+                scope::ATTRIBUTES => {
+                    reader.bytes(key)?;
+                    self.attributes.0.note_spread(&SCOPE_ATTRIBUTES, from, parent.end(), parent);
+                }
+                _ => reader.pass(key)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Builds every part, starts the threads, and takes them down in order.
+//!
+//! Threads: this one (waits), the poll thread, one per worker, and one for I/O (admin server, inserts). Order of
+//! leaving: the poll thread takes the partitions back, workers seal what is whole and let go, delivery inserts it, the
+//! poll thread commits and leaves the group. What is not in by the deadline is read again by the next owner.
+
+use crate::{
+    admin,
+    batch::BatchRule,
+    buffers::Pool,
+    delivery::{BLOCKS_WAITING_MAX, Delivery},
+    health::Status,
+    metrics::Metrics,
+    retry::{self, Pace},
+    sink::Sink,
+    worker::{self, Worker},
+};
+use anyhow::Context as _;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
+use sluice_kafka::{Consumer, Identity, Inbox, Limits, Ownership, Stop};
+use sluice_spool::Volume;
+use std::{path::Path, sync::Arc, thread, time::Duration};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+/// Gained and lost partitions that wait for a worker. Above the partitions of any topic that one pod can read.
+const OWNERSHIP_MAX: usize = 4_096;
+
+/// How long a rebalance waits for the blocks of a partition that goes. Long enough for an insert, short of the 45 s
+/// after which the group would expel this member.
+const REVOKE_WAIT: Duration = Duration::from_secs(10);
+
+/// What this thread waits for.
+enum Event {
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// The poll thread has ended.
+    Ended(Result<(), sluice_kafka::Error>),
+}
+
+/// Runs the gateway until SIGTERM, or until the consumer cannot go on.
+pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
+    let config = checked.config();
+    let volume = claim_volume(config)?;
+    let sink = Sink::new(&config.sink.clickhouse)?;
+    let metrics = Arc::new(Metrics::new(checked.budget()));
+    let active = config.source.kafka.partitions_active_max as usize;
+    let pool = Arc::new(Pool::new(checked.budget().blocks.get(), active, config.workers as usize));
+    let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
+    let io = runtime()?;
+    let listener = io.block_on(admin::bind(checked.listen()))?;
+    io.spawn(admin::serve(listener, metrics.clone(), status.clone()));
+    let (events_out, events) = bounded(2);
+    watch_signals(&io, events_out.clone())?;
+    tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
+
+    if !wait_for_table(&io, &sink, &events) {
+        tracing::info!("stopped before the table was seen to fit");
+        return Ok(());
+    }
+    status.table_fits();
+    let parts = Parts { config, metrics: &metrics, pool: &pool, io: &io };
+    let running = parts.start(sink, &status, events_out)?;
+    running.wait(&events, io)
+}
+
+fn pipeline(config: &GatewayConfig) -> String {
+    format!("{}/{}", config.pipeline.namespace, config.pipeline.name)
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        // Sockets and timers; the work is in the workers.
+        .worker_threads(1)
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .context("cannot start the I/O runtime")
+}
+
+fn claim_volume(config: &GatewayConfig) -> anyhow::Result<Option<Volume>> {
+    if config.queue.mode == QueueMode::Disabled {
+        return Ok(None);
+    }
+    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    Ok(Some(Volume::claim(Path::new(&config.queue.path), &identity)?))
+}
+
+fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
+    let _guard = io.enter();
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch SIGINT")?;
+    io.spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if events.send(Event::Signal).is_err() {
+            // The process is ending already.
+        }
+    });
+    Ok(())
+}
+
+/// Waits until the table is there and fits: one line when what is wrong changes. `false` when a signal came first.
+fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> bool {
+    let mut last = String::new();
+    for tries in 1.. {
+        match io.block_on(sink.check_table()) {
+            Ok(additional) => {
+                tracing::info!(additional_columns = additional.join(", "), "the table fits");
+                return true;
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if text != last {
+                    tracing::warn!("not ready: {text}; asking again");
+                    last = text;
+                }
+            }
+        }
+        if events.recv_timeout(retry::wait(Pace::Quick, tries, 1.0)).is_ok() {
+            return false;
+        }
+    }
+    false
+}
+
+/// What the threads are started from.
+struct Parts<'a> {
+    config: &'a GatewayConfig,
+    metrics: &'a Arc<Metrics>,
+    pool: &'a Arc<Pool>,
+    io: &'a Runtime,
+}
+
+/// The threads.
+struct Running {
+    stop: Stop,
+    workers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Parts<'_> {
+    fn start(&self, sink: Sink, status: &Status, events: Sender<Event>) -> anyhow::Result<Running> {
+        let workers = self.config.workers as usize;
+        let mut inboxes = Vec::with_capacity(workers);
+        let mut ends = Vec::with_capacity(workers);
+        for _ in 0..workers {
+            let (ownership, ownership_in) = bounded(OWNERSHIP_MAX);
+            let (wake, wake_in) = bounded(1);
+            inboxes.push(Inbox { ownership, wake });
+            ends.push((ownership_in, wake_in));
+        }
+        let limits = Limits { revoke_wait: REVOKE_WAIT, leave_wait: self.config.shutdown.deadline.to_std() };
+        let consumer = Consumer::new(&self.config.source.kafka, &identity(self.config), inboxes, limits)?;
+        status.consumes(consumer.stats());
+        let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
+        let delivery = Delivery {
+            sink,
+            concurrency: self.config.sink.clickhouse.insert.concurrency as usize,
+            reports: consumer.reports(),
+            metrics: self.metrics.clone(),
+        };
+        self.io.spawn(delivery.run(blocks_in));
+        let workers: Result<Vec<_>, _> = ends
+            .into_iter()
+            .enumerate()
+            .map(|(number, end)| self.start_worker(number, end, &blocks, &consumer))
+            .collect();
+        let stop = Stop::default();
+        let asked = stop.clone();
+        named("poll")
+            .spawn(move || {
+                let result = consumer.run(&asked);
+                if events.send(Event::Ended(result)).is_err() {
+                    // Nobody waits any more: the process is ending.
+                }
+            })
+            .context("cannot start the poll thread")?;
+        Ok(Running { stop, workers: workers? })
+    }
+
+    fn start_worker(
+        &self,
+        number: usize,
+        (ownership, wake): (Receiver<Ownership>, Receiver<()>),
+        blocks: &mpsc::Sender<crate::block::Block>,
+        consumer: &Consumer,
+    ) -> anyhow::Result<thread::JoinHandle<()>> {
+        let kafka = &self.config.source.kafka;
+        let worker = Worker::new(worker::Parts {
+            ownership,
+            wake,
+            blocks: blocks.clone(),
+            reports: consumer.reports(),
+            pool: self.pool.clone(),
+            rule: BatchRule::of(&self.config.sink.clickhouse.insert),
+            on_missing: self.config.delivery.dead_letter.on_missing,
+            row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
+            metrics: self.metrics.clone(),
+            seconds: self.metrics.worker(number),
+        });
+        named(&format!("worker-{number}")).spawn(move || worker.run()).context("cannot start a worker thread")
+    }
+}
+
+/// A worker's share of the row buffers, at least one. The first workers get what does not divide.
+fn row_buffers(partitions_active_max: u32, workers: u32, number: usize) -> usize {
+    let (share, rest) = (partitions_active_max / workers, partitions_active_max % workers);
+    let extra = usize::from(number < rest as usize);
+    (share as usize + extra).max(1)
+}
+
+fn named(name: &str) -> thread::Builder {
+    thread::Builder::new().name(name.to_owned())
+}
+
+/// The pod's name makes the member: a pod that comes back is the same one.
+fn identity(config: &GatewayConfig) -> Identity {
+    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let client_id = pod.clone().unwrap_or_else(|| config.pipeline.name.clone());
+    Identity { client_id: format!("sluice-gateway-{client_id}"), instance_id: pod }
+}
+
+impl Running {
+    fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
+        let result = match events.recv().context("every thread has gone")? {
+            Event::Ended(result) => result,
+            Event::Signal => {
+                tracing::info!("leaving: what was read is inserted and committed");
+                self.stop.request();
+                match events.recv().context("the poll thread has gone without a word")? {
+                    Event::Ended(result) => result,
+                    Event::Signal => Ok(()),
+                }
+            }
+        };
+        if result.is_ok() {
+            for worker in self.workers {
+                if worker.join().is_err() {
+                    anyhow::bail!("a worker thread has panicked");
+                }
+            }
+            tracing::info!("left: everything that was read is in and committed");
+        }
+        // What is still in flight is given up; it is not committed, so it is read again.
+        io.shutdown_background();
+        result.context("not everything that was read is in; the rest is read again by the next owner")
+    }
+}

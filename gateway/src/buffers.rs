@@ -1,0 +1,321 @@
+//! The pool of chunks that holds every compressed byte, and the store that a block keeps its frames in.
+//!
+//! All memory for blocks, open or in flight, is in chunks of [`CHUNK_BYTES`] from one pool whose size is the budget's
+//! `blocks` part. The pool being empty is the back-pressure: a worker that gets no chunk seals what it has and stops
+//! reading until blocks have been inserted.
+//!
+//! Closing a block needs a last frame, and so chunks, when the pool may be empty. Therefore the pool keeps a reserve
+//! that only sealing may use, enough to seal every open block once: blocks that hold chunks can always be sealed, and
+//! sealed blocks are inserted sooner or later, which brings their chunks back.
+//!
+//! Any thread may take and give back chunks; the free list is a bounded channel.
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore};
+use sluice_gateway_config::budget::BLOCK_BYTES_MAX;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Size of a chunk. A quarter of a frame's raw size: an open block wastes half a chunk on average.
+pub const CHUNK_BYTES: usize = 64 << 10;
+
+/// Chunks that the last frame of a block can need: a full frame that did not compress.
+const SEAL_CHUNKS: usize = FRAME_RAW_BYTES / CHUNK_BYTES + 1;
+
+/// Chunks of the largest block.
+#[expect(clippy::cast_possible_truncation, reason = "24 MiB fit every address space")]
+const BLOCK_CHUNKS_MAX: usize = BLOCK_BYTES_MAX as usize / CHUNK_BYTES;
+
+/// The pool. One per process.
+#[derive(Debug)]
+pub struct Pool {
+    free: Receiver<Vec<u8>>,
+    home: Sender<Vec<u8>>,
+    total: usize,
+    reserve: usize,
+    redo: AtomicBool,
+}
+
+/// What a chunk is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A full frame of an open block; the reserve is left alone.
+    Fill,
+    /// The last frame of a block.
+    Seal,
+}
+
+/// Why a frame could not be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The pool has no chunk for this purpose.
+    #[error("no free chunk")]
+    PoolEmpty,
+    /// The block would be larger than [`BLOCK_BYTES_MAX`].
+    #[error("the block is full")]
+    BlockFull,
+}
+
+impl Pool {
+    /// A pool of `bytes`, for at most `open_blocks` blocks that are open at the same time on `workers` threads.
+    pub fn new(bytes: u64, open_blocks: usize, workers: usize) -> Self {
+        let total = usize::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(usize::MAX);
+        let (home, free) = bounded(total);
+        for _ in 0..total {
+            // Capacity alone: the pages are not touched until a frame is written to them.
+            home.try_send(Vec::with_capacity(CHUNK_BYTES)).expect("the channel has room for every chunk");
+        }
+        // Workers that look at the same time may take one chunk each beyond the mark.
+        let reserve = open_blocks * SEAL_CHUNKS + workers;
+        Self { free, home, total, reserve, redo: AtomicBool::new(false) }
+    }
+
+    /// Chunks that the pool has in all.
+    pub fn total_bytes(&self) -> usize {
+        self.total * CHUNK_BYTES
+    }
+
+    /// Bytes of chunks that nobody holds.
+    pub fn free_bytes(&self) -> usize {
+        self.free.len() * CHUNK_BYTES
+    }
+
+    /// Asks for the right to redo a message that ran out of chunks. One worker at a time has it, and only once a whole
+    /// block's worth of chunks is free: so the message fits, and two workers cannot starve each other for ever.
+    pub fn claim_redo(&self) -> bool {
+        let enough = self.free.len() >= self.reserve + BLOCK_CHUNKS_MAX || self.free.len() == self.total;
+        enough && self.redo.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the right back.
+    pub fn release_redo(&self) {
+        self.redo.store(false, Ordering::Release);
+    }
+
+    fn take(&self, purpose: Purpose) -> Result<Chunk, StoreError> {
+        if purpose == Purpose::Fill && self.free.len() <= self.reserve {
+            return Err(StoreError::PoolEmpty);
+        }
+        let bytes = self.free.try_recv().map_err(|_| StoreError::PoolEmpty)?;
+        Ok(Chunk { bytes, home: self.home.clone() })
+    }
+}
+
+/// A piece of the pool; it goes back when dropped.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    home: Sender<Vec<u8>>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        // The channel has room for every chunk; it is closed only when the process ends.
+        if self.home.try_send(bytes).is_err() {}
+    }
+}
+
+/// The frames of one block.
+pub struct ChunkStore<'a> {
+    pool: &'a Pool,
+    chunks: &'a mut Chunks,
+    purpose: Purpose,
+}
+
+/// The chunks of one block, in order; every one but the last is full.
+#[derive(Debug, Default)]
+pub struct Chunks {
+    list: Vec<Chunk>,
+    len: usize,
+    /// Where each frame begins, and the checksum that it begins with.
+    frames: Vec<(usize, u128)>,
+}
+
+impl Chunks {
+    /// The frames as what an insert sends; the chunks go back to the pool when the last copy is dropped.
+    pub fn into_bytes(self) -> Vec<Bytes> {
+        self.list.into_iter().map(Bytes::from_owner).collect()
+    }
+
+    /// Bytes kept.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The checksums of all frames, folded into one number. Each step can be undone, so that two lists of frames that
+    /// differ in one frame differ here.
+    pub fn checksum(&self) -> u128 {
+        // FNV-1a's prime for 128 bits (draft-eastlake-fnv); it is odd, so multiplying by it can be undone.
+        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
+        self.frames.iter().fold(0, |sum: u128, (_, frame)| (sum ^ frame).wrapping_mul(PRIME).rotate_left(29))
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A store that appends to these chunks.
+    pub fn store<'a>(&'a mut self, pool: &'a Pool, purpose: Purpose) -> ChunkStore<'a> {
+        ChunkStore { pool, chunks: self, purpose }
+    }
+}
+
+impl FrameStore for ChunkStore<'_> {
+    type Error = StoreError;
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), StoreError> {
+        let before = self.chunks.len;
+        // The last frame may go past the limit: a block that could not be sealed could never be sent.
+        if self.purpose == Purpose::Fill && before + frame.len() > BLOCK_CHUNKS_MAX * CHUNK_BYTES {
+            return Err(StoreError::BlockFull);
+        }
+        let mut rest = frame;
+        while !rest.is_empty() {
+            let room = self.chunks.list.len() * CHUNK_BYTES - self.chunks.len;
+            if room == 0 {
+                match self.pool.take(self.purpose) {
+                    Ok(chunk) => self.chunks.list.push(chunk),
+                    Err(error) => {
+                        self.truncate(before);
+                        return Err(error);
+                    }
+                }
+                continue;
+            }
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            let last = self.chunks.list.last_mut().expect("there is room in the last chunk");
+            last.bytes.extend_from_slice(now);
+            self.chunks.len += now.len();
+            rest = later;
+        }
+        let checksum = frame.first_chunk().map_or(0, |checksum| u128::from_le_bytes(*checksum));
+        self.chunks.frames.push((before, checksum));
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.chunks.len
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.chunks.list.truncate(len.div_ceil(CHUNK_BYTES));
+        self.chunks.len = len;
+        self.chunks.frames.retain(|(start, _)| *start < len);
+        if let Some(last) = self.chunks.list.last_mut() {
+            let full = len.is_multiple_of(CHUNK_BYTES);
+            last.bytes.truncate(if full { CHUNK_BYTES } else { len % CHUNK_BYTES });
+        }
+    }
+
+    fn read(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        let mut at = range.start;
+        while at < range.end {
+            let within = at % CHUNK_BYTES;
+            let end = (within + range.end - at).min(CHUNK_BYTES);
+            out.extend_from_slice(&self.chunks.list[at / CHUNK_BYTES].bytes[within..end]);
+            at += end - within;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn chunks_come_back_when_the_last_copy_is_dropped() {
+        let pool = Pool::new(8 * MIB, 2, 1);
+        let mut chunks = Chunks::default();
+        chunks.store(&pool, Purpose::Fill).append(&vec![7; 200_000]).unwrap();
+        assert_eq!(pool.free_bytes(), pool.total_bytes() - 4 * CHUNK_BYTES);
+        let bytes = chunks.into_bytes();
+        let copy = bytes.clone();
+        drop(bytes);
+        assert_eq!(pool.free_bytes(), pool.total_bytes() - 4 * CHUNK_BYTES);
+        assert_eq!(copy.iter().map(Bytes::len).sum::<usize>(), 200_000);
+        drop(copy);
+        assert_eq!(pool.free_bytes(), pool.total_bytes());
+    }
+
+    #[test]
+    fn the_reserve_is_for_sealing() {
+        let pool = Pool::new(MIB, 2, 1);
+        let mut chunks = Chunks::default();
+        let frame = vec![1; CHUNK_BYTES];
+        let mut kept = 0;
+        while chunks.store(&pool, Purpose::Fill).append(&frame).is_ok() {
+            kept += 1;
+        }
+        assert_eq!(kept, 16 - (2 * SEAL_CHUNKS + 1));
+        assert_eq!(chunks.store(&pool, Purpose::Fill).append(&frame), Err(StoreError::PoolEmpty));
+        chunks.store(&pool, Purpose::Seal).append(&frame).unwrap();
+    }
+
+    #[test]
+    fn a_block_has_a_largest_size() {
+        let pool = Pool::new(64 * MIB, 2, 1);
+        let mut chunks = Chunks::default();
+        let frame = vec![1; 1 << 20];
+        for _ in 0..BLOCK_BYTES_MAX / MIB {
+            chunks.store(&pool, Purpose::Fill).append(&frame).unwrap();
+        }
+        let mut store = chunks.store(&pool, Purpose::Fill);
+        assert_eq!(store.append(&[1]), Err(StoreError::BlockFull));
+        assert_eq!(store.len() as u64, BLOCK_BYTES_MAX);
+    }
+
+    #[test]
+    fn one_worker_redoes_at_a_time() {
+        let pool = Pool::new(64 * MIB, 2, 2);
+        assert!(pool.claim_redo());
+        assert!(!pool.claim_redo());
+        pool.release_redo();
+        assert!(pool.claim_redo());
+    }
+
+    proptest! {
+        /// Against a plain vector: append, truncate at the end of an earlier frame, read.
+        #[test]
+        fn a_store_is_a_vector_in_pieces(sizes in prop::collection::vec(1usize..150_000, 1..20), back in 0usize..20) {
+            let pool = Pool::new(64 * MIB, 1, 1);
+            let mut chunks = Chunks::default();
+            let mut store = chunks.store(&pool, Purpose::Fill);
+            let (mut model, mut ends) = (Vec::new(), vec![0]);
+            for (number, size) in sizes.iter().enumerate() {
+                let frame = vec![u8::try_from(number).unwrap(); *size];
+                store.append(&frame).unwrap();
+                model.extend_from_slice(&frame);
+                ends.push(model.len());
+            }
+            let end = ends[back.min(ends.len() - 1)];
+            store.truncate(end);
+            model.truncate(end);
+            store.append(b"after").unwrap();
+            model.extend_from_slice(b"after");
+            prop_assert_eq!(store.len(), model.len());
+            let mut read = Vec::new();
+            store.read(0..model.len(), &mut read);
+            prop_assert_eq!(&read, &model);
+            let mut tail = Vec::new();
+            store.read(end / 2..model.len(), &mut tail);
+            prop_assert_eq!(&tail[..], &model[end / 2..]);
+            let sent: Vec<u8> = chunks.into_bytes().concat();
+            prop_assert_eq!(sent, model);
+        }
+    }
+}

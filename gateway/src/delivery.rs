@@ -1,0 +1,167 @@
+//! Sealed blocks into ClickHouse.
+//!
+//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → here → [`Report::Settled`] to the poll thread. Owner: one task
+//! on the I/O runtime; each insert is a task of its own, at most `sink.clickhouse.insert.concurrency` at a time.
+//!
+//! A block is tried until it is in: the same bytes, under the same token, which makes the server drop what it has
+//! already. Nothing is given up here, whatever the error; how long to wait, and who must act, is in the error's class.
+
+use crate::{
+    block::Block,
+    metrics::Metrics,
+    retry::{self, Pace},
+    sink::Sink,
+};
+use crossbeam_channel::Sender;
+use sluice_clickhouse::{
+    body::InsertBody,
+    client::InsertClient,
+    insert::{InsertError, InsertId},
+    outcome::Class,
+};
+use sluice_kafka::Report;
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
+/// before the workers do.
+pub const BLOCKS_WAITING_MAX: usize = 256;
+
+/// What delivery is made of.
+pub struct Delivery {
+    /// Where blocks go.
+    pub sink: Sink,
+    /// Inserts at the same time.
+    pub concurrency: usize,
+    /// Who is told that a block is in.
+    pub reports: Sender<Report>,
+    /// The process' metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Delivery {
+    /// Delivers until no worker can send any more, and what was sent is in. Dropping the future gives up what is in
+    /// flight; it is read again.
+    pub async fn run(self, mut blocks: mpsc::Receiver<Block>) {
+        let permits = Arc::new(Semaphore::new(self.concurrency));
+        let shared = Arc::new(Shared {
+            sink: self.sink,
+            client: InsertClient::new(),
+            reports: self.reports,
+            metrics: self.metrics,
+            failing: AtomicBool::new(false),
+            jitter: RandomState::new(),
+        });
+        let mut inserts = tokio::task::JoinSet::new();
+        while let Some(block) = blocks.recv().await {
+            let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let shared = shared.clone();
+            while inserts.try_join_next().is_some() {}
+            inserts.spawn(async move {
+                shared.deliver(block).await;
+                drop(permit);
+            });
+        }
+        while inserts.join_next().await.is_some() {}
+    }
+}
+
+/// What all inserts share.
+struct Shared {
+    sink: Sink,
+    client: InsertClient,
+    reports: Sender<Report>,
+    metrics: Arc<Metrics>,
+    /// Whether the last insert failed: one line when it begins, one when it ends.
+    failing: AtomicBool,
+    jitter: RandomState,
+}
+
+impl Shared {
+    async fn deliver(&self, mut block: Block) {
+        let token = block.token();
+        let body = InsertBody::new(std::mem::take(&mut block.frames));
+        let mut tries = 0;
+        loop {
+            let query_id = format!("{token}-{tries}");
+            let id = InsertId { token: Some(&token), query_id: &query_id };
+            match self.client.insert(self.sink.target(tries), &body, id).await {
+                Ok(inserted) => return self.settle(block, inserted.elapsed),
+                Err(error) => {
+                    self.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+                    self.log_failure(&block, &error);
+                    tries = tries.saturating_add(1);
+                    tokio::time::sleep(retry::wait(pace(error.class), tries, self.random((&token, tries))))
+                        .await;
+                }
+            }
+        }
+    }
+
+    /// A number from 0 to 1 that differs between processes, blocks and tries.
+    fn random(&self, of: impl std::hash::Hash) -> f64 {
+        let [_, _, _, _, a, b, c, d] = self.jitter.hash_one(of).to_le_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+    }
+
+    fn settle(&self, block: Block, elapsed: Duration) {
+        if self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("inserts succeed again");
+        }
+        let metrics = &self.metrics;
+        metrics.rows_inserted.inc_by(block.rows);
+        metrics.blocks_inserted.inc();
+        metrics.bytes_inserted.inc_by(block.bytes as u64);
+        metrics.insert_seconds.observe(elapsed.as_secs_f64());
+        metrics.blocks_in_flight.dec();
+        if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
+            metrics.freshness_seconds.observe(seconds);
+        }
+        let Block { id, generation, ordinal, range, .. } = block;
+        if self.reports.send(Report::Settled { id, generation, ordinal, range }).is_err() {
+            // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
+        }
+    }
+
+    fn log_failure(&self, block: &Block, error: &InsertError) {
+        let first = !self.failing.swap(true, Ordering::Relaxed);
+        let (class, code) = (error.class.label(), error.code);
+        if first {
+            tracing::warn!(class, code, %error, partition = %block.id, "inserts fail; {}", advice(error.class));
+        } else {
+            tracing::debug!(class, code, %error, partition = %block.id, "an insert failed again");
+        }
+    }
+}
+
+fn pace(class: Class) -> Pace {
+    match class {
+        Class::Halt | Class::Poison | Class::Split | Class::RefreshSchema => Pace::Slow,
+        Class::Done | Class::Retry | Class::BackPressure | Class::InDoubt => Pace::Quick,
+    }
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; compare its columns (sluice-gateway check)",
+        Class::Poison => "the server refuses rows of this block; its partition waits for someone to act",
+        Class::Split => "the server cannot take this block at once; its partition waits for someone to act",
+        Class::Halt => "someone must act: look at the table and at the user's rights",
+    }
+}
+
+/// Seconds since the end of the latest span; `None` without one, or when it ends in the future.
+fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);
+    Some(now.checked_sub(end)?.as_secs_f64())
+}

@@ -1,0 +1,22 @@
+//! The Sluice gateway: reads OTLP traces from Kafka and inserts them into ClickHouse.
+//!
+//! The program is a thin shell around this library, so that benchmarks can drive its parts.
+
+pub mod admin;
+pub mod app;
+pub mod args;
+pub mod attributes;
+pub mod batch;
+pub mod block;
+pub mod buffers;
+pub mod check;
+pub mod ddl;
+pub mod delivery;
+pub mod health;
+mod json_text;
+pub mod metrics;
+pub mod reject;
+pub mod retry;
+pub mod sink;
+pub mod span_row;
+pub mod worker;

@@ -1,0 +1,208 @@
+//! The gateway's metrics: made once, handed to whoever counts. Labels come from closed sets.
+//!
+//! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
+
+use prometheus::{
+    Counter, CounterVec, Encoder as _, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+};
+use sluice_clickhouse::outcome::Class;
+use sluice_gateway_config::Budget;
+
+/// What a worker does with its time.
+#[derive(Debug, Clone)]
+pub struct WorkerSeconds {
+    /// Walking, encoding, compressing.
+    pub busy: Counter,
+    /// Waiting for messages.
+    pub source: Counter,
+    /// Waiting for free chunks: blocks are not inserted as fast as they are made.
+    pub buffers: Counter,
+    /// Waiting to hand a block over.
+    pub sink: Counter,
+}
+
+/// All metrics.
+pub struct Metrics {
+    registry: Registry,
+    /// Spans that were read and encoded.
+    pub spans: IntCounter,
+    /// Messages that were read.
+    pub messages: IntCounter,
+    /// Bytes of messages, decompressed.
+    pub message_bytes: IntCounter,
+    /// Messages that could not be read, by reason.
+    pub rejected: IntCounterVec,
+    /// Rows that ClickHouse has acknowledged.
+    pub rows_inserted: IntCounter,
+    /// Blocks that ClickHouse has acknowledged.
+    pub blocks_inserted: IntCounter,
+    /// Compressed bytes that ClickHouse has acknowledged.
+    pub bytes_inserted: IntCounter,
+    /// Seconds per successful insert.
+    pub insert_seconds: Histogram,
+    /// Failed tries by class.
+    pub insert_failures: IntCounterVec,
+    /// Seconds from the end of a block's latest span to its insert.
+    pub freshness_seconds: Histogram,
+    /// Partitions that stand in front of a message that cannot be read.
+    pub partitions_stopped: IntGauge,
+    /// Blocks that wait for an insert or are being inserted.
+    pub blocks_in_flight: IntGauge,
+    /// Partitions that are owned.
+    pub partitions_owned: IntGauge,
+    /// Messages between the committed offset and the end.
+    pub lag_messages: IntGaugeVec,
+    /// The last committed offset.
+    pub committed_offset: IntGaugeVec,
+    /// Assignments and revocations.
+    pub rebalances: IntGauge,
+    /// Commits by result.
+    pub commits: IntGaugeVec,
+    /// Chunks of the pool by state.
+    pub block_pool_bytes: IntGaugeVec,
+    /// The queue volume by state.
+    pub queue_volume_bytes: IntGaugeVec,
+    /// Whether the gateway is ready.
+    pub ready: IntGauge,
+    worker_seconds: CounterVec,
+}
+
+fn registered<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
+    let collector = made.expect("the name and labels of a metric are constants that are valid");
+    registry.register(Box::new(collector.clone())).expect("every metric has a name of its own");
+    collector
+}
+
+/// Makes metrics of one registry under the gateway's prefix.
+struct Maker(Registry);
+
+impl Maker {
+    fn opts(name: &str, help: &str) -> Opts {
+        Opts::new(format!("sluice_gateway_{name}"), help)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        registered(&self.0, IntCounter::with_opts(Self::opts(name, help)))
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        registered(&self.0, IntCounterVec::new(Self::opts(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        registered(&self.0, IntGauge::with_opts(Self::opts(name, help)))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        registered(&self.0, IntGaugeVec::new(Self::opts(name, help), labels))
+    }
+
+    fn seconds(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let opts = HistogramOpts::new(format!("sluice_gateway_{name}"), help).buckets(buckets.to_vec());
+        registered(&self.0, Histogram::with_opts(opts))
+    }
+}
+
+/// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
+const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
+
+impl Metrics {
+    /// Makes all metrics and registers them.
+    #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
+    pub fn new(budget: &Budget) -> Self {
+        let make = Maker(Registry::new());
+        let insert_failures = make.counters(
+            "insert_failures_total",
+            "Inserts that failed, by what is done about it.",
+            &["class"],
+        );
+        for class in Class::ALL {
+            insert_failures.with_label_values(&[class.label()]);
+        }
+        let parts = make.gauges("memory_budget_bytes", "The memory limit, divided.", &["part"]);
+        for (part, bytes) in budget.parts() {
+            parts.with_label_values(&[part]).set(i64::try_from(bytes.get()).unwrap_or(i64::MAX));
+        }
+        let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
+        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let guarantee =
+            make.gauges("delivery_guarantee", "1 for the guarantee that holds.", &["guarantee", "reason"]);
+        guarantee.with_label_values(&["at_least_once", "ranges_are_not_planned"]).set(1);
+        Self {
+            spans: make.counter("spans_total", "Spans read and encoded."),
+            messages: make.counter("messages_total", "Messages read."),
+            message_bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
+            rejected: make.counters("messages_rejected_total", "Messages that cannot be read.", &["reason"]),
+            rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
+            blocks_inserted: make
+                .counter("blocks_inserted_total", "Blocks that ClickHouse has acknowledged."),
+            bytes_inserted: make
+                .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
+            insert_seconds: make.seconds(
+                "insert_seconds",
+                "Seconds per successful insert.",
+                &SECONDS_BUCKETS,
+            ),
+            insert_failures,
+            freshness_seconds: make.seconds(
+                "freshness_seconds",
+                "Seconds from the end of a block's latest span to its insert.",
+                &SECONDS_BUCKETS,
+            ),
+            partitions_stopped: make.gauge(
+                "partitions_stopped",
+                "Partitions that stand in front of a message that cannot be read.",
+            ),
+            blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
+            partitions_owned: make.gauge("partitions_owned", "Partitions that this gateway reads."),
+            lag_messages: make.gauges(
+                "lag_messages",
+                "Messages between the committed offset and the end of the partition.",
+                &["topic", "partition"],
+            ),
+            committed_offset: make.gauges(
+                "committed_offset",
+                "The last committed offset.",
+                &["topic", "partition"],
+            ),
+            rebalances: make.gauge("rebalances", "Assignments and revocations since the start."),
+            commits: make.gauges("commits", "Offset commits since the start.", &["result"]),
+            block_pool_bytes: make.gauges(
+                "block_pool_bytes",
+                "The pool that holds compressed blocks.",
+                &["state"],
+            ),
+            queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
+            ready: make.gauge("ready", "1 when the gateway is ready."),
+            worker_seconds: registered(
+                &make.0,
+                CounterVec::new(
+                    Maker::opts(
+                        "worker_seconds_total",
+                        "Seconds of the workers by what they do or wait for.",
+                    ),
+                    &["worker", "state"],
+                ),
+            ),
+            registry: make.0,
+        }
+    }
+
+    /// The seconds of one worker.
+    pub fn worker(&self, number: usize) -> WorkerSeconds {
+        let number = number.to_string();
+        let of = |state: &str| self.worker_seconds.with_label_values(&[number.as_str(), state]);
+        WorkerSeconds { busy: of("busy"), source: of("source"), buffers: of("buffers"), sink: of("sink") }
+    }
+
+    /// Everything, in Prometheus' text format.
+    ///
+    /// # Errors
+    /// When a metric cannot be written, which is a defect of ours.
+    pub fn text(&self) -> prometheus::Result<String> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}

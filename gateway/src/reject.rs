@@ -1,0 +1,50 @@
+//! What becomes of a message that gives no rows.
+//!
+//! It is rejected whole. Until there is a dead-letter topic to put it in, `delivery.deadLetter.onMissing` decides:
+//! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on.
+
+use sluice_gateway_config::OnMissing;
+use sluice_kafka::PartitionId;
+
+/// Why a message was rejected.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// It is not OTLP.
+    #[error("it is not an OTLP trace message: {0}")]
+    Malformed(sluice_otlp::Malformed),
+    /// A row of it is too large.
+    #[error("one of its spans makes a row that is larger than the limit")]
+    RowTooLarge,
+    /// Its rows do not fit into an empty block.
+    #[error("its rows do not fit into one block")]
+    MessageTooLarge,
+}
+
+impl Reason {
+    /// The reason as a metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::RowTooLarge => "row_too_large",
+            Self::MessageTooLarge => "message_too_large",
+        }
+    }
+}
+
+/// One log line for a rejected message.
+pub fn log(id: &PartitionId, offset: i64, reason: &Reason, on_missing: OnMissing) {
+    let (topic, partition) = (&*id.topic, id.partition);
+    match on_missing {
+        OnMissing::Stop => tracing::error!(
+            topic,
+            partition,
+            offset,
+            %reason,
+            "the message cannot be read; its partition stops here until the message is dealt with \
+             (delivery.deadLetter.onMissing: Skip passes over such messages)"
+        ),
+        OnMissing::Skip => {
+            tracing::error!(topic, partition, offset, %reason, "the message cannot be read and is skipped");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
+
+use sluice_clickhouse::{
+    ddl,
+    endpoint::{Credentials, Endpoint, EndpointError},
+    insert::{InsertTarget, TargetError, TargetSpec},
+    probe::{Probe, ProbeError},
+    table::{self, Mismatch},
+};
+use sluice_gateway_config::{ClickHouse, SchemaManagement};
+use std::path::Path;
+
+/// Why the sink cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A credentials file cannot be read.
+    #[error("cannot read the {what} from {path}: {source}")]
+    Credentials {
+        /// "user" or "password".
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An endpoint of the config is not one.
+    #[error(transparent)]
+    Endpoint(EndpointError),
+    /// The inserts cannot be prepared.
+    #[error(transparent)]
+    Target(TargetError),
+    /// A server has no answer.
+    #[error(transparent)]
+    Probe(ProbeError),
+    /// The table's columns do not fit.
+    #[error("the table {table} does not fit: {}", list(.mismatches))]
+    Table {
+        /// The table.
+        table: String,
+        /// Every column that is missing or of another type.
+        mismatches: Vec<Mismatch>,
+    },
+}
+
+fn list(mismatches: &[Mismatch]) -> String {
+    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The servers of one shard, and the table.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    targets: Vec<InsertTarget>,
+    probes: Vec<Probe>,
+    database: String,
+    table: String,
+}
+
+impl Sink {
+    /// Reads the credentials and prepares a target per endpoint. Nothing is sent.
+    pub fn new(config: &ClickHouse) -> Result<Self, Error> {
+        let credentials = credentials(config)?;
+        let endpoints: Result<Vec<Endpoint>, _> =
+            config.endpoints.iter().map(|text| Endpoint::parse(text)).collect();
+        let endpoints = endpoints.map_err(Error::Endpoint)?;
+        let target = |endpoint| {
+            InsertTarget::new(&TargetSpec {
+                endpoint,
+                credentials: &credentials,
+                database: &config.database,
+                table: &config.table,
+                timeout: config.insert.timeout.to_std(),
+            })
+        };
+        let targets: Result<Vec<InsertTarget>, _> = endpoints.iter().map(target).collect();
+        let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database)).collect();
+        Ok(Self {
+            targets: targets.map_err(Error::Target)?,
+            probes,
+            database: config.database.clone(),
+            table: config.table.clone(),
+        })
+    }
+
+    /// The endpoint for try number `tries`: the next replica after a failure.
+    pub fn target(&self, tries: u32) -> &InsertTarget {
+        &self.targets[tries as usize % self.targets.len()]
+    }
+
+    /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
+    /// decides. Returns the columns that it has beyond ours.
+    pub async fn check_table(&self) -> Result<Vec<String>, Error> {
+        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
+        let fit = table::check(&described).map_err(|mismatches| Error::Table {
+            table: format!("{}.{}", self.database, self.table),
+            mismatches,
+        })?;
+        Ok(fit.additional)
+    }
+
+    /// The version of the first server that answers.
+    pub async fn server_version(&self) -> Result<String, Error> {
+        Ok(self.ask(|probe| async move { probe.server_version().await }).await?.text)
+    }
+
+    /// Creates database and table unless they are there, as `management` allows, and compares the columns. Returns
+    /// what was done, in a sentence.
+    pub async fn apply(&self, management: SchemaManagement) -> Result<String, Error> {
+        let name = format!("{}.{}", self.database, self.table);
+        if management == SchemaManagement::CreateIfMissing {
+            let exists = self.ask(|probe| async move { probe.table_exists(&self.table).await }).await?;
+            if !exists {
+                for statement in &ddl::create_table(&self.table_spec()) {
+                    self.ask(|probe| async move { probe.execute(statement).await }).await?;
+                }
+                self.check_table().await?;
+                return Ok(format!("table {name} created"));
+            }
+        }
+        self.check_table().await?;
+        Ok(format!("table {name} fits"))
+    }
+
+    /// The table that `CreateIfMissing` makes.
+    pub fn table_spec(&self) -> ddl::TableSpec {
+        ddl::TableSpec::new(self.database.clone(), self.table.clone())
+    }
+
+    async fn ask<'a, T, F: Future<Output = Result<T, ProbeError>>>(
+        &'a self,
+        question: impl Fn(&'a Probe) -> F,
+    ) -> Result<T, Error> {
+        let mut unreachable = None;
+        for probe in &self.probes {
+            match question(probe).await {
+                Err(error @ ProbeError::Unreachable { .. }) => unreachable = Some(error),
+                answer => return answer.map_err(Error::Probe),
+            }
+        }
+        Err(Error::Probe(unreachable.expect("the config names at least one endpoint")))
+    }
+}
+
+fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
+    let Some(files) = &config.credentials else {
+        return Ok(Credentials { user: "default".to_owned(), password: String::new() });
+    };
+    Ok(Credentials {
+        user: read("user", &files.username_file)?,
+        password: read("password", &files.password_file)?,
+    })
+}
+
+/// The content of a file without the line end that an editor leaves.
+fn read(what: &'static str, path: &str) -> Result<String, Error> {
+    let text = std::fs::read_to_string(Path::new(path)).map_err(|source| Error::Credentials {
+        what,
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(text
+        .strip_suffix('\n')
+        .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))
+        .to_owned())
+}

@@ -1,0 +1,267 @@
+//! One span, one row: the only file that knows both OTLP and the table.
+//!
+//! A [`SpanRows`] is the sink of a walk over one message. It writes rows of `otel_traces` in the order of
+//! `sluice_clickhouse::table::COLUMNS`, straight from the message's bytes into the row buffer.
+//!
+//! | column | from |
+//! | --- | --- |
+//! | Timestamp | `start_time_unix_nano`; see below |
+//! | `TraceId`, `SpanId`, `ParentSpanId` | lower-case hex |
+//! | `SpanKind` | `Unspecified`, `Internal`, `Server`, `Client`, `Producer`, `Consumer` |
+//! | `ServiceName` | resource attribute `service.name` when it is a string |
+//! | `ResourceAttributes`, `SpanAttributes`, `Events.Attributes`, `Links.Attributes` | [`crate::attributes`] |
+//! | Duration | end − start in ns, 0 when the end lies before the start |
+//! | `StatusCode` | `Unset`, `Ok`, `Error` |
+//!
+//! A timestamp of zero, or one that `DateTime64(9)` cannot hold, would put the row into a partition of its own; the row
+//! gets the Kafka message's timestamp (never the clock's, so that a second reading gives the same row) and the
+//! original is kept in the attribute [`ORIGINAL_START`], or [`ORIGINAL_TIME`] for an event.
+//!
+//! What one `ResourceSpans` and one `ScopeSpans` have in common is encoded once and copied per row. Per span there is
+//! no allocation, no clock and no lock.
+
+use crate::attributes::{self, AttributeWriter};
+use sluice_clickhouse::{
+    row_frames::{FrameStore, RowFrames},
+    rowbinary::{put_datetime64, put_len, put_string, put_u8, put_u64},
+};
+use sluice_gateway_config::budget::ROW_BYTES_MAX;
+use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
+
+/// Attribute that keeps a span's start when the row's timestamp is not it.
+pub const ORIGINAL_START: &[u8] = b"sluice.start_time_unix_nano";
+
+/// Attribute that keeps an event's time when the row's is not it.
+pub const ORIGINAL_TIME: &[u8] = b"sluice.time_unix_nano";
+
+/// The largest time that `DateTime64(9)` holds without overflow in queries: 2262-04-11 23:47:16 UTC, the largest
+/// `i64` of nanoseconds (ClickHouse documentation, `DateTime64`).
+const TIME_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// Why a message gave no rows.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowError<E> {
+    /// It is not OTLP.
+    #[error("{0}")]
+    Malformed(Malformed),
+    /// One of its spans makes a row that is too large.
+    #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
+    RowTooLarge,
+    /// The rows could not be kept.
+    #[error("the rows cannot be kept")]
+    Store(E),
+}
+
+impl<E> From<Malformed> for RowError<E> {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl<E> From<attributes::Error> for RowError<E> {
+    fn from(error: attributes::Error) -> Self {
+        match error {
+            attributes::Error::Malformed(malformed) => Self::Malformed(malformed),
+            attributes::Error::RowTooLarge => Self::RowTooLarge,
+        }
+    }
+}
+
+/// Buffers that a worker keeps between messages.
+#[derive(Default)]
+pub struct Scratch {
+    /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: neighbours in the row, alike for every span of a scope.
+    shared: Vec<u8>,
+    /// Where the scope begins in `shared`.
+    scope_at: usize,
+    event_names: Vec<u8>,
+    nested_attributes: Vec<u8>,
+    writer: AttributeWriter,
+}
+
+/// The sink of a walk over one message.
+pub struct SpanRows<'a, S> {
+    scratch: &'a mut Scratch,
+    rows: &'a mut RowFrames,
+    store: S,
+    /// Kafka's timestamp of the message in ns, for spans without a usable one.
+    fallback_nanos: i64,
+    end_nanos_max: u64,
+}
+
+impl<'a, S: FrameStore> SpanRows<'a, S> {
+    /// A sink that appends to `rows`, whose frames go to `store`.
+    pub fn new(scratch: &'a mut Scratch, rows: &'a mut RowFrames, store: S, fallback_nanos: i64) -> Self {
+        Self { scratch, rows, store, fallback_nanos, end_nanos_max: 0 }
+    }
+
+    /// The latest end of a span, for the freshness of the block; 0 without spans.
+    pub fn end_nanos_max(&self) -> u64 {
+        self.end_nanos_max
+    }
+}
+
+impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
+    type Error = RowError<S::Error>;
+
+    fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
+        let Scratch { shared, scope_at, writer, .. } = &mut *self.scratch;
+        shared.clear();
+        put_string(shared, service_name(resource)?);
+        writer.write(shared, &resource.attributes, None)?;
+        *scope_at = shared.len();
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
+        let Scratch { shared, scope_at, .. } = &mut *self.scratch;
+        shared.truncate(*scope_at);
+        put_string(shared, scope.name);
+        put_string(shared, scope.version);
+        Ok(())
+    }
+
+    fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
+        let Scratch { shared, event_names, nested_attributes, writer, .. } = &mut *self.scratch;
+        let row = self.rows.row();
+        let start_at = row.len();
+        let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
+        put_datetime64(row, nanos);
+        put_hex(row, span.trace_id);
+        put_hex(row, span.span_id);
+        put_hex(row, span.parent_span_id);
+        put_string(row, span.trace_state);
+        put_string(row, span.name);
+        row.extend_from_slice(kind(span.kind));
+        row.extend_from_slice(shared);
+        writer.write(row, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
+        put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
+        row.extend_from_slice(status(span.status_code));
+        put_string(row, span.status_message);
+        if span.events.is_empty() {
+            row.extend_from_slice(&[0; 3]);
+        } else {
+            let scratch = Nested { names: event_names, attributes: nested_attributes, writer };
+            put_events(row, span, self.fallback_nanos, scratch)?;
+        }
+        if span.links.is_empty() {
+            row.extend_from_slice(&[0; 4]);
+        } else {
+            put_links(row, span, writer)?;
+        }
+        if (row.len() - start_at) as u64 > ROW_BYTES_MAX {
+            return Err(RowError::RowTooLarge);
+        }
+        self.end_nanos_max = self.end_nanos_max.max(span.end_time_unix_nano);
+        self.rows.end_row(&mut self.store).map_err(RowError::Store)
+    }
+}
+
+/// Buffers for the columns of events, which are written side by side while the events are read once.
+struct Nested<'a> {
+    names: &'a mut Vec<u8>,
+    attributes: &'a mut Vec<u8>,
+    writer: &'a mut AttributeWriter,
+}
+
+/// `Events.Timestamp`, `Events.Name`, `Events.Attributes`: three arrays of the same length.
+fn put_events<E>(
+    row: &mut Vec<u8>,
+    span: &Span<'_>,
+    fallback_nanos: i64,
+    scratch: Nested<'_>,
+) -> Result<(), RowError<E>> {
+    let Nested { names, attributes, writer } = scratch;
+    names.clear();
+    attributes.clear();
+    put_len(row, span.events.len());
+    for event in &span.events {
+        let event = event?;
+        let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
+        put_datetime64(row, nanos);
+        put_string(names, event.name);
+        writer.write(attributes, &event.attributes, original.map(|value| (ORIGINAL_TIME, value)))?;
+        if (attributes.len() + names.len()) as u64 > ROW_BYTES_MAX {
+            return Err(RowError::RowTooLarge);
+        }
+    }
+    put_len(row, span.events.len());
+    row.extend_from_slice(names);
+    put_len(row, span.events.len());
+    row.extend_from_slice(attributes);
+    Ok(())
+}
+
+/// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`: four arrays of the same length. Links are rare, so
+/// they are read once per column.
+fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, writer: &mut AttributeWriter) -> Result<(), RowError<E>> {
+    let len = span.links.len();
+    put_len(row, len);
+    for link in &span.links {
+        put_hex(row, link?.trace_id);
+    }
+    put_len(row, len);
+    for link in &span.links {
+        put_hex(row, link?.span_id);
+    }
+    put_len(row, len);
+    for link in &span.links {
+        put_string(row, link?.trace_state);
+    }
+    put_len(row, len);
+    for link in &span.links {
+        writer.write(row, &link?.attributes, None)?;
+    }
+    Ok(())
+}
+
+/// The time for the row, and the original when it is another one.
+fn usable(nanos: u64, fallback_nanos: i64) -> (i64, Option<u64>) {
+    match i64::try_from(nanos) {
+        Ok(fits) if nanos > 0 && nanos < TIME_MAX => (fits, None),
+        _ => (fallback_nanos, Some(nanos)),
+    }
+}
+
+fn service_name<'a>(resource: &Resource<'a>) -> Result<&'a [u8], Malformed> {
+    for attribute in &resource.attributes {
+        let attribute = attribute?;
+        if let (b"service.name", sluice_otlp::Value::String(name)) = (attribute.key, attribute.value) {
+            return Ok(name);
+        }
+    }
+    Ok(b"")
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Appends an id as a string of lower-case hex digits.
+fn put_hex(row: &mut Vec<u8>, id: &[u8]) {
+    put_len(row, id.len() * 2);
+    for byte in id {
+        put_u8(row, HEX[usize::from(byte >> 4)]);
+        put_u8(row, HEX[usize::from(byte & 15)]);
+    }
+}
+
+/// `SpanKind` as a string with its length: opentelemetry.proto.trace.v1.Span.SpanKind; a number that the
+/// specification does not have is unspecified.
+fn kind(kind: i32) -> &'static [u8] {
+    match kind {
+        1 => b"\x08Internal",
+        2 => b"\x06Server",
+        3 => b"\x06Client",
+        4 => b"\x08Producer",
+        5 => b"\x08Consumer",
+        _ => b"\x0bUnspecified",
+    }
+}
+
+/// `StatusCode` as a string with its length: opentelemetry.proto.trace.v1.Status.StatusCode.
+fn status(code: i32) -> &'static [u8] {
+    match code {
+        1 => b"\x02Ok",
+        2 => b"\x05Error",
+        _ => b"\x05Unset",
+    }
+}
