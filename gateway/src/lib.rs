@@ -12,6 +12,7 @@ pub mod buffers;
 pub mod check;
 pub mod ddl;
 pub mod delivery;
+pub mod encode;
 pub mod health;
 mod json_text;
 pub mod metrics;

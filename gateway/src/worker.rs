@@ -16,10 +16,11 @@
 use crate::{
     batch::BatchRule,
     block::{Block, OpenBlock, Place},
-    buffers::{Pool, Purpose, StoreError},
+    buffers::{Pool, StoreError},
+    encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
     reject::{self, Reason},
-    span_row::{RowError, Scratch, SpanRows},
+    span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use sluice_clickhouse::row_frames::RowFrames;
@@ -112,14 +113,6 @@ enum Taken {
     Yes,
     /// There is no room for it now.
     NoRoom,
-}
-
-/// What became of the rows of a message.
-enum Encoded {
-    Whole { spans: u64, end_nanos_max: u64 },
-    NoRoom,
-    BlockFull,
-    Rejected(Reason),
 }
 
 impl Worker {
@@ -250,17 +243,18 @@ impl Worker {
 
     /// Puts the rows of a message into the partition's block.
     fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
-        let payload = message.payload().unwrap_or_default();
-        let fallback_nanos = message.timestamp().to_millis().unwrap_or(0).saturating_mul(1_000_000);
+        let bytes = message.payload().unwrap_or_default();
+        let millis = message.timestamp().to_millis().unwrap_or(0);
+        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
         loop {
             if !self.opens(reading) {
                 return Taken::NoRoom;
             }
             let block = reading.block.as_mut().expect("a block was opened just now");
-            match encode(&self.parts.pool, &mut self.scratch, block, (payload, fallback_nanos)) {
+            match encode(&self.parts.pool, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
-                    block.add_message(message.offset(), payload.len(), end_nanos_max, Instant::now());
-                    self.count(spans, payload.len());
+                    block.add_message(message.offset(), bytes.len(), end_nanos_max, Instant::now());
+                    self.count(spans, bytes.len());
                     self.seal_if_full(reading);
                     return Taken::Yes;
                 }
@@ -415,25 +409,5 @@ impl Owned {
 
     fn is_pending(&self) -> bool {
         matches!(self.reading.state, State::Pending(_))
-    }
-}
-
-/// Encodes a message into a block, whole or not at all.
-fn encode(pool: &Pool, scratch: &mut Scratch, block: &mut OpenBlock, message: (&[u8], i64)) -> Encoded {
-    let (payload, fallback_nanos) = message;
-    let mark = block.mark(pool);
-    let store = block.chunks.store(pool, Purpose::Fill);
-    let mut rows = SpanRows::new(scratch, &mut block.rows, store, fallback_nanos);
-    match sluice_otlp::walk(payload, &mut rows) {
-        Ok(spans) => Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max() },
-        Err(error) => {
-            block.rewind(pool, mark);
-            match error {
-                RowError::Store(StoreError::PoolEmpty) => Encoded::NoRoom,
-                RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
-                RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(malformed)),
-                RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
-            }
-        }
     }
 }

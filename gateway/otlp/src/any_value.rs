@@ -64,6 +64,19 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
+    /// Reads a scalar that `AnyValue`s often hold; `None` is for all else, malformed or not.
+    #[inline(always)]
+    pub(crate) fn read_scalar(reader: &mut Reader<'a>) -> Option<Self> {
+        let key = reader.key().ok()?;
+        match key {
+            any_value::STRING => reader.bytes(key).ok().map(Self::String),
+            any_value::INT => reader.varint(key).ok().map(|number| Self::Int(number.cast_signed())),
+            any_value::BOOL => reader.varint(key).ok().map(|number| Self::Bool(number != 0)),
+            any_value::DOUBLE => reader.fixed64(key).ok().map(|bits| Self::Double(f64::from_bits(bits))),
+            _ => None,
+        }
+    }
+
     /// This value after the array or the list of attributes that `key` announces, and the reader behind it.
     #[inline(never)]
     fn merged_with_messages(

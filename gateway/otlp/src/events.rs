@@ -60,10 +60,7 @@ impl<'a> Event<'a> {
             match key {
                 event::TIME_UNIX_NANO => event.time_unix_nano = reader.fixed64(key)?,
                 event::NAME => event.name = reader.bytes(key)?,
-                event::ATTRIBUTES => {
-                    reader.bytes(key)?;
-                    event.attributes.0.note(&EVENT_ATTRIBUTES, from);
-                }
+                event::ATTRIBUTES => event.attributes.0.note_run(&EVENT_ATTRIBUTES, from, &mut reader)?,
                 _ => reader.pass(key)?,
             }
         }

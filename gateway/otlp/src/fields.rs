@@ -251,6 +251,24 @@ pub enum OtlpMessage {
 }
 
 impl OtlpMessage {
+    /// All messages there are.
+    pub const ALL: [Self; 14] = [
+        Self::TracesData,
+        Self::ResourceSpans,
+        Self::Resource,
+        Self::EntityRef,
+        Self::ScopeSpans,
+        Self::InstrumentationScope,
+        Self::Span,
+        Self::Event,
+        Self::Link,
+        Self::Status,
+        Self::KeyValue,
+        Self::AnyValue,
+        Self::ArrayValue,
+        Self::KeyValueList,
+    ];
+
     /// The name of the message in opentelemetry-proto.
     pub const fn name(self) -> &'static str {
         match self {
@@ -320,27 +338,8 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_message_stand_in_order_and_once() {
-        use OtlpMessage::{
-            AnyValue, ArrayValue, EntityRef, Event, InstrumentationScope, KeyValue, KeyValueList, Link,
-            Resource, ResourceSpans, ScopeSpans, Span, Status, TracesData,
-        };
-        let messages = [
-            (TracesData, 1),
-            (ResourceSpans, 3),
-            (Resource, 3),
-            (EntityRef, 4),
-            (ScopeSpans, 3),
-            (InstrumentationScope, 4),
-            (Span, 16),
-            (Event, 4),
-            (Link, 6),
-            (Status, 2),
-            (KeyValue, 3),
-            (AnyValue, 8),
-            (ArrayValue, 1),
-            (KeyValueList, 1),
-        ];
-        for (message, count) in messages {
+        let counts = [1, 3, 3, 4, 3, 4, 16, 4, 6, 2, 3, 8, 1, 1];
+        for (message, count) in OtlpMessage::ALL.into_iter().zip(counts) {
             let numbers: Vec<u32> = message.fields().iter().map(|(key, _)| field_number(*key)).collect();
             assert_eq!(numbers.len(), count, "{}", message.name());
             assert!(numbers.is_sorted_by(|a, b| a < b), "{}: {numbers:?}", message.name());

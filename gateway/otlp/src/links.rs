@@ -63,10 +63,7 @@ impl<'a> Link<'a> {
                 link::TRACE_ID => link.trace_id = reader.bytes(key)?,
                 link::SPAN_ID => link.span_id = reader.bytes(key)?,
                 link::TRACE_STATE => link.trace_state = reader.bytes(key)?,
-                link::ATTRIBUTES => {
-                    reader.bytes(key)?;
-                    link.attributes.0.note(&LINK_ATTRIBUTES, from);
-                }
+                link::ATTRIBUTES => link.attributes.0.note_run(&LINK_ATTRIBUTES, from, &mut reader)?,
                 _ => reader.pass(key)?,
             }
         }

@@ -36,6 +36,7 @@ pub(crate) struct Place {
 impl Place {
     /// In one message, which does not repeat.
     const fn one(key: u32, holder: OtlpMessage) -> Self {
+        assert!(key <= 0x7F, "a run is found by its keys of one byte");
         Self { key, holder, near: None, far: None }
     }
 
@@ -112,15 +113,28 @@ impl<'a> Repeated<'a> {
         self.len
     }
 
-    /// Notes an occurrence in the only holder. `holder` is the reader from before its key was read.
+    /// Reads past an occurrence in the only holder, and past those that follow at once. `from` is the reader from
+    /// before the first one's key, `holder` from behind it.
     #[inline(always)]
-    pub(crate) fn note(&mut self, place: &'static Place, holder: Reader<'a>) {
+    pub(crate) fn note_run(
+        &mut self,
+        place: &'static Place,
+        from: Reader<'a>,
+        holder: &mut Reader<'a>,
+    ) -> Result<(), Malformed> {
         if self.len == 0 {
             self.place = place;
-            (self.bytes, self.end, self.depth) = (holder.rest(), holder.end(), holder.depth());
+            (self.bytes, self.end, self.depth) = (from.rest(), from.end(), from.depth());
         }
-        // No message has more fields than bytes, so this does not saturate.
-        self.len = self.len.saturating_add(1);
+        loop {
+            holder.bytes(place.key)?;
+            // No message has more fields than bytes, so this does not saturate.
+            self.len = self.len.saturating_add(1);
+            if !holder.next_is(place.key) {
+                return Ok(());
+            }
+            holder.key()?;
+        }
     }
 
     /// Notes an occurrence in one of several holders. `near_end` is where the message ends that has the holder, and

@@ -57,18 +57,9 @@ impl<'a> Span<'a> {
                 span::KIND => self.kind = reader.int32(key)?,
                 span::START_TIME_UNIX_NANO => self.start_time_unix_nano = reader.fixed64(key)?,
                 span::END_TIME_UNIX_NANO => self.end_time_unix_nano = reader.fixed64(key)?,
-                span::ATTRIBUTES => {
-                    reader.bytes(key)?;
-                    self.attributes.0.note(&SPAN_ATTRIBUTES, from);
-                }
-                span::EVENTS => {
-                    reader.bytes(key)?;
-                    self.events.0.note(&SPAN_EVENTS, from);
-                }
-                span::LINKS => {
-                    reader.bytes(key)?;
-                    self.links.0.note(&SPAN_LINKS, from);
-                }
+                span::ATTRIBUTES => self.attributes.0.note_run(&SPAN_ATTRIBUTES, from, &mut reader)?,
+                span::EVENTS => self.events.0.note_run(&SPAN_EVENTS, from, &mut reader)?,
+                span::LINKS => self.links.0.note_run(&SPAN_LINKS, from, &mut reader)?,
                 span::STATUS => self.merge_status(reader.message(key, OtlpMessage::Status)?)?,
                 span::FLAGS => reader.pass_fixed32(key)?,
                 _ => reader.pass(key)?,

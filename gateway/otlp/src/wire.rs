@@ -68,6 +68,12 @@ impl<'a> Reader<'a> {
         Self { depth, of, ..self }
     }
 
+    /// Whether the next key is this one, which takes one byte.
+    #[inline(always)]
+    pub(crate) fn next_is(&self, key: u32) -> bool {
+        self.rest.first().is_some_and(|byte| u32::from(*byte) == key)
+    }
+
     #[inline(always)]
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
@@ -260,7 +266,7 @@ impl<'a> Reader<'a> {
 #[cold]
 #[inline(never)]
 fn malformed(position: usize, reason: Reason, message: OtlpMessage, key: u32) -> Malformed {
-    Malformed { position, reason, message, field: field_number(key) }
+    Malformed::new(position, reason, message, field_number(key))
 }
 
 /// A varint of any length and what follows it.
@@ -310,7 +316,7 @@ mod tests {
     const KEY: u32 = traces_data::RESOURCE_SPANS;
 
     fn varint(bytes: &[u8]) -> Result<u64, Reason> {
-        Reader::new(bytes).varint(KEY).map_err(|malformed| malformed.reason)
+        Reader::new(bytes).varint(KEY).map_err(|malformed| malformed.reason())
     }
 
     #[test]
@@ -365,7 +371,7 @@ mod tests {
     /// What `pass_all` says about these bytes as fields of a span: the position and the reason.
     fn passed(bytes: &[u8]) -> Result<(), (usize, Reason)> {
         let reader = Reader { of: OtlpMessage::Span, ..Reader::new(bytes) };
-        reader.pass_all().map_err(|malformed| (malformed.position, malformed.reason))
+        reader.pass_all().map_err(|malformed| (malformed.position(), malformed.reason()))
     }
 
     #[test]
@@ -438,8 +444,7 @@ mod tests {
         let key = middle.key().unwrap();
         let mut inner = middle.message(key, OtlpMessage::ScopeSpans).unwrap();
         let key = inner.key().unwrap();
-        let expected =
-            Malformed { position: 6, reason: Reason::Truncated, message: OtlpMessage::ScopeSpans, field: 3 };
+        let expected = Malformed::new(6, Reason::Truncated, OtlpMessage::ScopeSpans, 3);
         assert_eq!(inner.bytes(key), Err(expected));
         assert!(outer.is_empty());
     }

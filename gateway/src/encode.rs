@@ -1,0 +1,56 @@
+//! One message into one block: whole, or not at all.
+//!
+//! What a message has written before it turned out to be unreadable, or to have no room, is taken back to the last byte.
+
+use crate::{
+    block::OpenBlock,
+    buffers::{Pool, Purpose, StoreError},
+    reject::Reason,
+    span_row::{RowError, Scratch, SpanRows},
+};
+
+/// What became of the rows of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Encoded {
+    /// All of them are in the block.
+    Whole {
+        /// Spans, which are rows.
+        spans: u64,
+        /// The latest end of a span; 0 without spans.
+        end_nanos_max: u64,
+    },
+    /// The pool has no chunk; none of them is in the block.
+    NoRoom,
+    /// The block would be too large; none of them is in it.
+    BlockFull,
+    /// The message cannot be read; none of its rows is in the block.
+    Rejected(Reason),
+}
+
+/// A message as Kafka has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload<'a> {
+    /// Its value.
+    pub bytes: &'a [u8],
+    /// Its timestamp in ns since 1970, for spans without a usable one.
+    pub timestamp_nanos: i64,
+}
+
+/// Encodes a message into a block, whole or not at all.
+pub fn encode(pool: &Pool, scratch: &mut Scratch, block: &mut OpenBlock, message: Payload<'_>) -> Encoded {
+    let mark = block.mark(pool);
+    let store = block.chunks.store(pool, Purpose::Fill);
+    let mut rows = SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos);
+    match sluice_otlp::walk(message.bytes, &mut rows) {
+        Ok(spans) => Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max() },
+        Err(error) => {
+            block.rewind(pool, mark);
+            match error {
+                RowError::Store(StoreError::PoolEmpty) => Encoded::NoRoom,
+                RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
+                RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(malformed)),
+                RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Messages of all sorts into blocks.
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::{
+    common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value::Value},
+    resource::v1::Resource,
+    trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData},
+};
+use proptest::prelude::*;
+use prost::Message as _;
+use sluice_clickhouse::{frame, row_frames::RowFrames};
+use sluice_gateway::{
+    block::{OpenBlock, Place},
+    buffers::Pool,
+    encode::{Encoded, Payload, encode},
+    reject::Reason,
+    span_row::Scratch,
+};
+use sluice_gateway_config::budget::ROW_BUFFER_BYTES;
+use sluice_kafka::{Generation, PartitionId};
+use std::time::Instant;
+
+/// A block, and what it takes to fill it.
+pub struct Case {
+    pool: Pool,
+    scratch: Scratch,
+    block: OpenBlock,
+}
+
+impl Case {
+    /// The timestamp of every message.
+    pub const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
+
+    pub fn new(pool_bytes: u64) -> Self {
+        let block = OpenBlock::new(RowFrames::new(), Instant::now());
+        Self { pool: Pool::new(pool_bytes, 1, 1), scratch: Scratch::default(), block }
+    }
+
+    pub fn add(&mut self, message: &[u8]) -> Encoded {
+        let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
+        let encoded = encode(&self.pool, &mut self.scratch, &mut self.block, payload);
+        if let Encoded::Whole { end_nanos_max, .. } = encoded {
+            self.block.add_message(1, message.len(), end_nanos_max, Instant::now());
+        }
+        encoded
+    }
+
+    /// Seals the block and returns its rows, decompressed.
+    pub fn rows(&mut self) -> (u64, Vec<u8>) {
+        if self.block.is_empty() {
+            return (0, Vec::new());
+        }
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
+        let place = Place { id, generation: Generation(1), ordinal: 0 };
+        let block = self.block.seal(&self.pool, place).unwrap();
+        (block.rows, decompressed(&block.frames))
+    }
+}
+
+fn decompressed(frames: &[Bytes]) -> Vec<u8> {
+    let body = frames.concat();
+    let (mut rest, mut raw) = (&body[..], Vec::new());
+    while !rest.is_empty() {
+        let bytes = frame::frame_bytes(rest).unwrap();
+        frame::decode(&rest[..bytes], &mut raw).unwrap();
+        rest = &rest[bytes..];
+    }
+    raw
+}
+
+/// The rows of one message.
+pub fn encoded(message: &[u8]) -> Vec<u8> {
+    let mut case = Case::new(64 << 20);
+    assert!(matches!(case.add(message), Encoded::Whole { .. }));
+    case.rows().1
+}
+
+pub fn attribute(key: &str, value: Option<AnyValue>) -> KeyValue {
+    KeyValue { key: key.into(), value, ..KeyValue::default() }
+}
+
+pub fn resource(attributes: Vec<KeyValue>) -> Resource {
+    Resource { attributes, ..Resource::default() }
+}
+
+pub fn span(attributes: Vec<KeyValue>) -> Span {
+    Span {
+        trace_id: (0..16).collect(),
+        span_id: (0..8).collect(),
+        name: "name".into(),
+        kind: 2,
+        start_time_unix_nano: 1_700_000_000_000_000_000,
+        end_time_unix_nano: 1_700_000_000_000_000_005,
+        attributes,
+        ..Span::default()
+    }
+}
+
+pub fn message(resource: Resource, spans: Vec<Span>) -> Vec<u8> {
+    let scope =
+        InstrumentationScope { name: "scope".into(), version: "1".into(), ..InstrumentationScope::default() };
+    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans, ..ScopeSpans::default() }];
+    let resource_spans =
+        vec![ResourceSpans { resource: Some(resource), scope_spans, ..ResourceSpans::default() }];
+    TracesData { resource_spans }.encode_to_vec()
+}
+
+/// A message of so many spans with an attribute of so many bytes each, which do not compress.
+fn noise(spans: usize, bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    let value = (0..bytes).map(|_| random()).collect::<Vec<u8>>();
+    let value = Some(AnyValue { value: Some(Value::BytesValue(value)) });
+    message(resource(vec![]), vec![span(vec![attribute("noise", value)]); spans])
+}
+
+/// Makes a valid message end in the middle of its last span.
+fn broken(mut message: Vec<u8>) -> Vec<u8> {
+    message.truncate(message.len() - 3);
+    message
+}
+
+#[test]
+fn the_row_buffers_are_what_the_budget_counts() {
+    assert!(RowFrames::new().memory_bytes() as u64 <= ROW_BUFFER_BYTES);
+}
+
+#[test]
+fn an_empty_message_has_no_rows() {
+    let mut case = Case::new(64 << 20);
+    assert_eq!(case.add(b""), Encoded::Whole { spans: 0, end_nanos_max: 0 });
+    assert_eq!(case.rows(), (0, vec![]));
+}
+
+#[test]
+fn a_row_that_is_too_large_rejects_its_message() {
+    let mut case = Case::new(128 << 20);
+    assert!(matches!(case.add(&noise(1, 1 << 20, 1)), Encoded::Whole { .. }));
+    assert_eq!(case.add(&noise(1, 7 << 20, 2)), Encoded::Rejected(Reason::RowTooLarge));
+    assert_eq!(case.rows().0, 1);
+}
+
+#[test]
+fn a_message_that_passes_the_block_is_taken_back() {
+    let mut case = Case::new(128 << 20);
+    let small = noise(1, 100, 3);
+    assert!(matches!(case.add(&small), Encoded::Whole { .. }));
+    // 30 spans share one random megabyte, but it lies further back than LZ4 looks.
+    assert_eq!(case.add(&noise(30, 1 << 20, 4)), Encoded::BlockFull);
+    assert_eq!(case.rows(), (1, encoded(&small)));
+}
+
+#[test]
+fn a_message_without_room_is_taken_back_and_fits_later() {
+    let mut case = Case::new(2 << 20);
+    let (first, second) = (noise(1, 300_000, 5), noise(8, 200_000, 6));
+    assert!(matches!(case.add(&first), Encoded::Whole { .. }));
+    assert_eq!(case.add(&second), Encoded::NoRoom);
+    assert_eq!(case.rows(), (1, encoded(&first)));
+    assert_eq!(case.pool.free_bytes(), case.pool.total_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever comes before and after, a message leaves all of its rows or none.
+    #[test]
+    fn a_message_is_encoded_whole_or_not_at_all(
+        messages in prop::collection::vec((1usize..40, 0usize..60_000, any::<u64>(), any::<bool>()), 1..12)
+    ) {
+        let mut case = Case::new(64 << 20);
+        let (mut rows, mut expected) = (0, Vec::new());
+        for (spans, bytes, seed, whole) in messages {
+            let good = noise(spans, bytes, seed);
+            if whole {
+                let outcome = case.add(&good);
+                prop_assert!(matches!(outcome, Encoded::Whole { .. }), "{:?}", outcome);
+                rows += spans as u64;
+                expected.extend(encoded(&good));
+            } else {
+                let outcome = case.add(&broken(good));
+                prop_assert!(matches!(outcome, Encoded::Rejected(Reason::Malformed(_))), "{:?}", outcome);
+            }
+        }
+        prop_assert_eq!(case.rows(), (rows, expected));
+    }
+}

@@ -1,0 +1,4 @@
+//! Messages in, rows out: what the parts of the gateway do together, without a network.
+
+mod encodes;
+mod rows;
