@@ -10,6 +10,7 @@
 //! [`Limits::revoke_wait`].
 
 use crate::{
+    committer::{Committer, Outcome},
     ledger::{Ledger, Verdict},
     partition::{Ownership, Partition, PartitionId, Report},
     settings::{Identity, consumer_settings},
@@ -17,10 +18,10 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
-    ClientConfig, ClientContext, Offset, Statistics, TopicPartitionList,
+    ClientConfig, ClientContext, Statistics, TopicPartitionList,
     config::RDKafkaLogLevel,
-    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance},
-    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance},
+    error::{KafkaError, RDKafkaErrorCode},
 };
 use sluice_gateway_config::Kafka;
 use std::{
@@ -41,6 +42,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often settled offsets are committed. What was inserted since the last commit is read again after a crash.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long the last commit of a partition may take, before it is let go uncommitted.
+const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
+
 /// Why a consumer could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -51,6 +55,12 @@ pub enum Error {
         group: String,
         /// What librdkafka said.
         source: KafkaError,
+    },
+    /// The commit thread could not be started.
+    #[error("cannot start the commit thread: {source}")]
+    Committer {
+        /// What the system said.
+        source: std::io::Error,
     },
     /// The topics could not be subscribed to.
     #[error("cannot subscribe to {topics}: {source}")]
@@ -138,12 +148,12 @@ impl Consumer {
             next_inbox: 0,
             owners: Vec::new(),
             reports: reports_in,
+            committer: None,
         };
         let rebalancing = Rebalancing {
             state: Mutex::new(state),
             stats: Arc::default(),
             consumer: OnceLock::new(),
-            commit_in_flight: AtomicBool::new(false),
             revoke_wait: limits.revoke_wait,
             reachable: AtomicBool::new(true),
         };
@@ -159,6 +169,9 @@ impl Consumer {
         let client = Arc::new(client);
         let first = client.context().consumer.set(Arc::downgrade(&client));
         assert!(first.is_ok(), "the consumer is made once");
+        let committer =
+            Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
+        client.context().state().committer = Some(committer);
         Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports })
     }
 
@@ -192,10 +205,12 @@ impl Consumer {
             }
             let context = self.client.context();
             context.stats.polled();
-            context.state().take_reports(&context.stats);
+            let mut state = context.state();
+            state.take_reports(&context.stats);
+            state.take_outcome(Instant::now(), &context.stats);
             if last_commit.elapsed() >= COMMIT_INTERVAL {
                 last_commit = Instant::now();
-                context.commit(&self.client, CommitMode::Async);
+                state.begin_commit();
             }
         }
         self.leave()
@@ -205,7 +220,7 @@ impl Consumer {
         let context = self.client.context().clone();
         let owned: Vec<PartitionId> = context.state().ledger.owned().cloned().collect();
         let undrained = context.take_back(&owned, self.limits.leave_wait);
-        context.commit(&self.client, CommitMode::Sync);
+        context.commit_by(Instant::now() + LAST_COMMIT_WAIT);
         for id in &owned {
             context.state().ledger.lost(id);
         }
@@ -241,9 +256,38 @@ struct State {
     next_inbox: usize,
     owners: Vec<(PartitionId, usize)>,
     reports: Receiver<Report>,
+    /// There from the consumer's start on.
+    committer: Option<Committer>,
 }
 
 impl State {
+    fn begin_commit(&mut self) {
+        let offsets = self.ledger.to_commit();
+        if let Some(committer) = &mut self.committer {
+            committer.begin(offsets);
+        }
+    }
+
+    /// Takes the outcome of the commit in flight, waiting for it until `deadline`.
+    fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
+        let Some(Outcome { offsets, result }) = self.committer.as_mut().and_then(|c| c.outcome_by(deadline))
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                stats.commits.fetch_add(1, Ordering::Relaxed);
+                for (id, offset) in &offsets {
+                    self.ledger.committed(id, *offset);
+                }
+            }
+            Err(error) => {
+                stats.commit_failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "offsets were not committed; they are with the next commit");
+            }
+        }
+    }
+
     fn take_reports(&mut self, stats: &ConsumerStats) {
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(&report, stats);
@@ -302,7 +346,6 @@ pub struct Rebalancing {
     state: Mutex<State>,
     stats: Arc<ConsumerStats>,
     consumer: OnceLock<Weak<BaseConsumer<Rebalancing>>>,
-    commit_in_flight: AtomicBool,
     revoke_wait: Duration,
     reachable: AtomicBool,
 }
@@ -345,45 +388,12 @@ impl Rebalancing {
         }
     }
 
-    fn commit(&self, consumer: &BaseConsumer<Self>, mode: CommitMode) {
-        // One commit at a time: one that overtakes another could take the group back.
-        if matches!(mode, CommitMode::Async) && self.commit_in_flight.load(Ordering::Acquire) {
-            return;
-        }
-        let offsets = self.state().ledger.to_commit();
-        if offsets.is_empty() {
-            return;
-        }
-        let mut list = TopicPartitionList::with_capacity(offsets.len());
-        for (id, offset) in &offsets {
-            list.add_partition_offset(&id.topic, id.partition, Offset::Offset(*offset))
-                .expect("a position is an offset of a message, which is valid in a list");
-        }
-        if matches!(mode, CommitMode::Async) {
-            self.commit_in_flight.store(true, Ordering::Release);
-        }
-        let result = consumer.commit(&list, mode);
-        match (mode, result) {
-            (CommitMode::Sync, result) => self.committed(result, &list),
-            (CommitMode::Async, Err(error)) => self.commit_callback(Err(error), &list),
-            (CommitMode::Async, Ok(())) => {}
-        }
-    }
-
-    fn committed(&self, result: KafkaResult<()>, list: &TopicPartitionList) {
-        if let Err(error) = result {
-            self.stats.commit_failures.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "offsets were not committed; they are with the next commit");
-            return;
-        }
-        self.stats.commits.fetch_add(1, Ordering::Relaxed);
+    /// Commits what is settled and waits for the outcome, both of the commit in flight and of this one.
+    fn commit_by(&self, deadline: Instant) {
         let mut state = self.state();
-        for element in list.elements() {
-            if let (Ok(()), Offset::Offset(offset)) = (element.error(), element.offset()) {
-                let id = PartitionId { topic: element.topic().into(), partition: element.partition() };
-                state.ledger.committed(&id, offset);
-            }
-        }
+        state.take_outcome(deadline, &self.stats);
+        state.begin_commit();
+        state.take_outcome(deadline, &self.stats);
     }
 }
 
@@ -409,7 +419,7 @@ impl ConsumerContext for Rebalancing {
                 let wait = if taken_away { Duration::ZERO } else { self.revoke_wait };
                 let undrained = self.take_back(&revoked, wait);
                 if !taken_away {
-                    self.commit(consumer, CommitMode::Sync);
+                    self.commit_by(Instant::now() + LAST_COMMIT_WAIT);
                 }
                 let mut state = self.state();
                 for id in &revoked {
@@ -428,11 +438,6 @@ impl ConsumerContext for Rebalancing {
         self.stats.rebalances.fetch_add(1, Ordering::Relaxed);
         let owned = self.state().ledger.owned().count();
         self.stats.partitions_owned.store(i64::try_from(owned).unwrap_or(i64::MAX), Ordering::Relaxed);
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        self.commit_in_flight.store(false, Ordering::Release);
-        self.committed(result, offsets);
     }
 }
 

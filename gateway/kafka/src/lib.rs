@@ -17,6 +17,7 @@
 //!
 //! The poll thread owns the consumer, the assignment and the ledger; nothing here takes a lock in the path of messages.
 
+mod committer;
 mod consumer;
 mod ledger;
 mod partition;

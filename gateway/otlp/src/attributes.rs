@@ -28,7 +28,7 @@ impl<'a> Attributes<'a> {
     /// Reads the attributes in wire order. After an error there is nothing more.
     #[inline]
     pub fn iter(&self) -> AttributesIter<'a> {
-        AttributesIter(self.0.iter())
+        AttributesIter(self.0.occurrences())
     }
 
     /// Reads all that is in these attributes.

@@ -26,7 +26,7 @@ impl<'a> Events<'a> {
     /// Reads the events in wire order. After an error there is nothing more.
     #[inline]
     pub fn iter(&self) -> EventsIter<'a> {
-        EventsIter(self.0.iter())
+        EventsIter(self.0.occurrences())
     }
 }
 

@@ -26,7 +26,7 @@ impl<'a> Links<'a> {
     /// Reads the links in wire order. After an error there is nothing more.
     #[inline]
     pub fn iter(&self) -> LinksIter<'a> {
-        LinksIter(self.0.iter())
+        LinksIter(self.0.occurrences())
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Repeated<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn iter(&self) -> RepeatedIter<'a> {
+    pub(crate) fn occurrences(&self) -> RepeatedIter<'a> {
         let all = Reader::within(self.bytes, self.end, self.depth, self.place.holder);
         let holder = if self.place.near.is_some() { all.ended_at(self.holder_end) } else { all };
         RepeatedIter { holder, remaining: self.len, place: self.place, all, near_end: self.near_end }

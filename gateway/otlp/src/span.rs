@@ -81,3 +81,97 @@ impl<'a> Span<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::malformed::Reason;
+    use crate::wire::Reader;
+
+    fn read(bytes: &[u8]) -> Result<Span<'_>, (usize, Reason)> {
+        let mut span = Span::default();
+        match span.merge(Reader::on(bytes, OtlpMessage::Span)) {
+            Ok(()) => Ok(span),
+            Err(malformed) => Err((malformed.position(), malformed.reason())),
+        }
+    }
+
+    type Holds = fn(&Span<'_>) -> bool;
+
+    #[test]
+    fn every_field_is_read_from_its_bytes() {
+        let table: &[(&[u8], Holds)] = &[
+            (&[], |span| span.name.is_empty() && span.kind == 0 && span.attributes.is_empty()),
+            (&[0x0A, 2, 1, 2], |span| span.trace_id == [1, 2]), // field 1, two bytes
+            (&[0x12, 1, 3], |span| span.span_id == [3]),        // field 2, one byte
+            (&[0x1A, 3, b'a', b'=', b'b'], |span| span.trace_state == b"a=b"), // field 3
+            (&[0x22, 1, 4], |span| span.parent_span_id == [4]), // field 4
+            (&[0x2A, 1, 0xFF], |span| span.name == [0xFF]),     // field 5, not UTF-8
+            (&[0x30, 3], |span| span.kind == 3),                // field 6, varint
+            (&[0x30, 0x80, 0x80, 0x80, 0x80, 0x10], |span| span.kind == 0), // field 6, 1 << 32: only 32 bits count
+            (&[0x39, 8, 7, 6, 5, 4, 3, 2, 1], |span| span.start_time_unix_nano == 0x0102_0304_0506_0708), // field 7
+            (&[0x41, 1, 0, 0, 0, 0, 0, 0, 0], |span| span.end_time_unix_nano == 1), // field 8, eight bytes
+            (&[0x4A, 0], |span| span.attributes.len() == 1), // field 9, an attribute without key and value
+            (&[0x50, 7], |span| span.attributes.is_empty()), // field 10, dropped_attributes_count: passed
+            (&[0x5A, 0], |span| span.events.len() == 1),     // field 11
+            (&[0x60, 7], |span| span.events.is_empty()),     // field 12, dropped_events_count: passed
+            (&[0x6A, 0], |span| span.links.len() == 1),      // field 13
+            (&[0x70, 7], |span| span.links.is_empty()),      // field 14, dropped_links_count: passed
+            (&[0x7A, 2, 0x18, 2], |span| span.status_code == 2), // field 15, in it field 3, varint
+            (&[0x7A, 3, 0x12, 1, b'x'], |span| span.status_message == b"x"), // field 15, in it field 2
+            (&[0x85, 0x01, 1, 1, 0, 0], |span| span.kind == 0), // field 16, flags, four bytes: passed
+            (&[0x8A, 0x01, 1, 0], |span| span.kind == 0),    // field 17: unknown, passed
+        ];
+        for (bytes, holds) in table {
+            let span = read(bytes);
+            assert!(span.is_ok_and(|span| holds(&span)), "{bytes:02X?}: {span:?}");
+        }
+    }
+
+    #[test]
+    fn of_what_repeats_the_last_wins_and_the_status_is_merged() {
+        assert_eq!(read(&[0x30, 1, 0x30, 2]).unwrap().kind, 2);
+        assert_eq!(read(&[0x2A, 1, b'a', 0x2A, 0]).unwrap().name, b"");
+        let status = read(&[0x7A, 5, 0x12, 1, b'x', 0x18, 1, 0x7A, 2, 0x18, 2]).unwrap();
+        assert_eq!((status.status_message, status.status_code), (&b"x"[..], 2));
+    }
+
+    #[test]
+    fn lists_may_be_mixed_with_each_other() {
+        let bytes = [
+            [0x4A, 2, 0x0A, 0].as_slice(),                     // attribute
+            &[0x5A, 3, 0x12, 1, b'x'],                         // event x
+            &[0x4A, 3, 0x0A, 1, b'b', 0x4A, 3, 0x0A, 1, b'c'], // attributes b and c
+            &[0x6A, 3, 0x12, 1, 9],                            // link to span 9
+            &[0x2A, 1, b'n'],                                  // name
+            &[0x5A, 3, 0x12, 1, b'y'],                         // event y
+        ]
+        .concat();
+        let span = read(&bytes).unwrap();
+        let keys: Vec<_> = span.attributes.iter().map(|attribute| attribute.unwrap().key).collect();
+        let events: Vec<_> = span.events.iter().map(|event| event.unwrap().name).collect();
+        let links: Vec<_> = span.links.iter().map(|link| link.unwrap().span_id).collect();
+        assert_eq!(keys, [&b""[..], b"b", b"c"]);
+        assert_eq!(events, [b"x", b"y"]);
+        assert_eq!(links, [[9]]);
+        assert_eq!(span.name, b"n");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_malformed() {
+        let table: &[(&str, &[u8], usize, Reason)] = &[
+            ("the kind as bytes", &[0x32, 0], 1, Reason::WireTypeWrong),
+            ("an attribute as a varint", &[0x48, 0], 1, Reason::WireTypeWrong),
+            ("flags as a varint", &[0x80, 0x01, 0], 2, Reason::WireTypeWrong),
+            ("a name that is too long", &[0x2A, 2, b'a'], 2, Reason::Truncated),
+            ("an attribute that is too long", &[0x4A, 1], 2, Reason::Truncated),
+            ("half a start time", &[0x39, 0, 0, 0, 0], 1, Reason::Truncated),
+            ("half of the flags", &[0x85, 0x01, 0], 2, Reason::Truncated),
+            ("a status that is too long", &[0x7A, 3, 0x18, 1], 2, Reason::Truncated),
+            ("a status whose code is cut short", &[0x7A, 1, 0x18, 1], 3, Reason::Truncated),
+        ];
+        for (what, bytes, position, reason) in table {
+            assert_eq!(read(bytes).map(|_| ()), Err((*position, *reason)), "{what}");
+        }
+    }
+}

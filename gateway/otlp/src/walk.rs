@@ -78,3 +78,6 @@ fn walk_scope_spans<S: SpanSink>(mut reader: Reader<'_>, sink: &mut S) -> Result
     }
     Ok(spans)
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,12 @@ impl<'a> Reader<'a> {
         Self { rest: message, end: message.len(), depth: 0, of: OtlpMessage::TracesData }
     }
 
+    /// On one message of the type `of` alone.
+    #[cfg(test)]
+    pub(crate) const fn on(message: &'a [u8], of: OtlpMessage) -> Self {
+        Self { of, ..Self::new(message) }
+    }
+
     /// On part of an outermost message: `rest` ends `end` bytes from its start.
     #[inline(always)]
     pub(crate) const fn within(rest: &'a [u8], end: usize, depth: u8, of: OtlpMessage) -> Self {
@@ -370,8 +376,9 @@ mod tests {
 
     /// What `pass_all` says about these bytes as fields of a span: the position and the reason.
     fn passed(bytes: &[u8]) -> Result<(), (usize, Reason)> {
-        let reader = Reader { of: OtlpMessage::Span, ..Reader::new(bytes) };
-        reader.pass_all().map_err(|malformed| (malformed.position(), malformed.reason()))
+        Reader::on(bytes, OtlpMessage::Span)
+            .pass_all()
+            .map_err(|malformed| (malformed.position(), malformed.reason()))
     }
 
     #[test]
@@ -451,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_key_of_two_bytes_is_read() {
-        let mut reader = Reader { of: OtlpMessage::Span, ..Reader::new(&[0x85, 0x01, 1, 0, 0, 0]) };
+        let mut reader = Reader::on(&[0x85, 0x01, 1, 0, 0, 0], OtlpMessage::Span);
         assert_eq!(reader.key(), Ok(span::FLAGS));
         assert_eq!(reader.pass_fixed32(span::FLAGS), Ok(()));
         assert!(reader.is_empty());

@@ -1,0 +1,45 @@
+//! What a person looks at: a query that ClickHouse answers, and how to go on from there.
+
+use anyhow::Context as _;
+
+use crate::oracle::Server;
+use crate::say;
+use crate::spans::Run;
+use crate::stack::target::{Address, Resolved};
+
+/// The server for this machine. User and password, where needed, are in the URL; without them it is the user `default`.
+pub fn server(address: &Address) -> anyhow::Result<Server> {
+    let (scheme, rest) = address.host.split_once("://").context("the URL of ClickHouse has no scheme")?;
+    let Some((credentials, place)) = rest.rsplit_once('@') else {
+        return Ok(Server::new(&address.host, "default", ""));
+    };
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    Ok(Server::new(&format!("{scheme}://{place}"), user, password))
+}
+
+/// Asks which operations of the run are the slowest, and shows the answer.
+pub async fn answer(server: &Server, database: &str, table: &str, run: Run) -> anyhow::Result<()> {
+    let query = format!(
+        "SELECT ServiceName AS service, SpanName AS operation, count() AS spans, \
+         round(quantile(0.99)(Duration) / 1e6, 1) AS p99_ms, countIf(StatusCode = 'Error') AS errors \
+         FROM `{database}`.`{table}` WHERE startsWith(TraceId, '{}') \
+         GROUP BY service, operation ORDER BY p99_ms DESC LIMIT 5",
+        run.trace_id_prefix()
+    );
+    say::line("");
+    say::line(&query);
+    say::line(server.text(&query, "PrettyCompactMonoBlock").await?.trim_end());
+    Ok(())
+}
+
+/// Three lines on what to do next.
+pub fn around(resolved: &Resolved, database: &str, table: &str) {
+    let kubeconfig = resolved.kubeconfig.display();
+    say::line("");
+    say::line(&format!("look    kubectl --kubeconfig {kubeconfig} -n {} get tp,pods,pvc", super::NAMESPACE));
+    say::line(&format!(
+        "ask     curl '{}' --data-binary 'SELECT count() FROM {database}.{table}'",
+        resolved.clickhouse.host
+    ));
+    say::line("stop    Ctrl-C");
+}

@@ -1,0 +1,108 @@
+//! `cargo verify`: everything that CI checks, in one command.
+//!
+//! Steps run one after another, the cheap ones first; each names its tests as they run. A step that fails does not stop the
+//! others, unless they need what it makes. The last line counts: a test of a test program counts as itself, every other
+//! step as one.
+
+mod manifests;
+mod packages;
+mod step;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::install::{self, ImageArgs};
+use crate::process::interrupt;
+use crate::stack::{self, TargetArgs};
+use step::{Steps, cargo};
+
+/// Tests of the end-to-end program at the same time. They wait for pods and servers more than they compute, and those that
+/// stop a shared server keep the others out themselves.
+const END_TO_END_THREADS: &str = "4";
+
+/// What is checked.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyArgs {
+    /// Leave out the end-to-end tests, and with them the local stack
+    #[arg(long)]
+    pub without_e2e: bool,
+
+    /// Only end-to-end tests whose name contains this; nothing else is checked
+    #[arg(long, value_name = "NAME", conflicts_with = "without_e2e")]
+    pub only: Option<String>,
+
+    /// Where the end-to-end tests run.
+    #[command(flatten)]
+    pub target: TargetArgs,
+
+    /// What they run there.
+    #[command(flatten)]
+    pub images: ImageArgs,
+}
+
+/// Checks, counts, and says so in the last line.
+///
+/// # Errors
+/// When a step could not be run at all; a step that ran and failed is counted instead.
+pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    interrupt::watch()?;
+    let mut steps = Steps::default();
+    if args.only.is_none() {
+        without_cluster(&mut steps)?;
+    }
+    if !args.without_e2e {
+        let outcome = on_cluster(args, &mut steps);
+        interrupt::check()?;
+        steps.once("end-to-end environment", || outcome);
+    }
+    Ok(steps.conclude())
+}
+
+/// What needs no cluster.
+fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
+    steps.once("format", || step::quiet("format", cargo(&["fmt", "--all", "--", "--check"])));
+    steps.once("packages name only lower ones", packages::check);
+    steps.once("lints", || {
+        step::quiet("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+    for package in packages::PURE {
+        steps.once(&format!("{package} builds alone"), || {
+            step::quiet(package, cargo(&["check", "-p", package]))
+        });
+    }
+    steps.tests(cargo(&["test", "--workspace", "--exclude", "e2e"]))?;
+    steps.tests(cargo(&["test", "-p", "e2e", "--lib", "--bins"]))?;
+    steps.once("chart lints", manifests::lint);
+    steps.once("chart renders", manifests::render);
+    interrupt::check()
+}
+
+/// What needs one: brings it up, runs the tests, and takes down what it brought up.
+fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
+    interrupt::check()?;
+    let target = args.target.target()?;
+    let mut ran_before = true;
+    if target.needs_stack() {
+        let program = std::env::current_exe().context("find this program's file")?;
+        ran_before = stack::up(&program)?.ran_before;
+    }
+    let outcome = target.resolve().and_then(|resolved| {
+        let images = install::images(&resolved, &args.images)?;
+        install::operator(&resolved.kubeconfig, &images)?;
+        let ran = steps.tests(end_to_end(args, &images.gateway));
+        ran.and(install::remove(&resolved.kubeconfig))
+    });
+    let stopped = if ran_before { Ok(()) } else { stack::down(true) };
+    outcome.and(stopped)
+}
+
+fn end_to_end(args: &VerifyArgs, gateway_image: &str) -> Command {
+    let mut command =
+        cargo(&["test", "-p", "e2e", "--test", "it", "--", "--test-threads", END_TO_END_THREADS]);
+    command.args(&args.only);
+    command.envs(args.target.environment());
+    command.env("SLUICE_GATEWAY_IMAGE", gateway_image);
+    command
+}

@@ -1,0 +1,184 @@
+//! One step of `verify`: a command that is right or wrong, or a test program whose tests are counted.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::process::{Job, command, interrupt};
+use crate::say;
+use crate::stack::paths::{Paths, workspace};
+
+/// What passed and what failed so far.
+#[derive(Debug, Default)]
+pub struct Steps {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+}
+
+impl Steps {
+    /// A step that counts as one.
+    pub fn once(&mut self, name: &str, check: impl FnOnce() -> anyhow::Result<()>) {
+        if interrupt::requested() {
+            return;
+        }
+        match check() {
+            Ok(()) => {
+                self.passed += 1;
+                say::progress("verify", &format!("{name} ... ok"));
+            }
+            Err(failure) => {
+                self.failed += 1;
+                say::progress("verify", &format!("{name} ... FAILED"));
+                say::line(&format!("{failure:#}"));
+                self.failures.push(name.to_owned());
+            }
+        }
+    }
+
+    /// A test program: its output is passed on, and its own tests are counted. One that ends early, or does not compile,
+    /// counts as one failure.
+    pub fn tests(&mut self, mut tests: Command) -> anyhow::Result<()> {
+        interrupt::check()?;
+        let name = words(&tests);
+        say::progress("verify", &name);
+        // In a group of its own, so that Ctrl-C reaches it through us alone, once, and with all that it started.
+        tests.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        let mut child = tests.spawn().with_context(|| format!("start {name}"))?;
+        let output = child.stdout.take().context("the output of the tests is not piped")?;
+        let mut counted = Counted::default();
+        for line in BufReader::new(output).lines() {
+            let line = line.with_context(|| format!("read the output of {name}"))?;
+            counted.see(&line);
+            if !is_noise(&line) {
+                say::line(&line);
+            }
+        }
+        let status = child.wait().with_context(|| format!("wait for {name}"))?;
+        self.passed += counted.passed;
+        self.failed += counted.failed;
+        self.failures.append(&mut counted.failures);
+        if !status.success() && counted.failed == 0 {
+            self.failed += 1;
+            self.failures.push(format!("{name}: {status}"));
+        }
+        interrupt::check()
+    }
+
+    /// Names what failed, and counts in the last line.
+    pub fn conclude(self) -> ExitCode {
+        for failure in &self.failures {
+            say::line(&format!("FAILED  {failure}"));
+        }
+        say::progress("verify", "done");
+        say::line(&format!("{} passed, {} failed", self.passed, self.failed));
+        if self.failed == 0 && self.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// What the lines of Rust's test programs say.
+#[derive(Debug, Default)]
+struct Counted {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+}
+
+impl Counted {
+    fn see(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
+        }
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        self.passed += number_before(result, " passed").unwrap_or_default();
+        self.failed += number_before(result, " failed").unwrap_or_default();
+    }
+}
+
+fn number_before(text: &str, word: &str) -> Option<u64> {
+    let before = &text[..text.find(word)?];
+    before.rsplit([' ', '.', ';']).next()?.parse().ok()
+}
+
+/// Lines of programs that have no test at all.
+fn is_noise(line: &str) -> bool {
+    line.is_empty()
+        || line == "running 0 tests"
+        || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored")
+}
+
+/// Cargo in this workspace. What cargo told this program about its own package would look like settings of the build.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = command(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from));
+    cargo.current_dir(workspace()).args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+/// Runs a command whose output matters only when it fails.
+pub fn quiet(name: &str, mut step: Command) -> anyhow::Result<()> {
+    let log = Paths::from_environment()?.build_log(&name.replace(' ', "-"));
+    let doing = words(&step);
+    Job { part: "verify", doing: &doing, log }.run(&mut step)
+}
+
+/// Runs a short command and gives what it printed.
+pub fn printed(mut step: Command) -> anyhow::Result<String> {
+    let name = words(&step);
+    let done = step.stdin(Stdio::null()).output().with_context(|| format!("start {name}"))?;
+    if !done.status.success() {
+        bail!("{name}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr).trim());
+    }
+    String::from_utf8(done.stdout).with_context(|| format!("the output of {name} is not UTF-8"))
+}
+
+fn words(command: &Command) -> String {
+    let program = std::path::Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_from_their_output() {
+        let mut counted = Counted::default();
+        for line in [
+            "running 3 tests",
+            "test a::b ... ok",
+            "test c ... FAILED",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.04s",
+        ] {
+            counted.see(line);
+        }
+        assert_eq!((counted.passed, counted.failed), (19, 1));
+        assert_eq!(counted.failures, ["c"]);
+    }
+
+    #[test]
+    fn a_step_that_fails_is_a_failure() {
+        let mut steps = Steps::default();
+        steps.once("right", || Ok(()));
+        steps.once("wrong", || bail!("so it is"));
+        assert_eq!((steps.passed, steps.failed), (1, 1));
+        assert_eq!(steps.conclude(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn nothing_checked_is_no_success() {
+        assert_eq!(Steps::default().conclude(), ExitCode::FAILURE);
+    }
+}

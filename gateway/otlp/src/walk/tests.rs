@@ -1,0 +1,265 @@
+//! What the sink is told and in which order; that no input makes the walk panic or read the same bytes again and again.
+
+use super::*;
+use crate::attributes::Attributes;
+use crate::validate::validate;
+use crate::wire::keys_read;
+use proptest::prelude::*;
+
+/// The calls, one line each.
+#[derive(Default)]
+struct Calls(Vec<String>);
+
+impl SpanSink for Calls {
+    type Error = Malformed;
+
+    fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Malformed> {
+        self.0.push(format!("resource {}", keys(&resource.attributes)));
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Malformed> {
+        let (name, version) = (scope.name.escape_ascii(), scope.version.escape_ascii());
+        self.0.push(format!("scope {name} {version} {}", keys(&scope.attributes)));
+        Ok(())
+    }
+
+    fn span(&mut self, span: &Span<'_>) -> Result<(), Malformed> {
+        self.0.push(format!("span {}", span.name.escape_ascii()));
+        Ok(())
+    }
+}
+
+fn keys(attributes: &Attributes<'_>) -> String {
+    attributes.iter().map(|attribute| attribute.unwrap().key.escape_ascii().to_string()).collect()
+}
+
+/// A field of one byte key whose value is these fields.
+fn field(key: u32, value: &[Vec<u8>]) -> Vec<u8> {
+    let value = value.concat();
+    let mut bytes = vec![u8::try_from(key).unwrap()];
+    prost::encoding::encode_varint(value.len() as u64, &mut bytes);
+    bytes.extend(value);
+    bytes
+}
+
+/// A field with a value of bytes.
+fn string(key: u32, value: &str) -> Vec<u8> {
+    field(key, &[value.as_bytes().to_vec()])
+}
+
+/// An attribute without value, as field `key`.
+fn attribute(key: u32, name: &str) -> Vec<u8> {
+    field(key, &[string(0x0A, name)])
+}
+
+fn span(name: &str) -> Vec<u8> {
+    field(scope_spans::SPANS, &[string(0x2A, name)])
+}
+
+fn called(message: &[u8]) -> Vec<String> {
+    let mut calls = Calls::default();
+    walk(message, &mut calls).unwrap();
+    calls.0
+}
+
+const RESOURCE_SPANS: u32 = traces_data::RESOURCE_SPANS;
+const RESOURCE: u32 = resource_spans::RESOURCE;
+const SCOPE_SPANS: u32 = resource_spans::SCOPE_SPANS;
+const SCOPE: u32 = scope_spans::SCOPE;
+
+#[test]
+fn resource_and_scope_are_told_first_wherever_they_stand() {
+    let scope = field(SCOPE, &[string(0x0A, "lib"), string(0x12, "1.0"), attribute(0x1A, "a")]);
+    let resource = field(RESOURCE, &[attribute(0x0A, "r"), attribute(0x0A, "s")]);
+    let behind = field(
+        RESOURCE_SPANS,
+        &[field(SCOPE_SPANS, &[span("one"), scope.clone(), span("two")]), resource.clone()],
+    );
+    let before = field(RESOURCE_SPANS, &[resource, field(SCOPE_SPANS, &[scope, span("one"), span("two")])]);
+    let expected = ["resource rs", "scope lib 1.0 a", "span one", "span two"];
+    assert_eq!(called(&behind), expected);
+    assert_eq!(called(&before), expected);
+}
+
+#[test]
+fn an_absent_resource_or_scope_is_told_as_empty() {
+    assert_eq!(called(&[]), [""; 0]);
+    assert_eq!(called(&field(RESOURCE_SPANS, &[])), ["resource "]);
+    let without = field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[span("one")]), field(SCOPE_SPANS, &[])]);
+    assert_eq!(called(&without), ["resource ", "scope   ", "span one", "scope   "]);
+}
+
+#[test]
+fn a_resource_or_scope_in_pieces_is_merged() {
+    let resource_spans = field(
+        RESOURCE_SPANS,
+        &[
+            field(RESOURCE, &[]),
+            field(RESOURCE, &[attribute(0x0A, "a")]),
+            field(
+                SCOPE_SPANS,
+                &[
+                    field(SCOPE, &[string(0x0A, "first"), string(0x12, "1.0"), attribute(0x1A, "x")]),
+                    span("one"),
+                    field(SCOPE, &[string(0x0A, "last"), attribute(0x1A, "y")]),
+                ],
+            ),
+            field(RESOURCE, &[vec![0x10, 1], attribute(0x0A, "b"), attribute(0x0A, "c")]),
+            field(RESOURCE, &[]),
+        ],
+    );
+    assert_eq!(called(&resource_spans), ["resource abc", "scope last 1.0 xy", "span one"]);
+}
+
+#[test]
+fn the_first_error_of_the_sink_ends_the_walk() {
+    struct Stop(u64);
+    #[derive(Debug, PartialEq)]
+    enum Stopped {
+        BySink,
+        Malformed,
+    }
+    impl From<Malformed> for Stopped {
+        fn from(_: Malformed) -> Self {
+            Self::Malformed
+        }
+    }
+    impl SpanSink for Stop {
+        type Error = Stopped;
+        fn resource(&mut self, _: &Resource<'_>) -> Result<(), Stopped> {
+            Ok(())
+        }
+        fn scope(&mut self, _: &Scope<'_>) -> Result<(), Stopped> {
+            Ok(())
+        }
+        fn span(&mut self, _: &Span<'_>) -> Result<(), Stopped> {
+            self.0 += 1;
+            if self.0 == 2 { Err(Stopped::BySink) } else { Ok(()) }
+        }
+    }
+    let message = field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[span("one"), span("two"), span("three")])]);
+    let mut stop = Stop(0);
+    assert_eq!(walk(&message, &mut stop), Err(Stopped::BySink));
+    assert_eq!(stop.0, 2);
+    assert_eq!(walk(&[0x0A, 1], &mut stop), Err(Stopped::Malformed));
+}
+
+/// No tag is read more often than this, by a sink that reads everything once: the resource's level is read by the
+/// search for the resource, by the walk, and by the iterator over attributes in several resources; an attribute's
+/// by the straight line for the usual ones, by the loop for all others, and by the iterator over arrays in several
+/// values. A tag takes at least one byte.
+const KEYS_READ_PER_BYTE_MAX: u64 = 4;
+
+fn check_linear(message: &[u8]) -> Result<u64, Malformed> {
+    keys_read::take();
+    let spans = validate(message);
+    let read = keys_read::take();
+    let bytes = message.len() as u64;
+    assert!(read <= bytes.saturating_mul(KEYS_READ_PER_BYTE_MAX), "{read} keys read in {bytes} bytes");
+    spans
+}
+
+fn in_span(fields: &[Vec<u8>]) -> Vec<u8> {
+    field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &[field(scope_spans::SPANS, fields)])])
+}
+
+/// An attribute of a span with such a value.
+fn with_value(any_value: &[Vec<u8>]) -> Vec<u8> {
+    in_span(&[field(0x4A, &[field(0x12, any_value)])])
+}
+
+/// A message of about `size` fields of the kind, and the number of its spans.
+type Hostile = (&'static str, fn(usize) -> Vec<u8>, u64);
+
+/// Each tries to make one part of the walk read the same bytes again and again.
+const HOSTILE: [Hostile; 12] = [
+    ("empty scopes", |size| field(RESOURCE_SPANS, &vec![field(SCOPE_SPANS, &[]); size]), 0),
+    (
+        "a resource in pieces between scopes",
+        |size| {
+            let pair = [field(RESOURCE, &[attribute(0x0A, "")]), field(SCOPE_SPANS, &[])].concat();
+            field(RESOURCE_SPANS, &vec![pair; size])
+        },
+        0,
+    ),
+    (
+        "a scope in pieces, its attribute in the first and the last",
+        |size| {
+            let whole = field(SCOPE, &[attribute(0x1A, "")]);
+            let scope = [vec![whole.clone()], vec![field(SCOPE, &[]); size], vec![whole]].concat();
+            field(RESOURCE_SPANS, &[field(SCOPE_SPANS, &scope)])
+        },
+        0,
+    ),
+    ("empty attributes", |size| in_span(&vec![field(0x4A, &[]); size]), 1),
+    (
+        "two attributes far from each other",
+        |size| in_span(&[vec![0x4A, 0], [0xF8, 0x7F, 0].repeat(size), vec![0x4A, 0]]),
+        1,
+    ),
+    ("an array and a string in turns", |size| with_value(&vec![vec![0x2A, 2, 0x0A, 0, 0x0A, 0]; size]), 1),
+    ("an array and a list in turns", |size| with_value(&vec![vec![0x2A, 0, 0x32, 2, 0x0A, 0]; size]), 1),
+    (
+        "an array in pieces, in as many values",
+        |size| in_span(&[field(0x4A, &vec![vec![0x12, 4, 0x2A, 2, 0x0A, 0]; size])]),
+        1,
+    ),
+    (
+        "an array and a string in turns, in as many values",
+        |size| in_span(&[field(0x4A, &vec![vec![0x12, 6, 0x2A, 2, 0x0A, 0, 0x0A, 0]; size])]),
+        1,
+    ),
+    (
+        "replaced arrays in each other",
+        |size| {
+            let mut value = vec![0x18, 1];
+            for _ in 0..40 {
+                value = [field(0x2A, &[field(0x0A, &[value])]), vec![0x0A, 0]].concat();
+            }
+            with_value(&vec![value; size / 40])
+        },
+        1,
+    ),
+    (
+        "lists in each other, each in two pieces",
+        |size| {
+            let mut value = vec![];
+            for _ in 0..30 {
+                let inner = field(0x32, &[field(0x0A, &[field(0x12, &[value])])]);
+                value = [inner, vec![0x32, 0]].concat();
+            }
+            with_value(&vec![value; size / 30])
+        },
+        1,
+    ),
+    (
+        "groups in each other, next to what is read often",
+        |size| {
+            let groups = [[0x7B].repeat(90), [0x7C].repeat(90)].concat(); // field 15
+            let junk = vec![groups; size / 90].concat();
+            with_value(&[vec![0x2A, 2, 0x0A, 0], junk.clone(), vec![0x2A, 2, 0x0A, 0], junk])
+        },
+        1,
+    ),
+];
+
+#[test]
+fn the_walker_is_total_and_linear() {
+    for (what, message, spans) in HOSTILE {
+        for size in [1_000, 10_000] {
+            assert_eq!(check_linear(&message(size)), Ok(spans), "{what}");
+        }
+    }
+    proptest!(|(bytes in prop::collection::vec(any::<u8>(), 0..200))| {
+        check_linear(&bytes).ok();
+    });
+    // Bytes that look like fields more often than any bytes do.
+    let keys =
+        prop::sample::select(vec![0x0A_u8, 0x12, 0x1A, 0x2A, 0x32, 0x4A, 0x5A, 0x18, 0x0B, 0x0C, 0x7A]);
+    let bytes = prop::collection::vec(prop_oneof![keys, 0_u8..12, any::<u8>()], 0..200);
+    proptest!(|(bytes in bytes)| {
+        check_linear(&bytes).ok();
+        check_linear(&with_value(&[bytes])).ok();
+    });
+}

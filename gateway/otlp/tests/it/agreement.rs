@@ -1,0 +1,89 @@
+//! What it means that the walk and prost agree.
+
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
+use proptest::test_runner::TestCaseError;
+use prost::Message;
+
+use crate::decoded::decoded;
+
+/// Where prost reads the bytes the walk must read the same; where it does not the walk must not, unless they are only
+/// not UTF-8.
+pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let validated = sluice_otlp::validate(bytes);
+    match TracesData::decode(bytes) {
+        Ok(message) => {
+            let expected = as_the_walk_tells(message);
+            let spans = expected.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+            let count: usize = spans.map(|scope| scope.spans.len()).sum();
+            let told = decoded(bytes);
+            // Compared as bytes, because NaN is not equal to itself.
+            let equal = told.as_ref().is_ok_and(|(told, spans)| {
+                *spans == count as u64 && told.encode_to_vec() == expected.encode_to_vec()
+            });
+            check(equal, || format!("prost: {expected:?}\nwalk:  {told:?}"))?;
+            check(validated == Ok(count as u64), || format!("prost reads it, validate: {validated:?}"))
+        }
+        Err(error) if error.to_string().contains("UTF-8") => Ok(()),
+        Err(error) => check(validated.is_err(), || format!("prost: {error}, validate: {validated:?}")),
+    }
+    .map_err(|error| TestCaseError::fail(format!("{error}\nbytes: {bytes:02X?}")))
+}
+
+fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), TestCaseError> {
+    if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise())) }
+}
+
+/// The message without what the walk does not tell, and with what it does not tell from absent spelt out.
+fn as_the_walk_tells(mut message: TracesData) -> TracesData {
+    for resource_spans in &mut message.resource_spans {
+        resource_spans.schema_url.clear();
+        let resource = resource_spans.resource.get_or_insert_default();
+        resource.dropped_attributes_count = 0;
+        resource.entity_refs.clear();
+        attributes(&mut resource.attributes);
+        for scope_spans in &mut resource_spans.scope_spans {
+            scope_spans.schema_url.clear();
+            let scope = scope_spans.scope.get_or_insert_default();
+            scope.dropped_attributes_count = 0;
+            attributes(&mut scope.attributes);
+            scope_spans.spans.iter_mut().for_each(span);
+        }
+    }
+    message
+}
+
+fn span(span: &mut Span) {
+    span.flags = 0;
+    span.dropped_attributes_count = 0;
+    span.dropped_events_count = 0;
+    span.dropped_links_count = 0;
+    span.status.get_or_insert_default();
+    attributes(&mut span.attributes);
+    for event in &mut span.events {
+        event.dropped_attributes_count = 0;
+        attributes(&mut event.attributes);
+    }
+    for link in &mut span.links {
+        link.dropped_attributes_count = 0;
+        link.flags = 0;
+        attributes(&mut link.attributes);
+    }
+}
+
+fn attributes(attributes: &mut [KeyValue]) {
+    for attribute in attributes {
+        attribute.key_strindex = 0;
+        any_value(attribute.value.get_or_insert_default());
+    }
+}
+
+fn any_value(value: &mut AnyValue) {
+    match &mut value.value {
+        Some(Value::StringValueStrindex(_)) => value.value = None,
+        Some(Value::ArrayValue(array)) => array.values.iter_mut().for_each(any_value),
+        Some(Value::KvlistValue(list)) => attributes(&mut list.values),
+        _ => {}
+    }
+}

@@ -1,0 +1,141 @@
+//! A sink that makes prost's structs of what it is told.
+
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, any_value,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData, span};
+use sluice_otlp::{Attributes, Malformed, SpanSink, Value, walk};
+
+/// The message and the number of spans that the walk counted.
+pub fn decoded(bytes: &[u8]) -> Result<(TracesData, u64), Malformed> {
+    let mut structs = Structs(TracesData::default());
+    let spans = walk(bytes, &mut structs)?;
+    Ok((structs.0, spans))
+}
+
+struct Structs(TracesData);
+
+impl SpanSink for Structs {
+    type Error = Malformed;
+
+    fn resource(&mut self, resource: &sluice_otlp::Resource<'_>) -> Result<(), Malformed> {
+        let resource = Resource { attributes: key_values(&resource.attributes)?, ..Resource::default() };
+        self.0.resource_spans.push(ResourceSpans { resource: Some(resource), ..ResourceSpans::default() });
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: &sluice_otlp::Scope<'_>) -> Result<(), Malformed> {
+        let scope = InstrumentationScope {
+            name: text(scope.name),
+            version: text(scope.version),
+            attributes: key_values(&scope.attributes)?,
+            dropped_attributes_count: 0,
+        };
+        let resource_spans = self.0.resource_spans.last_mut().expect("a resource is told before its scopes");
+        resource_spans.scope_spans.push(ScopeSpans { scope: Some(scope), ..ScopeSpans::default() });
+        Ok(())
+    }
+
+    fn span(&mut self, span: &sluice_otlp::Span<'_>) -> Result<(), Malformed> {
+        let resource_spans = self.0.resource_spans.last_mut().expect("a resource is told before its scopes");
+        let scope_spans = resource_spans.scope_spans.last_mut().expect("a scope is told before its spans");
+        scope_spans.spans.push(Span {
+            trace_id: span.trace_id.to_vec(),
+            span_id: span.span_id.to_vec(),
+            trace_state: text(span.trace_state),
+            parent_span_id: span.parent_span_id.to_vec(),
+            name: text(span.name),
+            kind: span.kind,
+            start_time_unix_nano: span.start_time_unix_nano,
+            end_time_unix_nano: span.end_time_unix_nano,
+            attributes: key_values(&span.attributes)?,
+            events: events(&span.events)?,
+            links: links(&span.links)?,
+            status: Some(Status { message: text(span.status_message), code: span.status_code }),
+            ..Span::default()
+        });
+        Ok(())
+    }
+}
+
+fn events(events: &sluice_otlp::Events<'_>) -> Result<Vec<span::Event>, Malformed> {
+    let read: Vec<_> = events
+        .iter()
+        .map(|event| {
+            let event = event?;
+            Ok(span::Event {
+                time_unix_nano: event.time_unix_nano,
+                name: text(event.name),
+                attributes: key_values(&event.attributes)?,
+                dropped_attributes_count: 0,
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    assert_eq!(read.len(), events.len());
+    assert_eq!(read.is_empty(), events.is_empty());
+    Ok(read)
+}
+
+fn links(links: &sluice_otlp::Links<'_>) -> Result<Vec<span::Link>, Malformed> {
+    let read: Vec<_> = links
+        .iter()
+        .map(|link| {
+            let link = link?;
+            Ok(span::Link {
+                trace_id: link.trace_id.to_vec(),
+                span_id: link.span_id.to_vec(),
+                trace_state: text(link.trace_state),
+                attributes: key_values(&link.attributes)?,
+                ..span::Link::default()
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    assert_eq!(read.len(), links.len());
+    assert_eq!(read.is_empty(), links.is_empty());
+    Ok(read)
+}
+
+fn key_values(attributes: &Attributes<'_>) -> Result<Vec<KeyValue>, Malformed> {
+    let read: Vec<_> = attributes
+        .iter()
+        .map(|attribute| {
+            let attribute = attribute?;
+            Ok(KeyValue {
+                key: text(attribute.key),
+                value: Some(any_value(attribute.value)?),
+                key_strindex: 0,
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    assert_eq!(read.len(), attributes.len());
+    assert_eq!(read.is_empty(), attributes.is_empty());
+    Ok(read)
+}
+
+fn any_value(value: Value<'_>) -> Result<AnyValue, Malformed> {
+    let value = match value {
+        Value::Empty => None,
+        Value::String(string) => Some(any_value::Value::StringValue(text(string))),
+        Value::Bool(flag) => Some(any_value::Value::BoolValue(flag)),
+        Value::Int(number) => Some(any_value::Value::IntValue(number)),
+        Value::Double(number) => Some(any_value::Value::DoubleValue(number)),
+        Value::Bytes(bytes) => Some(any_value::Value::BytesValue(bytes.to_vec())),
+        Value::Array(array) => {
+            let values: Vec<_> =
+                array.iter().map(|element| any_value(element?)).collect::<Result<_, Malformed>>()?;
+            assert_eq!(values.len(), array.len());
+            assert_eq!(values.is_empty(), array.is_empty());
+            Some(any_value::Value::ArrayValue(ArrayValue { values }))
+        }
+        Value::KeyValues(list) => {
+            Some(any_value::Value::KvlistValue(KeyValueList { values: key_values(&list)? }))
+        }
+    };
+    Ok(AnyValue { value })
+}
+
+/// Only messages that prost can read come here, so their strings are UTF-8.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("prost read this string")
+}

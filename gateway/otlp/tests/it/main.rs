@@ -1,0 +1,116 @@
+//! The walk against another decoder: whatever prost makes of some bytes, the walk must make of them too.
+//!
+//! The bytes are messages as prost writes them, the same with their fields shuffled, split, repeated and mixed with
+//! unknown ones (still protobuf, with a meaning), and both of them damaged.
+#![expect(clippy::unwrap_used, reason = "tests may unwrap, and clippy does not know the helpers here as tests")]
+
+mod agreement;
+mod damage;
+mod decoded;
+mod messages;
+mod rng;
+mod wire_tree;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::TracesData;
+use proptest::prelude::*;
+use prost::Message;
+
+use agreement::agree;
+use rng::Rng;
+use wire_tree::Tree;
+
+/// How often one message is changed in another way: making a message costs more than reading it.
+const CHANGES: usize = 16;
+
+proptest! {
+    #[test]
+    fn a_message_of_prost_is_walked_to_equal_spans(message in messages::traces_data()) {
+        let bytes = message.encode_to_vec();
+        prop_assert!(TracesData::decode(&bytes[..]).is_ok());
+        agree(&bytes)?;
+    }
+
+    #[test]
+    fn an_export_request_has_the_same_wire(message in messages::traces_data()) {
+        let request = ExportTraceServiceRequest { resource_spans: message.resource_spans.clone() };
+        prop_assert_eq!(request.encode_to_vec(), message.encode_to_vec());
+    }
+
+    #[test]
+    fn fields_may_be_shuffled_split_repeated_and_unknown(message in messages::traces_data(), seed: u64) {
+        let tree = Tree::parse(&message.encode_to_vec());
+        let mut rng = Rng::new(seed);
+        for _ in 0..CHANGES {
+            let bytes = tree.rearranged(&mut rng).encode(&mut rng);
+            prop_assert!(TracesData::decode(&bytes[..]).is_ok());
+            agree(&bytes)?;
+        }
+    }
+
+    #[test]
+    fn wrong_wire_types_are_malformed_as_in_prost(message in messages::traces_data(), seed: u64) {
+        let tree = Tree::parse(&message.encode_to_vec());
+        let mut rng = Rng::new(seed);
+        for _ in 0..CHANGES {
+            agree(&tree.rearranged(&mut rng).with_wrong_keys(&mut rng).encode(&mut rng))?;
+        }
+    }
+
+    #[test]
+    fn damaged_messages_are_malformed_as_in_prost(message in messages::traces_data(), seed: u64) {
+        let mut rng = Rng::new(seed);
+        let written = message.encode_to_vec();
+        let rearranged = Tree::parse(&written).rearranged(&mut rng).encode(&mut rng);
+        for _ in 0..CHANGES {
+            agree(&damage::damaged(&written, &mut rng))?;
+            agree(&damage::damaged(&rearranged, &mut rng))?;
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_malformed_as_in_prost(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        agree(&bytes)?;
+    }
+}
+
+#[test]
+fn every_prefix_of_a_message_is_malformed_as_in_prost() {
+    let bytes = messages::sample().encode_to_vec();
+    for length in 0..=bytes.len() {
+        agree(&bytes[..length]).unwrap();
+    }
+}
+
+#[test]
+fn values_nest_as_deep_as_in_prost() {
+    let mut limit_was_met = [false, false];
+    for depth in 0..70 {
+        for (message, met) in messages::nested(depth).into_iter().zip(&mut limit_was_met) {
+            let bytes = message.encode_to_vec();
+            *met |= TracesData::decode(&bytes[..]).is_err();
+            agree(&bytes).unwrap();
+        }
+    }
+    assert_eq!(limit_was_met, [true, true]);
+}
+
+#[test]
+fn unknown_fields_nest_as_deep_as_in_prost() {
+    for depth in 90..110 {
+        // Groups of field 100 in each other, in the outermost message and in the resource of a ResourceSpans.
+        let groups = [[0xA3, 0x06].repeat(depth), [0xA4, 0x06].repeat(depth)].concat();
+        agree(&groups).unwrap();
+        let resource = wire_tree::length_delimited(1, &groups);
+        agree(&wire_tree::length_delimited(1, &resource)).unwrap();
+    }
+}
+
+#[test]
+fn strings_that_are_not_utf8_pass_as_they_are() {
+    let span = wire_tree::length_delimited(5, b"\xFF\xFE"); // name
+    let spans = wire_tree::length_delimited(2, &wire_tree::length_delimited(2, &span));
+    let bytes = wire_tree::length_delimited(1, &spans);
+    assert!(TracesData::decode(&bytes[..]).is_err());
+    assert_eq!(sluice_otlp::validate(&bytes), Ok(1));
+}
