@@ -1,1 +1,29 @@
-//! The user's contract: the TracePipeline custom resource
+//! The user's contract: the `TracePipeline` custom resource, its rules and its status.
+//!
+//! Everything a user can write is bounded here (lengths, counts, ranges), every default is a default of the schema, and
+//! what CEL can check is refused by the API server before anything of ours sees it. Rules that need more than the
+//! object itself (does the topic exist, does the memory fit) are the operator's, and become conditions.
+//!
+//! Nothing here runs: types, schema and constants only.
+
+mod manifest;
+pub mod status;
+mod trace_pipeline;
+
+pub use manifest::{crd, crd_yaml};
+pub use status::{Lag, TopicStatus, TracePipelineStatus};
+pub use trace_pipeline::{
+    ClickHouseSink, Credentials, DeadLetter, Delivery, Format, Gateway, ImagePullPolicy, InitialOffset,
+    KafkaSource, LogLevel, OnMissing, Queue, QueueMode, Resources, Schema, SchemaManagement, SecretRef, Sink,
+    Source, TracePipeline, TracePipelineSpec,
+};
+
+/// The API group.
+pub const GROUP: &str = "sluice.dev";
+
+/// The version served and stored.
+pub const VERSION: &str = "v1alpha1";
+
+/// The longest name of a pipeline, in characters. A pod of its StatefulSet `<name>-gateway` carries the label
+/// `controller-revision-hash: <name>-gateway-<10 digits>`, and a label holds 63.
+pub const NAME_CHARS_MAX: usize = 44;

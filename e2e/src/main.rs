@@ -1,2 +1,46 @@
-//! Drives everything from outside: demo, verify, the local stack, end-to-end tests
-fn main() {}
+//! Drives everything from outside: demo, verify, the local stack. Only reads the command line and ends with a code; the work
+//! is in the library.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use e2e::demo::{self, DemoArgs};
+use e2e::say;
+use e2e::stack::command::StackCommand;
+use e2e::verify::{self, VerifyArgs};
+
+/// Sluice's harness: demo, verify, and the local stack
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything from nothing to an answered query; stays up until Ctrl-C
+    Demo(DemoArgs),
+
+    /// Everything that CI checks; the last line counts
+    Verify(VerifyArgs),
+
+    /// A local Kubernetes, Kafka and ClickHouse
+    #[command(subcommand)]
+    Stack(StackCommand),
+}
+
+fn main() -> ExitCode {
+    say::begin();
+    // Warnings of the libraries; what a command does is said by `say`.
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
+    let done = match Arguments::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Stack(stack) => stack.run(),
+    };
+    done.unwrap_or_else(|failure| {
+        say::error(&format!("error: {failure:#}"));
+        ExitCode::from(e2e::stack::exit_code())
+    })
+}

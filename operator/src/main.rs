@@ -1,2 +1,66 @@
-//! The Sluice operator: keeps gateways in line with TracePipelines
-fn main() {}
+//! The Sluice operator: keeps gateways in line with `TracePipeline` objects. This file starts and stops; the story is in
+//! `run.rs` and `reconcile.rs`.
+
+use anyhow::Context;
+use clap::{Parser, error::ErrorKind};
+use sluice_operator::{
+    args::{Args, LogFormat},
+    run::{Ending, run},
+};
+use std::process::ExitCode;
+use tracing::error;
+use tracing_subscriber::{EnvFilter, filter::ParseError};
+
+/// Exit status for arguments that cannot be right (`EX_USAGE` of sysexits.h).
+const EXIT_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    if let Err(error) = start_log(&args) {
+        let error = clap::Error::raw(ErrorKind::ValueValidation, format!("--log-level: {error}\n"));
+        return usage(&error);
+    }
+    let ended = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")
+        .and_then(|runtime| {
+            let ended = runtime.block_on(run(&args));
+            // Questions to a Kafka that is away may still wait on their threads; nobody reads their answers any more.
+            runtime.shutdown_background();
+            Ok(ended?)
+        });
+    match ended {
+        Ok(Ending::Asked) => ExitCode::SUCCESS,
+        Ok(Ending::LeaseLost(reason)) => {
+            error!(%reason, "no longer leading: ending, so that only one operator works");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Help and version are answers, everything else is a mistake.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Where nobody reads the text there is nobody to tell either.
+    error.print().ok();
+    if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+}
+
+fn start_log(args: &Args) -> Result<(), ParseError> {
+    let filter = EnvFilter::builder().parse(&args.log_level)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Json => {
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
+        }
+        LogFormat::Text => log.init(),
+    }
+    Ok(())
+}

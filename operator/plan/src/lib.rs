@@ -1,1 +1,36 @@
-//! What a pipeline's objects should be: pure, without client, clock or runtime
+//! What a pipeline's objects should be, and what is to be said about it: decided here, done elsewhere.
+//!
+//! ```text
+//!  Observed ---+
+//!              +--> plan --> Planned::Ready(Plan) --> build --> Objects<Desired>   (applied by the operator)
+//!  TracePipeline+      \---> Planned::Waiting      \
+//!                       \--> Violations -----------+--> status --> TracePipelineStatus
+//! ```
+//!
+//! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
+//! that a second reconcile writes nothing and an operator that restarts changes nothing.
+
+mod gateway_config;
+mod hash;
+pub mod names;
+pub mod objects;
+pub mod observed;
+mod plan;
+mod resources;
+mod schema;
+mod size;
+mod status;
+
+pub use names::Names;
+pub use objects::{Applied, Desired, Objects, Parts, build};
+pub use observed::{
+    Observed, Partitions, PodSeen, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
+    WorkloadSeen,
+};
+pub use plan::{Defaults, Plan, Planned, Waiting, plan};
+pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};
+pub use size::REPLICAS_MAX;
+pub use status::status;
+
+// What `plan` returns belongs to the contract crate; callers need no second import.
+pub use sluice_gateway_config::{Violation, Violations};

@@ -1,0 +1,179 @@
+//! What the operator says about a pipeline: counts, conditions, and the words that conditions use.
+//!
+//! Condition types and reasons are stable API: scripts, alerts and `kubectl wait` rely on them. `Ready` is the summary;
+//! `Reconciling` and `Stalled` follow kstatus, so that Argo CD, Flux and `kubectl wait` come to the same verdict.
+
+#![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the operator says about a pipeline.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TracePipelineStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable and SchemaReady; all of them always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+
+    /// Gateways wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_replicas: Option<u32>,
+
+    /// Gateways that exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+
+    /// Gateways that are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_replicas: Option<u32>,
+
+    /// Gateways that run the newest revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<u32>,
+
+    /// Label selector of the gateways' pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+
+    /// Partitions of all topics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u32>,
+
+    /// Topics and their partitions as last seen; used while Kafka is away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub topics: Vec<TopicStatus>,
+
+    /// The consumer group that the gateways are in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_group: Option<String>,
+
+    /// How far the gateways are behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Lag>,
+
+    /// The gateways' image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+
+    /// The config that the gateways are given, by the hash of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_hash: Option<String>,
+
+    /// The StatefulSet's revision that all gateways had when it was last rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_revision: Option<String>,
+
+    /// The StatefulSet's revision that gateways are brought to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_revision: Option<String>,
+
+    /// Version of the operator that wrote this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_version: Option<String>,
+}
+
+/// A topic as last seen.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopicStatus {
+    /// Its name.
+    #[schemars(length(max = 249))]
+    pub name: String,
+    /// Its number of partitions.
+    pub partitions: u32,
+}
+
+/// How far the gateways are behind.
+#[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lag {
+    /// Messages that are not yet committed, over all partitions, rounded to two significant digits.
+    pub messages: i64,
+}
+
+/// Types of conditions.
+pub mod condition {
+    /// Summary: the gateways are running as the spec says.
+    pub const READY: &str = "Ready";
+    /// True while something is on its way to what the spec says.
+    pub const RECONCILING: &str = "Reconciling";
+    /// True when nothing will change until someone changes something.
+    pub const STALLED: &str = "Stalled";
+    /// Kafka answers, and every topic exists.
+    pub const SOURCE_REACHABLE: &str = "SourceReachable";
+    /// ClickHouse answered with these credentials when it was last asked.
+    pub const SINK_REACHABLE: &str = "SinkReachable";
+    /// The table exists with the columns that are needed.
+    pub const SCHEMA_READY: &str = "SchemaReady";
+
+    /// All types, in the order in which they are written.
+    pub const ALL: [&str; 6] = [READY, RECONCILING, STALLED, SOURCE_REACHABLE, SINK_REACHABLE, SCHEMA_READY];
+}
+
+/// Reasons of conditions.
+pub mod reason {
+    /// All is well.
+    pub const OK: &str = "Ok";
+
+    // Ready
+    /// Every gateway is ready and of the newest revision.
+    pub const RUNNING: &str = "Running";
+    /// On the way to what the spec says.
+    pub const PROGRESSING: &str = "Progressing";
+    /// The spec cannot be carried out as it is.
+    pub const SPEC_INVALID: &str = "SpecInvalid";
+    /// Kafka cannot be reached, or a topic is missing.
+    pub const SOURCE_UNAVAILABLE: &str = "SourceUnavailable";
+    /// ClickHouse, its table or the credentials are not as they must be.
+    pub const SINK_UNAVAILABLE: &str = "SinkUnavailable";
+    /// Gateways do not become ready.
+    pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";
+
+    // Reconciling
+    /// The spec changed and is not carried out yet.
+    pub const SPEC_CHANGED: &str = "SpecChanged";
+    /// Gateways are replaced by ones of a new revision.
+    pub const ROLLING_OUT: &str = "RollingOut";
+    /// Gateways are added or removed.
+    pub const SCALING: &str = "Scaling";
+    /// Something outside of the spec must come first.
+    pub const WAITING: &str = "Waiting";
+
+    // SourceReachable, SinkReachable, SchemaReady
+    /// Nothing was asked yet.
+    pub const NOT_PROBED: &str = "NotProbed";
+    /// Nobody wants it checked: `schema.management: None`.
+    pub const NOT_MANAGED: &str = "NotManaged";
+    /// The server refused user or password.
+    pub const AUTH_FAILED: &str = "AuthFailed";
+    /// The server could not be connected to.
+    pub const UNREACHABLE: &str = "Unreachable";
+    /// The server did not answer in time.
+    pub const TIMEOUT: &str = "Timeout";
+    /// A topic does not exist.
+    pub const TOPIC_MISSING: &str = "TopicMissing";
+    /// The Secret does not exist.
+    pub const SECRET_MISSING: &str = "SecretMissing";
+    /// The Secret lacks a key.
+    pub const SECRET_INCOMPLETE: &str = "SecretIncomplete";
+    /// The database does not exist.
+    pub const DATABASE_MISSING: &str = "DatabaseMissing";
+    /// The table does not exist.
+    pub const TABLE_MISSING: &str = "TableMissing";
+    /// The table's columns are not the ones that are needed.
+    pub const COLUMN_MISMATCH: &str = "ColumnMismatch";
+    /// The schema Job is at work.
+    pub const JOB_RUNNING: &str = "JobRunning";
+    /// The schema Job failed for a reason that has no word of its own; the message says which.
+    pub const JOB_FAILED: &str = "JobFailed";
+}

@@ -1,0 +1,106 @@
+//! The spec, in the order a user thinks: source, sink, size, gateway, queue, delivery. One file per noun below.
+//!
+//! The comments are the descriptions that `kubectl explain` shows, so they speak to a user of the resource. Every
+//! optional object has a default, so that CEL rules and the operator never meet an absent one.
+
+#![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
+
+mod delivery;
+mod gateway;
+mod queue;
+mod sink;
+mod source;
+
+pub use delivery::{DeadLetter, Delivery, OnMissing};
+pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
+pub use queue::{Queue, QueueMode};
+pub use sink::{ClickHouseSink, Credentials, Schema, SchemaManagement, SecretRef, Sink};
+pub use source::{Format, InitialOffset, KafkaSource, Source};
+
+use crate::status::TracePipelineStatus;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+/// What a pipeline reads, where it writes, and how large it is.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "sluice.dev",
+    version = "v1alpha1",
+    kind = "TracePipeline",
+    plural = "tracepipelines",
+    shortname = "tp",
+    category = "observability",
+    namespaced,
+    doc = "Traces from Kafka topics into one ClickHouse table.",
+    derive = "PartialEq",
+    status = "TracePipelineStatus",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    validation = Rule::new("size(self.metadata.name) <= 44 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("the name of a TracePipeline is a-z, 0-9 and '-', begins with a letter and has at most 44 characters: \
+                  a StatefulSet and a Service are named after it"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Replicas", type_ = "integer", json_path = ".status.readyReplicas",
+        description = "gateways that are ready"
+    ),
+    printcolumn(
+        name = "Desired", type_ = "integer", json_path = ".status.desiredReplicas",
+        description = "gateways wanted"
+    ),
+    printcolumn(
+        name = "Partitions", type_ = "integer", json_path = ".status.partitions",
+        description = "partitions of all topics"
+    ),
+    printcolumn(
+        name = "Lag", type_ = "integer", json_path = ".status.lag.messages",
+        description = "messages that are not yet committed"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Topic", type_ = "string", json_path = ".spec.source.kafka.topics[0]", priority = 1),
+    printcolumn(name = "Table", type_ = "string", json_path = ".spec.sink.clickhouse.table", priority = 1),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".spec.gateway.resources.memory", priority = 1),
+    printcolumn(
+        name = "Status", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
+)]
+#[serde(rename_all = "camelCase")]
+pub struct TracePipelineSpec {
+    /// Where messages come from.
+    pub source: Source,
+
+    /// Where rows go.
+    pub sink: Sink,
+
+    /// Number of gateways, 0 to 1000; never more than there are partitions. When it is not set, the number follows from
+    /// partitionsPerReplica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub replicas: Option<u32>,
+
+    /// Partitions for one gateway, 1 to 1024, while replicas is not set: there are as many gateways as it takes.
+    /// Default 4.
+    #[serde(default = "partitions_per_replica")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub partitions_per_replica: u32,
+
+    /// The gateway's image, size and behaviour.
+    #[serde(default)]
+    pub gateway: Gateway,
+
+    /// The queue volume of each gateway.
+    #[serde(default)]
+    pub queue: Queue,
+
+    /// What is done with what cannot be delivered.
+    #[serde(default)]
+    pub delivery: Delivery,
+}
+
+fn partitions_per_replica() -> u32 {
+    4
+}

@@ -1,0 +1,137 @@
+//! The gateway's image, size and behaviour.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The gateway's image, size and behaviour.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gateway {
+    /// Image. Empty (the default) stands for the image that belongs to the operator's version; status.image says which.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    pub image: String,
+
+    /// When the image is pulled: IfNotPresent (the default), Always or Never.
+    #[serde(default)]
+    pub image_pull_policy: ImagePullPolicy,
+
+    /// Memory and CPU of one gateway.
+    #[serde(default)]
+    pub resources: Resources,
+
+    /// Worker threads of one gateway, 1 to 64. When it is not set: the whole cores of cpuRequest, at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub workers: Option<u32>,
+
+    /// What is logged: error, warn, info (the default), debug or trace.
+    #[serde(default)]
+    pub log_level: LogLevel,
+
+    /// How long a gateway may take to leave: a whole number of s, m or h from 15s to 1h. Default 60s. The last 10 s of it
+    /// are kept for the way out; before, blocks in flight are waited for.
+    #[serde(default = "termination_grace_period")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('15s') && duration(self) <= duration('1h')")
+        .message("terminationGracePeriod is a whole number of s, m or h from 15s to 1h, such as 60s"))]
+    pub termination_grace_period: String,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            image: String::new(),
+            image_pull_policy: ImagePullPolicy::default(),
+            resources: Resources::default(),
+            workers: None,
+            log_level: LogLevel::default(),
+            termination_grace_period: termination_grace_period(),
+        }
+    }
+}
+
+fn termination_grace_period() -> String {
+    "60s".to_owned()
+}
+
+/// Memory and CPU of one gateway.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "!has(self.cpuLimit) || !isQuantity(self.cpuLimit) || !isQuantity(self.cpuRequest) \
+     || quantity(self.cpuLimit).compareTo(quantity(self.cpuRequest)) >= 0")
+    .message("cpuLimit must not be less than cpuRequest"))]
+pub struct Resources {
+    /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides
+    /// it among fixed buffers and never uses more.
+    #[serde(default = "memory")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]*(Mi|Gi)$') && quantity(self).compareTo(quantity('128Mi')) >= 0")
+        .message("memory is a whole number of Mi or Gi, at least 128Mi, such as 512Mi"))]
+    pub memory: String,
+
+    /// CPU that is reserved: cores or thousandths of one, 10m to 64. Default 500m.
+    #[serde(default = "cpu_request")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
+         && quantity(self).compareTo(quantity('64')) <= 0")
+        .message("cpuRequest is a number of cores from 10m to 64, such as 500m or 2"))]
+    pub cpu_request: String,
+
+    /// CPU at the most, 10m to 256. When it is not set, whatever the node has left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
+         && quantity(self).compareTo(quantity('256')) <= 0")
+        .message("cpuLimit is a number of cores from 10m to 256, such as 500m or 2"))]
+    pub cpu_limit: Option<String>,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { memory: memory(), cpu_request: cpu_request(), cpu_limit: None }
+    }
+}
+
+fn memory() -> String {
+    "512Mi".to_owned()
+}
+
+fn cpu_request() -> String {
+    "500m".to_owned()
+}
+
+/// When the image is pulled.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImagePullPolicy {
+    /// At each start of a pod.
+    Always,
+    /// When the node does not have it.
+    #[default]
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+/// What is logged.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what may fail soon.
+    Warn,
+    /// And what changed.
+    #[default]
+    Info,
+    /// And how.
+    Debug,
+    /// And everything else.
+    Trace,
+}

@@ -1,0 +1,93 @@
+//! Where rows go: one ClickHouse table.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where rows go.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sink {
+    /// ClickHouse.
+    pub clickhouse: ClickHouseSink,
+}
+
+/// Servers and table.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClickHouseSink {
+    /// HTTP interfaces of the replicas of one shard, each as http://host:port; 1 to 16.
+    #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
+    #[x_kube(
+        validation = Rule::new("self.all(e, e.matches('^http://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
+            .message("each of endpoints is http://host:port, such as http://clickhouse:8123"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub endpoints: Vec<String>,
+
+    /// Database. Default otel.
+    #[serde(default = "database")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
+    pub database: String,
+
+    /// Table. Default otel_traces.
+    #[serde(default = "table")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
+    pub table: String,
+
+    /// User and password. When it is not set, the user "default" without a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+
+    /// Who makes the table.
+    #[serde(default)]
+    pub schema: Schema,
+}
+
+fn database() -> String {
+    "otel".to_owned()
+}
+
+fn table() -> String {
+    "otel_traces".to_owned()
+}
+
+/// User and password.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// A Secret in the pipeline's namespace with the keys username and password. When it changes, the gateways are
+    /// restarted one by one.
+    pub secret_ref: SecretRef,
+}
+
+/// A Secret by name.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Who makes the table.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Schema {
+    /// None: nothing is done, the gateways look at the columns when they start. Validate: the columns are compared before
+    /// gateways are started. CreateIfMissing (the default): database and table are made when they are missing.
+    #[serde(default)]
+    pub management: SchemaManagement,
+}
+
+/// What Sluice may do with the table.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemaManagement {
+    /// Nothing.
+    None,
+    /// Compare the columns.
+    Validate,
+    /// Create database and table when they are missing, then compare.
+    #[default]
+    CreateIfMissing,
+}

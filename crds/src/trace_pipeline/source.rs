@@ -1,0 +1,83 @@
+//! Where messages come from: Kafka.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where messages come from.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// Kafka.
+    pub kafka: KafkaSource,
+}
+
+/// Brokers, topics and how they are read.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KafkaSource {
+    /// Brokers to ask first, each as host:port; 1 to 16.
+    #[schemars(length(min = 1, max = 16), inner(length(min = 3, max = 261)))]
+    #[x_kube(
+        validation = Rule::new("self.all(s, s.matches('^[^/@, ]+:[1-9][0-9]{0,4}$'))")
+            .message("each of bootstrapServers is host:port, such as kafka:9092"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub bootstrap_servers: Vec<String>,
+
+    /// Topics by name; 1 to 64.
+    #[schemars(
+        length(min = 1, max = 64),
+        inner(length(min = 1, max = 249), regex(pattern = "^[a-zA-Z0-9._-]+$"))
+    )]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub topics: Vec<String>,
+
+    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once it is set it cannot be changed, since
+    /// another group would read everything again.
+    #[serde(default)]
+    #[schemars(length(max = 255))]
+    #[x_kube(validation = Rule::new("oldSelf == '' || self == oldSelf")
+        .message("consumerGroup cannot be changed once it is set: another group would read everything again"))]
+    pub consumer_group: String,
+
+    /// Where a partition without a committed offset is begun: Earliest (the default) or Latest.
+    #[serde(default)]
+    pub initial_offset: InitialOffset,
+
+    /// How the messages are encoded: OtlpProto.
+    #[serde(default)]
+    pub format: Format,
+
+    /// The largest record batch that must be read, decompressed: a whole number of Ki or Mi, 64Ki to 256Mi. Default 1Mi.
+    /// It decides how much memory each partition needs.
+    #[serde(default = "record_batch_bytes_max")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]*(Ki|Mi)$') && quantity(self).compareTo(quantity('64Ki')) >= 0 \
+         && quantity(self).compareTo(quantity('256Mi')) <= 0")
+        .message("recordBatchBytesMax is a whole number of Ki or Mi from 64Ki to 256Mi, such as 1Mi"))]
+    pub record_batch_bytes_max: String,
+}
+
+fn record_batch_bytes_max() -> String {
+    "1Mi".to_owned()
+}
+
+/// Where a partition without a committed offset is begun.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InitialOffset {
+    /// At the oldest message that Kafka still has.
+    #[default]
+    Earliest,
+    /// Behind the newest message.
+    Latest,
+}
+
+/// How the messages are encoded.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Format {
+    /// An OTLP export request as protobuf, the Collector's `otlp_proto`.
+    #[default]
+    OtlpProto,
+}

@@ -1,0 +1,41 @@
+//! The definition as a user and an API server meet it: the file in the repository, defaults, bounds and CEL rules.
+
+#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
+
+mod manifest;
+mod rules;
+
+use kube_cel::apply_defaults;
+use serde_json::Value;
+
+/// The schema of the served version.
+fn schema() -> Value {
+    sluice_crds::crd()
+        .pointer("/spec/versions/0/schema/openAPIV3Schema")
+        .expect("the definition has a schema")
+        .clone()
+}
+
+/// The object with every default filled in, as the API server would: a default of an object is filled in itself, which
+/// takes one round for each level.
+fn defaulted(object: &Value) -> Value {
+    let schema = schema();
+    let mut before = object.clone();
+    loop {
+        let after = apply_defaults(&schema, &before);
+        if after == before {
+            return after;
+        }
+        before = after;
+    }
+}
+
+/// The demo's pipeline, which leaves out whatever it can.
+fn smallest() -> Value {
+    sample("tracepipeline.yaml")
+}
+
+fn sample(name: &str) -> Value {
+    let path = format!("{}/../config/samples/{name}", env!("CARGO_MANIFEST_DIR"));
+    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}

@@ -1,0 +1,101 @@
+//! The file, and what a pipeline looks like once the defaults are in.
+
+use crate::{defaulted, sample, schema, smallest};
+use serde_json::{Value, json};
+use sluice_crds::{NAME_CHARS_MAX, TracePipeline, crd, crd_yaml};
+
+#[test]
+fn the_file_is_what_the_types_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tracepipelines.yaml");
+    let file = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(file == crd_yaml(), "stale: run `cargo run -p sluice-crds > crds/tracepipelines.yaml`");
+}
+
+#[test]
+fn the_yaml_is_read_back_equal() {
+    let read: Value = serde_saphyr::from_str(&crd_yaml()).unwrap();
+    assert_eq!(read, crd());
+}
+
+#[test]
+fn nothing_is_written_that_an_api_server_would_drop() {
+    each(&crd(), "", &mut |path, value| {
+        assert!(!value.is_null() && *value != json!(false), "{path} is {value}");
+        assert!(!value.is_f64(), "{path} is the float {value}");
+        let empty = *value == json!({}) || *value == json!([]);
+        let meant = path.ends_with("/default") || path.ends_with("/subresources/status");
+        assert!(!empty || meant, "{path} is empty");
+    });
+}
+
+#[test]
+fn every_string_and_list_of_the_spec_is_bounded() {
+    let schema = schema();
+    each(schema.pointer("/properties/spec").unwrap(), "", &mut |path, value| match value
+        .get("type")
+        .and_then(Value::as_str)
+    {
+        Some("string") => assert!(value.get("maxLength").or(value.get("enum")).is_some(), "{path}"),
+        Some("array") => assert!(value.get("maxItems").is_some(), "{path}"),
+        Some("integer") => assert!(value.get("maximum").is_some(), "{path}"),
+        _ => {}
+    });
+}
+
+#[test]
+fn every_field_is_described() {
+    let schema = schema();
+    each(&schema, "", &mut |path, value| {
+        let Some((_, name)) = path.rsplit_once("/properties/") else { return };
+        assert!(name.contains('/') || value.get("description").is_some(), "{path}");
+    });
+}
+
+#[test]
+fn defaults_of_the_schema_are_the_defaults_of_the_types() {
+    let by_schema = defaulted(&smallest());
+    let by_types: TracePipeline = serde_json::from_value(smallest()).unwrap();
+    assert_eq!(serde_json::to_value(by_types).unwrap(), by_schema);
+    assert_eq!(by_schema["spec"]["gateway"]["resources"], json!({"memory": "256Mi", "cpuRequest": "500m"}));
+    assert_eq!(by_schema["spec"]["delivery"]["deadLetter"]["onMissing"], "Stop");
+}
+
+#[test]
+fn the_full_sample_names_every_field_of_the_spec() {
+    let sample = sample("tracepipeline-full.yaml");
+    each(schema().pointer("/properties/spec").unwrap(), "", &mut |path, _| {
+        let Some((_, name)) = path.rsplit_once("/properties/") else { return };
+        if !name.contains('/') {
+            let pointer = format!("/spec{}", path.replace("/properties", ""));
+            assert!(sample.pointer(&pointer).is_some(), "{pointer}");
+        }
+    });
+    let _: TracePipeline = serde_json::from_value(sample).unwrap();
+}
+
+#[test]
+fn the_smallest_sample_has_a_dozen_lines() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/samples/tracepipeline.yaml");
+    assert!(std::fs::read_to_string(path).unwrap().lines().count() <= 12);
+}
+
+#[test]
+fn the_longest_name_leaves_room_for_the_revision_label() {
+    // `controller-revision-hash` is the StatefulSet's name, a dash and a 32-bit number.
+    assert!(NAME_CHARS_MAX + "-gateway-".len() + u32::MAX.to_string().len() <= 63);
+    assert!(crd_yaml().contains(&format!("size(self.metadata.name) <= {NAME_CHARS_MAX} ")));
+}
+
+/// Visits a value and everything in it, with its JSON pointer.
+fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
+    visit(path, value);
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| each(field, &format!("{path}/{name}"), visit));
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| each(item, &format!("{path}/{index}"), visit));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,203 @@
+//! Every CEL rule, with values that it takes and values that it refuses.
+
+use crate::{defaulted, sample, schema, smallest};
+use kube_cel::{Validator, compile_schema, estimate_rule_cost};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// One rule: where the value stands, what is taken, what is refused, and a part of the message.
+struct Case {
+    pointer: &'static str,
+    taken: &'static [&'static str],
+    refused: &'static [&'static str],
+    message: &'static str,
+}
+
+/// Rules about a value by itself. Values are JSON.
+const VALUES: &[Case] = &[
+    Case {
+        pointer: "/metadata/name",
+        taken: &[r#""a""#, r#""prod-traces""#, r#""a2345678901234567890123456789012345678901234""#],
+        refused: &[r#""a23456789012345678901234567890123456789012345""#, r#""a.b""#, r#""1a""#, r#""a-""#],
+        message: "the name of a TracePipeline",
+    },
+    Case {
+        pointer: "/spec/source/kafka/bootstrapServers",
+        taken: &[r#"["kafka:9092"]"#, r#"["kafka-0.kafka.svc:9092", "[::1]:9093"]"#],
+        refused: &[
+            r#"["kafka"]"#,
+            r#"["kafka:9092", "kafka:0"]"#,
+            r#"["PLAINTEXT://kafka:9092"]"#,
+            r#"["a:1,b:2"]"#,
+        ],
+        message: "each of bootstrapServers is host:port",
+    },
+    Case {
+        pointer: "/spec/source/kafka/recordBatchBytesMax",
+        taken: &[r#""64Ki""#, r#""1Mi""#, r#""256Mi""#],
+        refused: &[r#""63Ki""#, r#""257Mi""#, r#""1M""#, r#""0Mi""#, r#""1.5Mi""#, r#""""#],
+        message: "recordBatchBytesMax is a whole number",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/endpoints",
+        taken: &[r#"["http://clickhouse:8123"]"#, r#"["http://10.0.0.1:8123/", "http://b:80"]"#],
+        refused: &[
+            r#"["clickhouse:8123"]"#,
+            r#"["https://clickhouse:8443"]"#,
+            r#"["http://clickhouse"]"#,
+            r#"["http://user:password@clickhouse:8123"]"#,
+            r#"["http://clickhouse:8123/path"]"#,
+        ],
+        message: "each of endpoints is http://host:port",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/memory",
+        taken: &[r#""128Mi""#, r#""512Mi""#, r#""2Gi""#],
+        refused: &[r#""127Mi""#, r#""512""#, r#""512M""#, r#""0.5Gi""#, r#""524288Ki""#, r#""much""#],
+        message: "memory is a whole number of Mi or Gi",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/cpuRequest",
+        taken: &[r#""10m""#, r#""500m""#, r#""1.5""#, r#""64""#],
+        refused: &[r#""9m""#, r#""65""#, r#""1k""#, r#""-1""#, r#""""#],
+        message: "cpuRequest is a number of cores",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/cpuLimit",
+        taken: &[r#""500m""#, r#""256""#],
+        refused: &[r#""257""#, r#""many""#],
+        message: "cpuLimit is a number of cores",
+    },
+    Case {
+        pointer: "/spec/gateway/resources",
+        taken: &[
+            r#"{"cpuRequest": "500m", "cpuLimit": "0.5"}"#,
+            r#"{"cpuRequest": "2"}"#,
+            r#"{"cpuRequest": "1", "cpuLimit": "1500m"}"#,
+        ],
+        refused: &[r#"{"cpuRequest": "2", "cpuLimit": "1999m"}"#, r#"{"cpuLimit": "100m"}"#],
+        message: "cpuLimit must not be less than cpuRequest",
+    },
+    Case {
+        pointer: "/spec/gateway/terminationGracePeriod",
+        taken: &[r#""15s""#, r#""2m""#, r#""1h""#],
+        refused: &[r#""14s""#, r#""2h""#, r#""60""#, r#""1m30s""#, r#""1500ms""#],
+        message: "terminationGracePeriod is a whole number",
+    },
+    Case {
+        pointer: "/spec/queue/size",
+        taken: &[r#""64Mi""#, r#""10Gi""#, r#""1Ti""#],
+        refused: &[r#""63Mi""#, r#""10G""#, r#""10""#, r#""0Gi""#],
+        message: "size is a whole number of Mi, Gi or Ti",
+    },
+];
+
+/// Rules about a change: from, to, whether it is taken, and a part of the message.
+const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
+    ("/spec/source/kafka/consumerGroup", r#""""#, r#""a""#, true, ""),
+    ("/spec/source/kafka/consumerGroup", r#""a""#, r#""a""#, true, ""),
+    ("/spec/source/kafka/consumerGroup", r#""a""#, r#""b""#, false, "consumerGroup cannot be changed"),
+    ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, false, "consumerGroup cannot be changed"),
+    ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
+    ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, false, "queue cannot be changed"),
+    ("/spec/queue", "{}", r#"{"mode": "Disabled"}"#, false, "queue cannot be changed"),
+    ("/spec/queue", "{}", r#"{"storageClassName": "fast"}"#, false, "queue cannot be changed"),
+    ("/spec/replicas", "1", "2", true, ""),
+    ("/spec/gateway/resources/memory", r#""512Mi""#, r#""256Mi""#, true, ""),
+];
+
+#[test]
+fn the_samples_keep_every_rule() {
+    for name in ["tracepipeline.yaml", "tracepipeline-full.yaml"] {
+        assert_eq!(failures(&sample(name), None), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn each_rule_takes_what_is_right() {
+    for case in VALUES {
+        for value in case.taken {
+            let found = failures(&with(case.pointer, value), None);
+            assert!(found.is_empty(), "{} {value}: {found:?}", case.pointer);
+        }
+    }
+}
+
+#[test]
+fn each_rule_refuses_what_is_wrong_with_its_message() {
+    for case in VALUES {
+        for value in case.refused {
+            let found = failures(&with(case.pointer, value), None);
+            assert!(found.iter().any(|m| m.contains(case.message)), "{} {value}: {found:?}", case.pointer);
+        }
+    }
+}
+
+#[test]
+fn each_transition_rule_sees_the_change() {
+    for (pointer, from, to, taken, message) in CHANGES {
+        let found = failures(&with(pointer, to), Some(&with(pointer, from)));
+        assert_eq!(found.is_empty(), *taken, "{pointer} {from} -> {to}: {found:?}");
+        assert!(*taken || found.iter().any(|m| m.contains(message)), "{pointer} {from} -> {to}: {found:?}");
+    }
+}
+
+#[test]
+fn every_rule_compiles_stays_cheap_and_is_tried() {
+    let refused: Vec<_> = VALUES.iter().map(|case| case.message).chain(CHANGES.iter().map(|c| c.4)).collect();
+    let mut rules = BTreeSet::new();
+    collect(&schema(), &mut rules);
+    assert!(rules.len() >= 12, "{rules:?}");
+    for (schema, message) in &rules {
+        let compiled = compile_schema(&serde_json::from_str(schema).unwrap());
+        assert!(!compiled.has_errors(), "{:?}", compiled.compilation_errors());
+        for rule in compiled.validations.iter().flatten() {
+            let warnings = estimate_rule_cost(&rule.rule.rule, &compiled);
+            assert!(warnings.is_empty(), "{warnings:?}");
+        }
+        let tried = refused.iter().any(|part| !part.is_empty() && message.contains(part));
+        assert!(tried, "no test is refused by: {message}");
+    }
+}
+
+/// The smallest pipeline with one value in it.
+fn with(pointer: &str, value: &str) -> Value {
+    let mut object = defaulted(&smallest());
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[field] = serde_json::from_str(value).unwrap();
+    object
+}
+
+/// The messages of the rules that a pipeline breaks.
+fn failures(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let old = old.map(defaulted);
+    match Validator::new().validate(&schema(), &defaulted(object), old.as_ref()) {
+        Ok(()) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Every schema node that has rules, as text, with the message of each rule.
+fn collect(value: &Value, into: &mut BTreeSet<(String, String)>) {
+    if let Some(rules) = value.get("x-kubernetes-validations").and_then(Value::as_array) {
+        for rule in rules {
+            let message = rule["message"].as_str().expect("each rule has a message");
+            assert!(!message.contains('\n'), "{message}");
+            into.insert((value.to_string(), message.to_owned()));
+        }
+    }
+    match value {
+        Value::Object(fields) => fields.values().for_each(|field| collect(field, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_defaults_of_the_test_are_those_of_the_server() {
+    let queue = defaulted(&json!({"spec": {}}));
+    assert_eq!(
+        queue["spec"]["gateway"]["resources"]["memory"], "512Mi",
+        "defaults within defaults are filled in"
+    );
+}

@@ -1,0 +1,13 @@
+//! Drives everything from outside: demo, verify, the local stack, end-to-end tests.
+
+pub mod cluster;
+pub mod demo;
+pub mod install;
+pub mod oracle;
+pub mod pipeline;
+pub mod process;
+pub mod produce;
+pub mod say;
+pub mod spans;
+pub mod stack;
+pub mod verify;

@@ -1,0 +1,72 @@
+//! Processes: those that outlive the command that started them ([`Daemon`]), those we wait for ([`Job`]), and the wish to stop
+//! ([`interrupt`]). Everything here blocks its thread; call it from a blocking task where a runtime runs. Any thread may.
+//!
+//! A process is always addressed by its own id together with its start time, never by name, so that a reused id is not mistaken.
+
+pub mod daemon;
+pub mod identity;
+pub mod interrupt;
+pub mod job;
+pub mod wait;
+
+pub use daemon::Daemon;
+pub use identity::Process;
+pub use job::Job;
+pub use rustix::process::Signal;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Where programs of the administrator live; an ordinary user's `PATH` often lacks them.
+const ADMINISTRATOR_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// `PATH` with the administrator's folders added.
+pub fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push(ADMINISTRATOR_PATH);
+    path
+}
+
+/// The first executable file called `name` on [`search_path`].
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&search_path()).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// A command that finds its program on [`search_path`].
+pub fn command(program: impl AsRef<Path>) -> Command {
+    let program = program.as_ref();
+    let found = program.to_str().filter(|name| !name.contains('/')).and_then(find_program);
+    let mut command = Command::new(found.as_deref().unwrap_or(program));
+    command.env("PATH", search_path());
+    command
+}
+
+/// Runs a short command to its end and gives what it printed. For commands that end by themselves within seconds; what may
+/// take long is a [`Job`].
+///
+/// # Errors
+/// When it cannot be started, or ends with another code than 0; the error carries its last output.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    let name =
+        Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let done =
+        command.stdin(std::process::Stdio::null()).output().with_context(|| format!("start {name}"))?;
+    if !done.status.success() {
+        let arguments: Vec<_> = command.get_args().map(|text| text.to_string_lossy()).collect();
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        bail!("{name} {} ended with {}: {}", arguments.join(" "), done.status, said.trim());
+    }
+    String::from_utf8(done.stdout).with_context(|| format!("output of {name} is not UTF-8"))
+}

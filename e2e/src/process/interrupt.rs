@@ -1,0 +1,69 @@
+//! Ctrl-C and SIGTERM as a wish that long work looks at: [`Job`](super::Job) and [`wait::until`](super::wait::until) end early
+//! with an error, and whoever started processes stops them on the way out. A second signal ends this process at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a shell reports for a program that Ctrl-C ended: 128 + 2.
+pub const EXIT_CODE: u8 = 130;
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Whether someone asked us to stop.
+pub fn requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
+}
+
+/// Asks all work of this process that looks to stop.
+pub fn request() {
+    REQUESTED.store(true, Ordering::Relaxed);
+}
+
+/// Ends with an error when someone asked us to stop.
+///
+/// # Errors
+/// "interrupted".
+pub fn check() -> anyhow::Result<()> {
+    if requested() {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+/// From here on Ctrl-C and SIGTERM set the wish instead of ending this process. Later calls do nothing.
+///
+/// # Errors
+/// When the thread that waits for signals cannot be started.
+pub fn watch() -> anyhow::Result<()> {
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .context("start the signal runtime")?;
+    // Entered, because a signal stream belongs to the runtime it is made in. Made here and not in the thread: once we return,
+    // no signal can fall into the gap.
+    let entered = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    drop(entered);
+    let wait = move || {
+        runtime.block_on(async move {
+            loop {
+                tokio::select! { _ = interrupt.recv() => (), _ = terminate.recv() => () }
+                if requested() {
+                    std::process::exit(EXIT_CODE.into());
+                }
+                request();
+                crate::say::error("stopping; once more to leave at once, with things half done");
+            }
+        });
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).context("start the signal thread")?;
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! A command that may take minutes and that we wait for: its output goes to a log file, progress is said every few seconds, and
+//! a wish to stop ends it together with the processes it started (they share a process group of their own).
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::daemon::log_tail;
+use super::interrupt;
+use crate::say;
+
+/// How often a running job says that it still runs.
+const STILL_RUNNING: Duration = Duration::from_secs(15);
+
+/// How often the end of a job is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// No part takes longer: the longest, a cold build of Kubernetes, was seen to take seven minutes on two shared cores.
+const PATIENCE: Duration = Duration::from_mins(40);
+
+/// Time for a job to end by itself after SIGTERM.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A command we wait for.
+pub struct Job<'a> {
+    /// The part of the stack it is for, as progress lines name it.
+    pub part: &'a str,
+    /// What it does, as a progress line says it: "compile Kubernetes".
+    pub doing: &'a str,
+    /// Where its output goes; a file from an earlier run is replaced.
+    pub log: PathBuf,
+}
+
+impl Job<'_> {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started, fails, takes longer than 40 minutes, or we are asked to stop. The error names the log file
+    /// and shows its end.
+    pub fn run(&self, what: &mut Command) -> anyhow::Result<()> {
+        interrupt::check()?;
+        say::progress(self.part, self.doing);
+        if let Some(folder) = self.log.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        }
+        let log = File::create(&self.log).with_context(|| format!("create {}", self.log.display()))?;
+        let log_too = log.try_clone().with_context(|| format!("open {} twice", self.log.display()))?;
+        what.stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
+        let child = what
+            .spawn()
+            .with_context(|| format!("{}: start {}", self.doing, what.get_program().display()))?;
+        let status = self.wait(child)?;
+        if !status.success() {
+            bail!("{}: {status}{}", self.doing, log_tail(&self.log));
+        }
+        Ok(())
+    }
+
+    fn wait(&self, mut child: Child) -> anyhow::Result<ExitStatus> {
+        let began = Instant::now();
+        let mut said = began;
+        loop {
+            if let Some(status) = child.try_wait().with_context(|| format!("wait: {}", self.doing))? {
+                return Ok(status);
+            }
+            let late = began.elapsed() > PATIENCE;
+            if interrupt::requested() || late {
+                end_group(&mut child);
+                interrupt::check()?;
+                bail!(
+                    "{}: not done within {} minutes{}",
+                    self.doing,
+                    PATIENCE.as_secs() / 60,
+                    log_tail(&self.log)
+                );
+            }
+            if said.elapsed() >= STILL_RUNNING {
+                said = Instant::now();
+                say::progress(
+                    self.part,
+                    &format!(
+                        "{}: {} s so far{}",
+                        self.doing,
+                        began.elapsed().as_secs(),
+                        last_line(&self.log)
+                    ),
+                );
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Ends a child and what it started: TERM to its group, then KILL.
+fn end_group(child: &mut Child) {
+    let group = Pid::from_child(child);
+    kill_process_group(group, Signal::TERM).ok();
+    let end = Instant::now() + END_PATIENCE;
+    while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    // Also when the child itself is gone: a grandchild may be left. An empty group is no error that matters.
+    kill_process_group(group, Signal::KILL).ok();
+    child.wait().ok();
+}
+
+/// The last line of a job's output, which for compilers and downloads is what they are at.
+fn last_line(log: &Path) -> String {
+    let tail = log_tail(log);
+    let line =
+        tail.lines().filter_map(|line| line.strip_prefix("  | ")).rfind(|line| !line.trim().is_empty());
+    line.map(|line| format!(" ({})", line.trim())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::command;
+
+    fn job(name: &str) -> Job<'static> {
+        let log = std::env::temp_dir().join(format!("sluice-job-{name}-{}.log", std::process::id()));
+        Job { part: "test", doing: "try", log }
+    }
+
+    #[test]
+    fn a_failed_job_names_its_log_and_shows_its_end() {
+        let job = job("failed");
+        let failure =
+            job.run(command("sh").args(["-c", "echo why it failed; exit 3"])).unwrap_err().to_string();
+        assert!(failure.contains("exit status: 3") && failure.contains("| why it failed"), "{failure}");
+        assert!(failure.contains(job.log.to_str().unwrap()), "{failure}");
+        fs::remove_file(job.log).unwrap();
+    }
+
+    #[test]
+    fn a_job_that_works_leaves_its_output_in_the_log() {
+        let job = job("works");
+        job.run(command("echo").arg("done")).unwrap();
+        assert_eq!(fs::read_to_string(&job.log).unwrap(), "done\n");
+        fs::remove_file(job.log).unwrap();
+    }
+}

@@ -1,0 +1,208 @@
+//! One running part of the stack as `status` shows it, and how parts are started: begun, probed, begun once more when they hang.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::Signal;
+use serde::Serialize;
+
+use crate::process::{Daemon, interrupt, wait};
+use crate::say;
+
+/// Time for a part that hangs to end after SIGTERM before it is killed.
+const HUNG_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a part's probe does: an answer within a second or two, or why not.
+pub type Probe = Box<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
+
+/// A process of the stack, where it listens, and how to ask it whether it works.
+pub struct Part {
+    /// The process.
+    pub daemon: Daemon,
+    /// `host:port` or socket path; empty for a part that serves nobody.
+    pub address: String,
+    /// Asks it.
+    pub probe: Probe,
+}
+
+/// State of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It runs and answers.
+    Up,
+    /// It runs and does not answer.
+    Unhealthy,
+    /// It does not run.
+    Down,
+}
+
+/// One row of `status`.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartStatus {
+    /// Name of the part.
+    pub name: &'static str,
+    /// Its process id, when it runs.
+    pub pid: Option<i32>,
+    /// Where it listens; empty for a part that serves nobody.
+    pub address: String,
+    /// Whether it works.
+    pub state: State,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Part {
+    /// A part that listens nowhere: living is all that is asked of it.
+    pub fn silent(daemon: Daemon) -> Self {
+        Self { daemon, address: String::new(), probe: Box::new(|| Ok(())) }
+    }
+
+    /// Starts it if it does not run, waits at most `patience` until it answers, and starts it anew, once, when it ran but
+    /// hangs.
+    ///
+    /// # Errors
+    /// Why it does not come up, with the end of its log.
+    pub fn ensure(&self, what: &Command, patience: Duration) -> anyhow::Result<()> {
+        let started = self.daemon.start(what)?;
+        match self.answers_within(patience) {
+            Ok(()) => return Ok(()),
+            Err(failure) if started || interrupt::requested() => return Err(failure),
+            Err(_) => say::progress(self.daemon.name(), "runs but does not answer; starting it anew"),
+        }
+        self.daemon.stop(Signal::TERM, HUNG_PATIENCE)?;
+        self.daemon.start(what)?;
+        self.answers_within(patience)
+    }
+
+    /// Waits until it answers, and no longer than it lives.
+    ///
+    /// # Errors
+    /// Why it does not, with the end of its log.
+    pub fn answers_within(&self, patience: Duration) -> anyhow::Result<()> {
+        let answer = wait::until(patience, || {
+            if self.daemon.process().is_none() {
+                // No use in waiting on: an outer Ok ends the wait.
+                return Ok(Err(anyhow::anyhow!("it did not stay up")));
+            }
+            (self.probe)().map(Ok)
+        });
+        answer.and_then(|living| living).map_err(|failure| self.daemon.explain(&failure))
+    }
+
+    /// How it is right now.
+    pub fn status(&self) -> PartStatus {
+        let pid = self.daemon.process().map(|process| process.pid());
+        let answer = pid.map(|_| (self.probe)());
+        let (state, reason) = match answer {
+            None => (State::Down, None),
+            Some(Ok(())) => (State::Up, None),
+            Some(Err(failure)) => (State::Unhealthy, Some(format!("{failure:#}"))),
+        };
+        PartStatus { name: self.daemon.name(), pid, address: self.address.clone(), state, reason }
+    }
+}
+
+/// A named piece of work.
+pub type Task<'a> = (&'static str, Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>);
+
+/// Runs pieces of work beside each other, each in its thread, and waits for all of them, so that what the others built is kept
+/// when one fails. A failure is said at once.
+///
+/// # Errors
+/// All failures, one per line.
+///
+/// # Panics
+/// When a piece of work does.
+pub fn beside(tasks: Vec<Task<'_>>) -> anyhow::Result<()> {
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> =
+            tasks.into_iter().map(|(name, task)| scope.spawn(move || attempt(name, task))).collect();
+        let ended = running.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended
+            .filter_map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).err())
+            .collect()
+    });
+    interrupt::check()?;
+    anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+fn attempt(name: &str, task: impl FnOnce() -> anyhow::Result<()>) -> Result<(), String> {
+    task().map_err(|failure| {
+        if !interrupt::requested() {
+            say::progress(name, "failed; the other parts go on, so that what they build is kept");
+        }
+        format!("{name}: {failure:#}")
+    })
+}
+
+/// Connects to a `host:port` on this machine.
+///
+/// # Errors
+/// When nothing accepts there within a second.
+pub fn connects(address: &str) -> anyhow::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let socket = address.parse().with_context(|| format!("read the address {address}"))?;
+    std::net::TcpStream::connect_timeout(&socket, PATIENCE)
+        .map(drop)
+        .with_context(|| format!("connect to {address}"))
+}
+
+/// Fetches a path over plain HTTP from a server on this machine and wants status 200.
+///
+/// # Errors
+/// When there is no such answer within two seconds.
+pub fn answers_http(address: &str, path: &str) -> anyhow::Result<()> {
+    use std::io::{Read, Write};
+    const PATIENCE: Duration = Duration::from_secs(2);
+    /// More than any status line; the rest of the answer does not matter.
+    const ANSWER_BYTES: u64 = 4096;
+    let doing = || format!("GET http://{address}{path}");
+    let socket = address.parse().with_context(|| format!("read the address {address}"))?;
+    let mut stream = std::net::TcpStream::connect_timeout(&socket, PATIENCE).with_context(doing)?;
+    stream.set_read_timeout(Some(PATIENCE)).with_context(doing)?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())
+        .with_context(doing)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES).read_to_end(&mut answer).with_context(doing)?;
+    let text = String::from_utf8_lossy(&answer);
+    let status = text.lines().next().unwrap_or_default();
+    anyhow::ensure!(status.split(' ').nth(1) == Some("200"), "{}: {status}", doing());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::command;
+
+    #[test]
+    fn a_part_that_ends_is_not_waited_for() {
+        let state = std::env::temp_dir().join(format!("sluice-part-{}", std::process::id()));
+        let part = Part {
+            daemon: Daemon::new(&state, "short-lived"),
+            address: String::new(),
+            probe: Box::new(|| anyhow::bail!("no answer")),
+        };
+        let began = std::time::Instant::now();
+        let mut what = command("sh");
+        what.args(["-c", "echo the reason; sleep 0.2"]);
+        let failure = part.ensure(&what, Duration::from_mins(1)).unwrap_err().to_string();
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(failure.contains("short-lived ended") && failure.contains("| the reason"), "{failure}");
+        std::fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn every_failure_beside_others_is_told() {
+        let fails =
+            |text: &'static str| -> Task<'static> { (text, Box::new(move || anyhow::bail!("{text} broke"))) };
+        let failure =
+            beside(vec![fails("a"), ("fine", Box::new(|| Ok(()))), fails("b")]).unwrap_err().to_string();
+        assert_eq!(failure, "a: a broke\nb: b broke");
+    }
+}

@@ -1,0 +1,192 @@
+//! What the local stack needs from the machine, checked before any work begins, so that everything missing is named at once.
+//! Debian packages are installed; compilers and package managers are only named, since how to have them is the user's choice.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use super::paths::Paths;
+use super::{clickhouse, helm, images, kafka, kubernetes};
+use crate::process::{self, Job, command, find_program};
+use crate::say;
+
+/// Folders in which distributions put the CNI plugins, Debian's first.
+const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
+
+/// CNI plugins that the pod network uses.
+const CNI_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
+
+/// Oldest Go that compiles Kubernetes 1.34 (its go.mod).
+const GO_MINOR_MIN: u32 = 24;
+
+/// Oldest Java that runs a Kafka 4 broker (its upgrade notes).
+const JAVA_MAJOR_MIN: u32 = 17;
+
+/// A Debian package and how to tell that what we need of it is there.
+struct Package {
+    name: &'static str,
+    programs: &'static [&'static str],
+}
+
+const PACKAGES: [Package; 7] = [
+    Package { name: "containerd", programs: &["containerd", "ctr", "containerd-shim-runc-v2"] },
+    Package { name: "runc", programs: &["runc"] },
+    Package { name: "nftables", programs: &["nft"] },
+    Package { name: "iproute2", programs: &["ip"] },
+    Package { name: "openssl", programs: &["openssl"] },
+    Package { name: "mount", programs: &["mount", "umount"] },
+    Package { name: "util-linux", programs: &["setsid"] },
+];
+
+/// The package of the CNI plugins, which are not on any `PATH`.
+const CNI_PACKAGE: &str = "containernetworking-plugins";
+
+/// The folder with the CNI plugins, if they are installed.
+pub fn cni_programs() -> Option<PathBuf> {
+    let complete = |folder: &&str| CNI_PLUGINS.iter().all(|plugin| Path::new(folder).join(plugin).is_file());
+    CNI_FOLDERS.into_iter().find(complete).map(PathBuf::from)
+}
+
+/// Makes sure that everything is there to build and run the stack: names all that is missing, or installs it.
+///
+/// # Errors
+/// One that lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
+pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
+    let packages = packages_missing();
+    let root = rustix::process::geteuid().is_root();
+    let installer = find_program("apt-get");
+    let mut missing = tools_missing(paths);
+    if !root {
+        missing.push(NEEDS_ROOT.into());
+    }
+    if !packages.is_empty() && (!root || installer.is_none()) {
+        missing
+            .push(format!("Debian packages for Kubernetes' node: apt-get install -y {}", packages.join(" ")));
+    }
+    if !missing.is_empty() {
+        bail!("the local stack cannot start here; missing:\n  - {}", missing.join("\n  - "));
+    }
+    if packages.is_empty() { Ok(()) } else { install(paths, &packages) }
+}
+
+const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
+     bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
+
+fn packages_missing() -> Vec<&'static str> {
+    let incomplete =
+        |package: &&Package| package.programs.iter().any(|program| find_program(program).is_none());
+    let mut missing: Vec<_> = PACKAGES.iter().filter(incomplete).map(|package| package.name).collect();
+    if cni_programs().is_none() {
+        missing.push(CNI_PACKAGE);
+    }
+    missing
+}
+
+/// Tools that parts need which are not built yet, and Java, which is needed at all times.
+fn tools_missing(paths: &Paths) -> Vec<String> {
+    let mut missing = Vec::new();
+    let go_for =
+        unbuilt(&[("Kubernetes", kubernetes::programs::is_built(paths)), ("helm", helm::is_built(paths))]);
+    let cc_for = unbuilt(&[
+        ("the pause image", images::pause::is_built(paths)),
+        ("ClickHouse's launcher", clickhouse::is_built(paths)),
+    ]);
+    let mvn_for = unbuilt(&[("Kafka's jars", kafka::is_built(paths))]);
+    let npm_for = unbuilt(&[("ClickHouse's package", clickhouse::is_built(paths))]);
+    let mut need = |for_parts: Option<String>, found: bool, what: &str| {
+        if let Some(parts) = for_parts.filter(|_| !found) {
+            missing.push(format!("{what} (for {parts})"));
+        }
+    };
+    need(
+        go_for,
+        go_suffices(),
+        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 where the release has it",
+    );
+    need(
+        Some("the Kafka broker".into()),
+        java_suffices(),
+        "java 17 or newer: apt-get install openjdk-17-jre-headless",
+    );
+    need(mvn_for, find_program("mvn").is_some(), "mvn: apt-get install maven");
+    need(npm_for, find_program("npm").is_some(), "npm: apt-get install npm");
+    need(cc_for, find_program("cc").is_some(), "cc: apt-get install gcc libc6-dev");
+    if !cfg!(target_arch = "x86_64") {
+        missing.push("an x86-64 machine (ClickHouse's package is for x86-64)".into());
+    }
+    missing
+}
+
+fn unbuilt(parts: &[(&str, bool)]) -> Option<String> {
+    let names: Vec<_> = parts.iter().filter(|(_, built)| !built).map(|(name, _)| *name).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn go_suffices() -> bool {
+    let said = process::output(command("go").args(["env", "GOVERSION"])).unwrap_or_default();
+    go_minor(&said).is_some_and(|minor| minor >= GO_MINOR_MIN)
+}
+
+/// The 26 of "go1.26.8".
+fn go_minor(version: &str) -> Option<u32> {
+    let minor = version.trim().strip_prefix("go1.")?;
+    minor.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn java_suffices() -> bool {
+    // It prints to standard error; `--version`, which prints to standard output, is known since Java 9.
+    let said = process::output(command("java").arg("--version")).unwrap_or_default();
+    java_major(&said).is_some_and(|major| major >= JAVA_MAJOR_MIN)
+}
+
+/// The 17 of "openjdk 17.0.15 2025-04-15".
+fn java_major(version: &str) -> Option<u32> {
+    let number = version.split_whitespace().nth(1)?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
+    let apt = |doing: &str, arguments: &[&str]| {
+        let mut apt = command("apt-get");
+        // RUNLEVEL=1 keeps the packages from starting services: the stack starts its own containerd.
+        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+        Job { part: "packages", doing, log: paths.build_log("apt-get") }.run(&mut apt)
+    };
+    let doing = format!("install {}", packages.join(" "));
+    let mut arguments = vec!["install", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    if apt(&doing, &arguments).is_err() {
+        process::interrupt::check()?;
+        say::progress("packages", "that failed; once more with fresh package lists");
+        apt("fetch package lists", &["update"])?;
+        apt(&doing, &arguments)?;
+    }
+    let still = packages_missing();
+    anyhow::ensure!(
+        still.is_empty(),
+        "installed, but programs of these packages are still not found: {}",
+        still.join(" ")
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_the_tools_print() {
+        assert_eq!(go_minor("go1.26.8\n"), Some(26));
+        assert_eq!(go_minor("go1.24rc1"), Some(24));
+        assert_eq!(go_minor(""), None);
+        assert_eq!(java_major("openjdk 17.0.15 2025-04-15\nOpenJDK Runtime"), Some(17));
+        assert_eq!(java_major("java 21-ea 2023-09-19"), Some(21));
+        assert_eq!(java_major(""), None);
+    }
+
+    #[test]
+    fn parts_that_are_built_need_no_tool() {
+        assert_eq!(unbuilt(&[("a", true), ("b", false), ("c", false)]).as_deref(), Some("b, c"));
+        assert_eq!(unbuilt(&[("a", true)]), None);
+    }
+}

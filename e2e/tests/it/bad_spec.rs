@@ -1,0 +1,176 @@
+//! Specs that cannot be carried out: each is answered with a condition or a refusal that says what to do, and works once mended.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::pipeline::{CREDENTIALS, Settings, condition};
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Waits for the condition, and that its message and that of Ready name what is wrong.
+async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
+    let message = scene.pipeline.wait_condition(kind, ("False", reason), READY).await?;
+    ensure!(message.contains(word), "the message of {kind} does not name {word}: {message}");
+    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
+    ensure!(ready.status == "False", "Ready is {} though {kind} is False", ready.status);
+    Ok(())
+}
+
+/// Ready again, and spans flow.
+async fn expect_mended(scene: &Scene) -> Result<()> {
+    scene.pipeline.wait_ready(READY).await?;
+    let sent = scene.producer.produce(&scene.feed(e2e::spans::Shape::Numbered, None), 0..1_000).await?;
+    scene.assert_nothing_lost(&sent).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
+    scene::run("a_missing_topic_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        scene.topic.delete().await?;
+        scene.pipeline.apply(&json!({})).await?;
+        let name = scene.topic.name().to_owned();
+        expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
+        scene.topic = e2e::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
+    scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.pipeline.apply(&json!({})).await?;
+        expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
+        scene.apply_credentials().await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_said_and_mended() -> Result<()> {
+    scene::run("a_wrong_password_is_said", Uses::Servers, 4, async |scene: &mut Scene| {
+        let user = scene.environment.clickhouse_pods.user.clone();
+        scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
+        scene.pipeline.apply(&json!({})).await?;
+        expect_condition(scene, kind::SINK_REACHABLE, reason::AUTH_FAILED, "password").await?;
+        scene.apply_credentials().await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
+    scene::run("an_unknown_table_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        scene
+            .pipeline
+            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
+            .await?;
+        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, e2e::pipeline::TABLE).await?;
+        scene.pipeline.apply(&json!({})).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<()> {
+    scene::run("too_little_memory_is_refused", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.apply_credentials().await?;
+        // The buffers of four partitions with record batches of 16 MiB do not fit 128 MiB, which the schema allows.
+        let memory = |memory: &str| {
+            json!({
+                "source": {"kafka": {"recordBatchBytesMax": "16Mi"}},
+                "gateway": {"resources": {"memory": memory}},
+            })
+        };
+        scene.pipeline.apply(&memory("128Mi")).await?;
+        let message =
+            scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+        scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
+        let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
+        let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
+        scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;
+        scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+        scene.pipeline.apply(&memory(&format!("{enough}Mi"))).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+/// The numbers of whole MiB that a text has, as `256Mi` or `256MiB` or `256 MiB`.
+fn mebibytes(text: &str) -> impl Iterator<Item = u64> {
+    text.match_indices("Mi").filter_map(|(end, _)| {
+        let number = text[..end].trim_end();
+        let begin = number.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+        number[begin..].parse().ok()
+    })
+}
+
+#[test]
+fn numbers_of_mebibytes_are_found_in_words() {
+    let found: Vec<u64> = mebibytes("128Mi is too little, 231 MiB would do (16MiB each); Mi").collect();
+    assert_eq!(found, [128, 231, 16]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
+    scene::run("what_the_schema_can_check", Uses::Servers, 1, async |scene: &mut Scene| {
+        let long_name = Settings { name: "n".repeat(45), ..scene.pipeline.settings().clone() };
+        let long_name = e2e::pipeline::Pipeline::new(&scene.namespace, long_name);
+        expect_refusal(long_name.apply(&json!({})).await, "at most 44 characters")?;
+        for (change, words) in refused() {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+        }
+        // Once it exists, some things stay as they are. No Secret, so no gateway starts.
+        scene.pipeline.apply(&json!({})).await?;
+        for (change, words) in [
+            (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
+            (json!({"queue": {"size": "2Gi"}}), "queue cannot be changed"),
+        ] {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+        }
+        // Mended, it is taken.
+        scene.apply_credentials().await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+/// Changes that the API server refuses, and what it says.
+fn refused() -> Vec<(Value, &'static str)> {
+    vec![
+        (
+            json!({"gateway": {"resources": {"memory": "100Mi"}}}),
+            "memory is a whole number of Mi or Gi, at least 128Mi",
+        ),
+        (json!({"gateway": {"resources": {"memory": "256.5Mi"}}}), "memory is a whole number of Mi or Gi"),
+        (json!({"gateway": {"workers": 0}}), "spec.gateway.workers"),
+        (
+            json!({"source": {"kafka": {"bootstrapServers": ["kafka"]}}}),
+            "each of bootstrapServers is host:port",
+        ),
+        (json!({"source": {"kafka": {"topics": []}}}), "spec.source.kafka.topics"),
+        (json!({"source": {"kafka": {"format": "Avro"}}}), "spec.source.kafka.format"),
+        (
+            json!({"sink": {"clickhouse": {"endpoints": ["clickhouse:8123"]}}}),
+            "each of endpoints is http://host:port",
+        ),
+        (json!({"queue": {"size": "1GB"}}), "size is a whole number of Mi, Gi or Ti"),
+        (json!({"partitionsPerReplica": 0}), "spec.partitionsPerReplica"),
+    ]
+}
+
+fn expect_refusal(applied: Result<()>, words: &str) -> Result<()> {
+    let Err(refusal) = applied else { bail!("it was taken") };
+    let refusal = format!("{refusal:#}");
+    ensure!(refusal.contains(words), "the refusal does not say {words:?}: {refusal}");
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Spans go in, the same spans come out: counted to the last one, and picked ones compared field by field.
+
+use anyhow::{Result, ensure};
+use e2e::produce::{Compression, Producer};
+use e2e::spans::{Run, Shape, expected_row};
+
+use crate::scene::{self, Scene, Uses};
+
+/// Spans of the large test: enough for hundreds of messages a partition and several blocks a gateway.
+const SPANS: u64 = 200_000;
+
+/// Picked so that together they have every value that varies with the number (`spans::numbered`): all six special doubles,
+/// all five ints, all four texts, every kind and status, both resources and none, with and without scope, events, links and a
+/// span that ends before it starts.
+const PICKED: [u64; 10] = [0, 1, 5, 16, 99, 100, 4_322, 77_778, 123_456, SPANS - 1];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_become_rows_field_by_field() -> Result<()> {
+    scene::run("spans_become_rows_field_by_field", Uses::Servers, 8, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        // Nothing failed, so nothing was sent twice.
+        ensure!(verdict.rows == SPANS, "{} rows of {SPANS} spans", verdict.rows);
+        ensure!(scene.oracle().rows().await? == SPANS, "the table has other rows");
+        let mut differences = Vec::new();
+        for number in PICKED {
+            let stored = scene.oracle().read(number).await?;
+            let found = expected_row(scene.producer.run(), number).differences(&stored);
+            differences.extend(found.into_iter().map(|difference| format!("span {number}, {difference}")));
+        }
+        ensure!(differences.is_empty(), "{}", differences.join("\n"));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_shape_and_compression_is_read() -> Result<()> {
+    scene::run("every_shape_and_compression_is_read", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        let codecs =
+            [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        for (codec, shape) in codecs.iter().zip([Shape::Rich, Shape::Loadgen, Shape::Numbered].iter().cycle())
+        {
+            let producer = Producer::new(&scene.environment.kafka_host, *codec, Run::fresh())?;
+            let sent = producer.produce(&scene.feed(*shape, None), 0..10_000).await?;
+            let oracle = scene.database.oracle(e2e::pipeline::TABLE, producer.run());
+            let verdict = oracle.wait_until_complete(&sent, scene::PATIENCE, |_| {}).await?;
+            ensure!(verdict.lost == 0, "{codec:?} {shape:?}: {verdict:?}");
+        }
+        scene.wait_committed().await
+    })
+    .await
+}

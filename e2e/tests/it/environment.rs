@@ -1,0 +1,134 @@
+//! Where the tests run: cluster, servers and image, as `cargo verify` hands them over in environment variables.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cluster::{Cluster, Operator};
+use e2e::oracle::Server;
+use e2e::process::Signal;
+use e2e::stack::target::Target;
+use e2e::stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
+
+/// Variable with the gateway's image, as a pod names it.
+const GATEWAY_IMAGE: &str = "SLUICE_GATEWAY_IMAGE";
+
+const HINT: &str = "these tests are run by `cargo verify`, which brings up what they need";
+
+/// The parts that every test shares.
+pub struct Environment {
+    pub cluster: Cluster,
+    pub operator: Operator,
+    /// `ClickHouse` as this machine sees it.
+    pub server: Server,
+    pub clickhouse_pods: ClickHouseForPods,
+    /// Kafka as this machine sees it.
+    pub kafka_host: String,
+    /// Kafka as pods see it.
+    pub kafka_pods: String,
+    pub gateway_image: String,
+    target: Target,
+}
+
+/// `ClickHouse` as pods see it.
+pub struct ClickHouseForPods {
+    pub url: String,
+    pub user: String,
+    pub password: String,
+}
+
+impl Environment {
+    /// Reads the variables and asks every part for a sign of life, so that a missing one is said once and plainly.
+    pub async fn resolve() -> Result<Environment> {
+        let gateway_image = std::env::var(GATEWAY_IMAGE)
+            .ok()
+            .with_context(|| format!("{GATEWAY_IMAGE} is not set: {HINT}"))?;
+        let target = TargetArgs::from_environment().target()?;
+        let resolved = target.resolve()?;
+        let cluster = Cluster::connect(&resolved.kubeconfig).await.context(HINT)?;
+        let operator = Operator::find(&cluster).await.context(HINT)?;
+        let (server, clickhouse_pods) =
+            clickhouse_of(&target, &resolved.clickhouse.host, &resolved.clickhouse.pods);
+        ensure!(server.answers().await, "ClickHouse at {} does not answer: {HINT}", resolved.clickhouse.host);
+        Ok(Environment {
+            cluster,
+            operator,
+            server,
+            clickhouse_pods,
+            kafka_host: resolved.kafka.host,
+            kafka_pods: resolved.kafka.pods,
+            gateway_image,
+            target,
+        })
+    }
+
+    /// Ends `ClickHouse` with SIGTERM.
+    pub async fn stop_clickhouse(&self) -> Result<()> {
+        self.local_only(self.target.clickhouse.is_none(), "ClickHouse")?;
+        blocking(|| ClickHouse::local()?.stop(Signal::TERM)).await
+    }
+
+    /// Starts `ClickHouse` and waits until it answers.
+    pub async fn start_clickhouse(&self) -> Result<()> {
+        blocking(|| {
+            let server = ClickHouse::local()?;
+            server.start()?;
+            server.wait_ready()
+        })
+        .await
+    }
+
+    /// Ends the broker with `signal`, starts it again and waits until it answers.
+    pub async fn restart_kafka(&self, signal: Signal) -> Result<()> {
+        self.local_only(self.target.kafka.is_none(), "Kafka")?;
+        blocking(move || {
+            let broker = Kafka::local()?;
+            broker.stop(signal)?;
+            broker.start()?;
+            broker.wait_ready()
+        })
+        .await
+    }
+
+    fn local_only(&self, local: bool, server: &str) -> Result<()> {
+        ensure!(local, "this test stops {server}, which only the local stack lets it do: {:?}", self.target);
+        Ok(())
+    }
+}
+
+/// Runs what blocks its thread for seconds beside the runtime.
+async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    tokio::task::spawn_blocking(work).await.context("a thread that drives the stack ended")?
+}
+
+/// The server for this machine, and for pods. A given server has user and password in its URL.
+fn clickhouse_of(target: &Target, host: &str, pods: &str) -> (Server, ClickHouseForPods) {
+    if target.clickhouse.is_none() {
+        let (user, password) = (clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned());
+        let for_pods = ClickHouseForPods { url: pods.to_owned(), user, password };
+        return (Server::new(host, "default", ""), for_pods);
+    }
+    let (url, user, password) = without_credentials(host);
+    let server = Server::new(&url, &user, &password);
+    let (url, _, _) = without_credentials(pods);
+    (server, ClickHouseForPods { url, user, password })
+}
+
+/// `http://user:password@host:port` apart; without them, the user `default` without a password.
+fn without_credentials(url: &str) -> (String, String, String) {
+    let split = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?)));
+    let Some((scheme, (credentials, address))) = split else {
+        return (url.to_owned(), "default".to_owned(), String::new());
+    };
+    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+    (format!("{scheme}://{address}"), user.to_owned(), password.to_owned())
+}
+
+/// Time for a pipeline to become Ready: schema Job, volumes and pods start in seconds, on busy cores in a minute.
+pub const READY: Duration = Duration::from_mins(3);
+
+#[test]
+fn credentials_are_taken_out_of_a_url() {
+    let apart = |url| without_credentials(url);
+    assert_eq!(apart("http://u:p@h:1"), ("http://h:1".into(), "u".into(), "p".into()));
+    assert_eq!(apart("http://h:1"), ("http://h:1".into(), "default".into(), String::new()));
+}

@@ -1,0 +1,13 @@
+//! End-to-end tests on a real Kubernetes, a real Kafka and a real `ClickHouse`: one file for each thing that must hold.
+//!
+//! Run by `cargo verify`, which brings the servers up, builds the images and installs the operator. Each test has its own
+//! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
+//! Tests that stop a server or the operator run alone, the others beside each other (`scene::Uses`).
+
+mod bad_spec;
+mod delivers;
+mod environment;
+mod kill;
+mod objects;
+mod outage;
+mod scene;

@@ -1,0 +1,256 @@
+//! The scene of one test: its namespace, topic, database and pipeline, made before it and removed after it.
+//!
+//! Limits: one test at a time may stop what the others share; it waits for them, and they for it.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Error, Result, ensure};
+use e2e::cluster::{Evidence, Namespace, Seen, until};
+use e2e::oracle::{Database, Oracle, Patience, Verdict};
+use e2e::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
+use e2e::produce::{Compression, Feed, Load, Producer, Sent, Topic};
+use e2e::say;
+use e2e::spans::{Run, Shape};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::environment::{Environment, READY};
+
+/// Held for reading by tests that need the shared servers and the operator, for writing by those that stop one.
+static SHARED: RwLock<()> = RwLock::const_new(());
+
+/// Scenes opened by this process, so that no two have the same names.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
+/// How long rows may take to come. A stall of a minute is longer than any back-off of the gateway.
+pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
+
+/// What a test does to what all tests share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// Uses the servers and the operator as they are.
+    Servers,
+    /// Stops one of them: no other test runs meanwhile.
+    ServersAlone,
+}
+
+/// The right to run, until dropped.
+enum Turn {
+    Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
+
+impl Uses {
+    async fn turn(self) -> Turn {
+        match self {
+            Uses::Servers => Turn::Beside(SHARED.read().await),
+            Uses::ServersAlone => Turn::Alone(SHARED.write().await),
+        }
+    }
+}
+
+/// Everything that one test has for itself.
+pub struct Scene {
+    pub environment: Environment,
+    pub namespace: Namespace,
+    pub topic: Topic,
+    pub database: Database,
+    pub pipeline: Pipeline,
+    pub producer: Producer,
+}
+
+/// What was made so far, to be removed in any case.
+#[derive(Default)]
+struct Made {
+    namespace: Option<Namespace>,
+    topic: Option<(Topic, String)>,
+    database: Option<Database>,
+}
+
+/// Runs `body` in a scene of its own with a topic of `partitions`; collects evidence when it fails, and removes everything.
+pub async fn run(
+    test: &str,
+    uses: Uses,
+    partitions: i32,
+    body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
+) -> Result<()> {
+    let _turn = uses.turn().await;
+    let environment = Environment::resolve().await?;
+    let cluster = environment.cluster.clone();
+    say::progress(test, "begins");
+    let mut made = Made::default();
+    let played = async {
+        let mut scene = open(environment, test, partitions, &mut made).await?;
+        body(&mut scene).await
+    };
+    let played = AssertUnwindSafe(played).catch_unwind().await;
+    let failure = match &played {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error:?}")),
+        Err(panic) => Some(panic_text(panic.as_ref())),
+    };
+    if let Some(failure) = &failure {
+        let namespace = made.namespace.as_ref().map_or("", |namespace| namespace.name());
+        collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
+    }
+    let removed = made.remove().await;
+    say::progress(test, if failure.is_none() { "passed" } else { "failed" });
+    match played {
+        Ok(outcome) => outcome.and(removed),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Keeps what explains a failure; trouble in doing so is only said, since it is not what failed.
+async fn collect(evidence: &Evidence, namespace: &str, failure: &str) {
+    let noted = evidence.note("failure.txt", failure);
+    let collected = if namespace.is_empty() { Ok(()) } else { evidence.collect(namespace).await };
+    say::progress("evidence", &format!("kept in {}", evidence.folder().display()));
+    for error in [noted.err(), collected.err()].into_iter().flatten() {
+        say::error(&format!("evidence is incomplete: {error:#}"));
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without words"))
+}
+
+async fn open(environment: Environment, test: &str, partitions: i32, made: &mut Made) -> Result<Scene> {
+    let name = unique_name(test);
+    let namespace = Namespace::create(&environment.cluster, &name).await?;
+    made.namespace = Some(namespace.clone());
+    let settings = Settings {
+        name: "traces".to_owned(),
+        brokers: vec![environment.kafka_pods.clone()],
+        topic: name.clone(),
+        clickhouse: environment.clickhouse_pods.url.clone(),
+        database: name.replace('-', "_"),
+        image: environment.gateway_image.clone(),
+        storage_class: None,
+    };
+    let topic = Topic::create(&environment.kafka_host, &settings.topic, partitions).await?;
+    made.topic = Some((topic.clone(), settings.consumer_group()));
+    let database = Database::create(&environment.server, &settings.database).await?;
+    made.database = Some(database.clone());
+    let producer = Producer::new(&environment.kafka_host, Compression::default(), Run::fresh())?;
+    let pipeline = Pipeline::new(&namespace, settings);
+    Ok(Scene { environment, namespace, topic, database, pipeline, producer })
+}
+
+/// A name that no other test has, now or before: names of namespaces that are on their way out cannot be used again.
+fn unique_name(test: &str) -> String {
+    let test: String = test.replace('_', "-").chars().take(30).collect();
+    let test = test.trim_end_matches('-');
+    format!("e2e-{test}-{:x}-{}", std::process::id(), OPENED.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Made {
+    /// Removes all of it, the pipeline before what it uses; goes on after a failure and gives the first.
+    async fn remove(self) -> Result<()> {
+        let mut failures: Vec<Error> = Vec::new();
+        if let Some(namespace) = self.namespace {
+            failures.extend(namespace.delete().await.err());
+        }
+        if let Some((topic, group)) = self.topic {
+            failures.extend(topic.delete().await.err());
+            failures.extend(topic.delete_group(&group).await.err());
+        }
+        if let Some(database) = self.database {
+            failures.extend(database.delete().await.err());
+        }
+        failures
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |failure| Err(failure.context("remove what the test made")))
+    }
+}
+
+impl Scene {
+    /// Makes the Secret of the `ClickHouse` user that gateways use.
+    pub async fn apply_credentials(&self) -> Result<()> {
+        let clickhouse = &self.environment.clickhouse_pods;
+        self.namespace.apply_credentials(CREDENTIALS, &clickhouse.user, &clickhouse.password).await
+    }
+
+    /// Makes the Secret and the pipeline, with `change` merged over its spec, and waits until it is Ready.
+    pub async fn start(&self, change: &Value) -> Result<()> {
+        self.apply_credentials().await?;
+        self.pipeline.apply(change).await?;
+        self.pipeline.wait_ready(READY).await.map(drop)
+    }
+
+    /// Makes the usual pipeline and waits until it is Ready.
+    pub async fn start_default(&self) -> Result<()> {
+        self.start(&json!({})).await
+    }
+
+    /// All partitions of the topic, with spans of `shape`.
+    pub fn feed(&self, shape: Shape, spans_per_second: Option<u64>) -> Feed {
+        Feed {
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            shape,
+            spans_per_second,
+        }
+    }
+
+    /// A background load of numbered spans.
+    pub fn load(&self, spans_per_second: u64) -> Load {
+        Load::start(&self.producer, self.feed(Shape::Numbered, Some(spans_per_second)))
+    }
+
+    /// What counts the producer's spans.
+    pub fn oracle(&self) -> Oracle {
+        self.database.oracle(TABLE, self.producer.run())
+    }
+
+    /// Waits until `rows` rows are stored, whatever they are.
+    pub async fn wait_rows(&self, rows: u64, deadline: Duration) -> Result<()> {
+        let oracle = self.oracle();
+        until(&format!("{rows} rows"), deadline, async || {
+            let stored = oracle.rows().await?;
+            Ok(if stored >= rows { Seen::Done(()) } else { Seen::NotYet(format!("{stored} rows")) })
+        })
+        .await
+    }
+
+    /// Waits until `load` had `more` spans acknowledged from now on.
+    pub async fn wait_acked(&self, load: &Load, more: u64, deadline: Duration) -> Result<()> {
+        let wanted = load.acked() + more;
+        until(&format!("{wanted} acknowledged spans"), deadline, async || {
+            let acked = load.acked();
+            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} acknowledged")) })
+        })
+        .await
+    }
+
+    /// Waits until all of `sent` is stored and committed; nothing may be lost or foreign. Says how many rows are doubled.
+    pub async fn assert_nothing_lost(&self, sent: &Sent) -> Result<Verdict> {
+        ensure!(sent.doubtful.is_empty(), "Kafka did not take every message: {:?}", sent.failure);
+        let oracle = self.oracle();
+        oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
+        // Only now nothing is on its way any more that could double a row after the count.
+        self.wait_committed().await?;
+        let verdict = oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
+        let report = serde_json::to_string(&verdict).context("write the verdict")?;
+        say::progress(self.namespace.name(), &report);
+        ensure!(verdict.lost == 0, "{} of {} spans are lost", verdict.lost, verdict.spans);
+        ensure!(verdict.foreign == 0, "{} rows are of spans that were not produced", verdict.foreign);
+        Ok(verdict)
+    }
+
+    /// Waits until the gateways have committed every message.
+    pub async fn wait_committed(&self) -> Result<()> {
+        let group = self.pipeline.settings().consumer_group();
+        until(&format!("group {group} without lag"), PATIENCE.deadline, async || {
+            let lag = self.topic.lag(&group).await?;
+            Ok(if lag.messages == 0 { Seen::Done(()) } else { Seen::NotYet(format!("{lag:?}")) })
+        })
+        .await
+    }
+}

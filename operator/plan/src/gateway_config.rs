@@ -1,0 +1,177 @@
+//! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
+
+use crate::{Names, names, names::CREDENTIALS_FOLDER};
+use sluice_crds::{
+    Format, InitialOffset, LogLevel, OnMissing, QueueMode, SchemaManagement, TracePipelineSpec,
+};
+use sluice_gateway_config as contract;
+use sluice_gateway_config::{ByteSize, CONTRACT_VERSION, Duration, GatewayConfig, Violations};
+
+/// Seconds of the termination grace period that are not the gateway's: for the signal to arrive, for connections to be
+/// closed and for the process to end before it is killed.
+const LEAVE_SECONDS: u64 = 10;
+
+/// What the spec alone does not say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    /// Worker threads.
+    pub workers: u32,
+    /// Partitions read at the same time.
+    pub partitions_active_max: u32,
+    /// The memory limit.
+    pub memory: ByteSize,
+}
+
+/// The config of a pipeline's gateways, not yet checked; or what in the spec cannot be read.
+pub(crate) fn build(
+    names: &Names,
+    spec: &TracePipelineSpec,
+    share: Share,
+) -> Result<GatewayConfig, Violations> {
+    let mut found = Violations::default();
+    let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
+    let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
+    let config = GatewayConfig {
+        contract_version: CONTRACT_VERSION,
+        pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
+        source: contract::Source { kafka: kafka(names, spec, batch, share) },
+        sink: contract::Sink { clickhouse: clickhouse(spec) },
+        delivery: contract::Delivery { dead_letter: contract::DeadLetter { on_missing: on_missing(spec) } },
+        queue: contract::Queue { mode: queue_mode(spec), ..contract::Queue::default() },
+        workers: share.workers,
+        memory: contract::Memory { limit: share.memory },
+        admin: contract::Admin::default(),
+        shutdown: contract::Shutdown {
+            deadline: Duration::millis(grace.as_millis().saturating_sub(LEAVE_SECONDS * 1_000)),
+        },
+        log: contract::Log { level: log_level(spec).into(), ..contract::Log::default() },
+    };
+    found.or(config)
+}
+
+/// Reads the termination grace period.
+pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> Option<Duration> {
+    let text = &spec.gateway.termination_grace_period;
+    text.parse().map_err(|e| found.add("spec.gateway.terminationGracePeriod", format!("{e}"))).ok()
+}
+
+/// Reads the largest record batch.
+pub(crate) fn record_batch_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
+    let text = &spec.source.kafka.record_batch_bytes_max;
+    text.parse().map_err(|e| found.add("spec.source.kafka.recordBatchBytesMax", format!("{e}"))).ok()
+}
+
+/// Violations of the config, said of the fields of the spec that they come from.
+pub(crate) fn of_spec(violations: &Violations) -> Violations {
+    let mut found = Violations::default();
+    for violation in violations {
+        found.add(spec_path(&violation.path), violation.message.clone());
+    }
+    found
+}
+
+fn spec_path(path: &str) -> String {
+    match path {
+        "memory.limit" => "spec.gateway.resources.memory".into(),
+        "workers" => "spec.gateway.workers".into(),
+        "shutdown.deadline" => "spec.gateway.terminationGracePeriod".into(),
+        "log.level" => "spec.gateway.logLevel".into(),
+        "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
+        _ => format!("spec.{path}"),
+    }
+}
+
+fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share) -> contract::Kafka {
+    let kafka = &spec.source.kafka;
+    // Topics are a set: another order of the same ones must not restart gateways.
+    let mut topics = kafka.topics.clone();
+    topics.sort();
+    contract::Kafka {
+        bootstrap_servers: kafka.bootstrap_servers.clone(),
+        topics,
+        consumer_group: consumer_group(names, spec),
+        initial_offset: match kafka.initial_offset {
+            InitialOffset::Earliest => contract::InitialOffset::Earliest,
+            InitialOffset::Latest => contract::InitialOffset::Latest,
+        },
+        format: match kafka.format {
+            Format::OtlpProto => contract::Format::OtlpProto,
+        },
+        partitions_active_max: share.partitions_active_max,
+        record_batch_bytes_max: batch,
+    }
+}
+
+/// The consumer group: what the spec says, else one that belongs to this pipeline alone.
+pub(crate) fn consumer_group(names: &Names, spec: &TracePipelineSpec) -> String {
+    match spec.source.kafka.consumer_group.as_str() {
+        "" => names.consumer_group(),
+        group => group.to_owned(),
+    }
+}
+
+fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
+    let clickhouse = &spec.sink.clickhouse;
+    contract::ClickHouse {
+        endpoints: clickhouse.endpoints.clone(),
+        database: clickhouse.database.clone(),
+        table: clickhouse.table.clone(),
+        credentials: clickhouse.credentials.as_ref().map(|_| contract::Credentials {
+            username_file: format!("{CREDENTIALS_FOLDER}/{}", names::USERNAME_KEY),
+            password_file: format!("{CREDENTIALS_FOLDER}/{}", names::PASSWORD_KEY),
+        }),
+        schema: contract::Schema {
+            management: match clickhouse.schema.management {
+                SchemaManagement::None => contract::SchemaManagement::None,
+                SchemaManagement::Validate => contract::SchemaManagement::Validate,
+                SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
+            },
+        },
+        insert: contract::Insert::default(),
+    }
+}
+
+fn on_missing(spec: &TracePipelineSpec) -> contract::OnMissing {
+    match spec.delivery.dead_letter.on_missing {
+        OnMissing::Stop => contract::OnMissing::Stop,
+        OnMissing::Skip => contract::OnMissing::Skip,
+    }
+}
+
+fn queue_mode(spec: &TracePipelineSpec) -> contract::QueueMode {
+    match spec.queue.mode {
+        QueueMode::Spill => contract::QueueMode::Spill,
+        QueueMode::Disabled => contract::QueueMode::Disabled,
+    }
+}
+
+fn log_level(spec: &TracePipelineSpec) -> &'static str {
+    match spec.gateway.log_level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_are_said_of_the_spec() {
+        for (path, expected) in [
+            ("memory.limit", "spec.gateway.resources.memory"),
+            ("workers", "spec.gateway.workers"),
+            ("shutdown.deadline", "spec.gateway.terminationGracePeriod"),
+            ("source.kafka.topics", "spec.source.kafka.topics"),
+            ("sink.clickhouse.table", "spec.sink.clickhouse.table"),
+            ("pipeline.name", "metadata.name"),
+        ] {
+            let mut violations = Violations::default();
+            violations.add(path, "m");
+            assert_eq!(of_spec(&violations).to_string(), format!("{expected}: m"));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What things are called: objects, labels, annotations, paths in the pod. Each name stands here once.
+
+use sluice_crds::{NAME_CHARS_MAX, TracePipeline};
+use sluice_gateway_config::Violations;
+use std::collections::BTreeMap;
+
+/// Annotation of the pod template: the hash of the config that the pod reads.
+pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
+/// Annotation of pod templates: the version of the Secret with user and password, so that a new one restarts pods.
+pub const CREDENTIALS_VERSION: &str = "sluice.dev/credentials-version";
+/// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
+pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
+
+/// Label: which part of the pipeline an object serves.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Label: the pipeline's name.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Label: who looks after the object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub const OPERATOR: &str = "sluice-operator";
+/// Label: which program it is.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// Value of [`NAME`].
+pub const PROGRAM: &str = "sluice-gateway";
+/// Value of [`COMPONENT`] on gateways.
+pub const GATEWAY: &str = "gateway";
+/// Value of [`COMPONENT`] on the schema Job.
+pub const SCHEMA: &str = "schema";
+
+/// The gateway's container.
+pub const GATEWAY_CONTAINER: &str = "gateway";
+/// The schema Job's container.
+pub const SCHEMA_CONTAINER: &str = "schema";
+/// The volume claim of each gateway; a claim is called `queue-<pod>`.
+pub const QUEUE_CLAIM: &str = "queue";
+/// The admin port's name.
+pub const ADMIN_PORT_NAME: &str = "admin";
+/// The admin port: `/metrics`, `/livez`, `/readyz`. The contract's default.
+pub const ADMIN_PORT: i32 = 9090;
+
+/// Folder of the config in the pod.
+pub const CONFIG_FOLDER: &str = "/etc/sluice";
+/// The config's file name, and its key in the ConfigMap.
+pub const CONFIG_FILE: &str = "gateway.yaml";
+/// Folder of user and password in the pod.
+pub const CREDENTIALS_FOLDER: &str = "/etc/sluice-credentials";
+/// Key of the user in the Secret, and its file name in the pod.
+pub const USERNAME_KEY: &str = "username";
+/// Key of the password in the Secret, and its file name in the pod.
+pub const PASSWORD_KEY: &str = "password";
+
+/// The names of one pipeline's objects; having one proves that they are valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    namespace: String,
+    pipeline: String,
+}
+
+impl Names {
+    /// Names for a pipeline, or why its own name does not do. The API server's rule says the same; an object that was
+    /// stored before the rule was there may still break it.
+    pub fn of(pipeline: &TracePipeline) -> Result<Self, Violations> {
+        let mut found = Violations::default();
+        let name = pipeline.metadata.name.clone().unwrap_or_default();
+        let namespace = pipeline.metadata.namespace.clone().unwrap_or_default();
+        found.add_if(!is_name(&name), "metadata.name", || {
+            format!(
+                "{name:?} must be a-z, 0-9 and '-', begin with a letter and have at most {NAME_CHARS_MAX} characters"
+            )
+        });
+        found.add_if(namespace.is_empty(), "metadata.namespace", || "must not be empty".into());
+        found.or(Self { namespace, pipeline: name })
+    }
+
+    /// The pipeline's namespace, which is that of all its objects.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The pipeline's name.
+    pub fn pipeline(&self) -> &str {
+        &self.pipeline
+    }
+
+    /// StatefulSet, headless Service, ServiceAccount, PodDisruptionBudget and NetworkPolicy of the gateways.
+    pub fn gateway(&self) -> String {
+        format!("{}-gateway", self.pipeline)
+    }
+
+    /// The gateways' ConfigMap, by the hash of its content.
+    pub fn config_map(&self, hash: &str) -> String {
+        format!("{}-config-{hash}", self.pipeline)
+    }
+
+    /// The schema Job and its ConfigMap, by the hash of both.
+    pub fn schema(&self, hash: &str) -> String {
+        format!("{}-schema-{hash}", self.pipeline)
+    }
+
+    /// The consumer group unless the spec names one.
+    pub fn consumer_group(&self) -> String {
+        format!("{}.{}", self.namespace, self.pipeline)
+    }
+
+    /// Labels of every object of the pipeline: nothing is copied from the pipeline's own labels, which belong to
+    /// whoever deploys it.
+    pub fn labels(&self, component: &str) -> BTreeMap<String, String> {
+        let mut labels = self.selector(component);
+        labels.insert("app.kubernetes.io/part-of".into(), "sluice".into());
+        labels.insert(MANAGED_BY.into(), OPERATOR.into());
+        labels
+    }
+
+    /// Labels that select the pods of a component. They can never change: a StatefulSet's selector is immutable.
+    pub fn selector(&self, component: &str) -> BTreeMap<String, String> {
+        let mut labels = self.selector_of_all();
+        labels.insert(COMPONENT.into(), component.into());
+        labels
+    }
+
+    /// Labels that select everything of the pipeline.
+    pub fn selector_of_all(&self) -> BTreeMap<String, String> {
+        [(NAME.into(), PROGRAM.into()), (INSTANCE.into(), self.pipeline.clone())].into()
+    }
+
+    /// [`Self::selector`] of the gateways as text, for the scale subresource and for lists.
+    pub fn selector_text(&self) -> String {
+        let labels = self.selector(GATEWAY);
+        labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=NAME_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(legal)
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::HASH_CHARS;
+
+    #[test]
+    fn the_longest_names_fit_a_label() {
+        let names = Names { namespace: "n".into(), pipeline: "p".repeat(NAME_CHARS_MAX) };
+        let hash = "0".repeat(HASH_CHARS);
+        // The Job controller puts the Job's name on its pods as a label.
+        assert!(names.schema(&hash).len() <= 63);
+        assert!(names.config_map(&hash).len() <= 63);
+        // The StatefulSet controller puts its name, a dash and up to ten digits on its pods as a label.
+        assert!(names.gateway().len() + 1 + 10 <= 63);
+    }
+
+    #[test]
+    fn a_name_is_what_a_service_can_be_called() {
+        for name in ["a", "prod-traces", "a1"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "1a", "a.b", "a-", "-a", "A", &"a".repeat(45)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

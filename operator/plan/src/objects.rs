@@ -1,0 +1,157 @@
+//! The objects of a pipeline, one file per kind. Building cannot fail: all doubt was spent on the plan.
+//!
+//! They are applied in the order of the fields of [`Parts`]: first what pods mount and run as, then what surrounds
+//! them, then the schema Job, and the StatefulSet last, once the Job has succeeded.
+
+mod config_map;
+mod disruption_budget;
+mod network_policy;
+mod pod;
+mod schema_job;
+mod service;
+mod service_account;
+mod workload;
+
+use crate::{
+    Plan, SchemaStep, hash,
+    names::{CONFIG_HASH, SCHEMA},
+    schema::{Identity, SchemaPlan},
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{ConfigMap, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use std::{collections::BTreeMap, marker::PhantomData};
+
+/// Objects that we want.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Desired;
+
+/// Objects that the API server has confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied;
+
+/// The objects of one pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objects<State> {
+    parts: Parts,
+    state: PhantomData<State>,
+}
+
+/// The objects one by one, in the order in which they are applied.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// What all pods run as; it has no rights and no token.
+    pub service_account: ServiceAccount,
+    /// The gateways' config.
+    pub config_map: ConfigMap,
+    /// Names for the gateways.
+    pub service: Service,
+    /// What the pods may be reached at.
+    pub network_policy: NetworkPolicy,
+    /// One gateway at a time may be evicted.
+    pub disruption_budget: PodDisruptionBudget,
+    /// The schema Job's config; `None` without a Job.
+    pub schema_config_map: Option<ConfigMap>,
+    /// The schema Job; `None` when none is needed, or when one that failed is to be deleted first
+    /// ([`SchemaStep::RunAgain`]).
+    pub schema_job: Option<Job>,
+    /// The gateways, without `replicas`; `None` until the schema is as it must be. What runs then goes on as it is.
+    pub workload: Option<StatefulSet>,
+}
+
+impl Objects<Desired> {
+    /// Hands the objects over to be applied.
+    pub fn into_parts(self) -> Parts {
+        self.parts
+    }
+}
+
+impl Objects<Applied> {
+    /// Takes what the API server returned for every part.
+    pub fn confirm(parts: Parts) -> Self {
+        Self { parts, state: PhantomData }
+    }
+}
+
+impl<State> Objects<State> {
+    /// The objects.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+/// Builds every object of a plan.
+pub fn build(plan: &Plan) -> Objects<Desired> {
+    let schema = plan.schema.as_ref().map(schema_objects);
+    let (schema_config_map, schema_job) = schema.unzip();
+    Objects {
+        parts: Parts {
+            service_account: service_account::service_account(&plan.identity),
+            config_map: gateway_config_map(plan),
+            service: service::service(&plan.identity),
+            network_policy: network_policy::network_policy(&plan.identity),
+            disruption_budget: disruption_budget::disruption_budget(&plan.identity),
+            schema_config_map,
+            schema_job: schema_job.filter(|_| plan.schema_step != SchemaStep::RunAgain),
+            workload: plan.schema_step.lets_gateways_start().then(|| workload::workload(plan)),
+        },
+        state: PhantomData,
+    }
+}
+
+/// The hash of the StatefulSet that the plan asks for, whether or not it may be applied yet.
+pub(crate) fn plan_hash(plan: &Plan) -> String {
+    workload::plan_hash(&workload::spec(plan))
+}
+
+/// Name of the schema Job: the hash of all that it is and reads.
+pub(crate) fn schema_job_name(schema: &SchemaPlan) -> String {
+    let yaml = config_map::yaml(&schema.config);
+    schema.identity.names.schema(&hash::of_text(&(hash::of_object(&schema_job::spec(schema, "")) + &yaml)))
+}
+
+fn schema_objects(schema: &SchemaPlan) -> (ConfigMap, Job) {
+    let name = schema_job_name(schema);
+    let metadata = || schema.identity.metadata(&name, SCHEMA);
+    (
+        config_map::config_map(metadata(), config_map::yaml(&schema.config)),
+        schema_job::schema_job(metadata(), schema),
+    )
+}
+
+fn gateway_config_map(plan: &Plan) -> ConfigMap {
+    let name = plan.names().config_map(&plan.config_hash());
+    config_map::config_map(plan.identity.metadata(&name, crate::names::GATEWAY), plan.config_yaml())
+}
+
+impl Identity {
+    /// Metadata of an object of this pipeline.
+    fn metadata(&self, name: &str, component: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(self.names.namespace().to_owned()),
+            labels: Some(self.names.labels(component)),
+            owner_references: Some(vec![self.owner.clone()]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// Annotations of a pod: it is replaced when one of them changes.
+    fn pod_annotations(&self, config_hash: Option<String>) -> Option<BTreeMap<String, String>> {
+        let config = config_hash.map(|hash| (CONFIG_HASH.to_owned(), hash));
+        let version = |seen: &crate::schema::CredentialsSeen| seen.version.clone();
+        let credentials = self
+            .credentials
+            .as_ref()
+            .map(|seen| (crate::names::CREDENTIALS_VERSION.to_owned(), version(seen)));
+        let annotations: BTreeMap<_, _> = config.into_iter().chain(credentials).collect();
+        (!annotations.is_empty()).then_some(annotations)
+    }
+}

@@ -1,0 +1,129 @@
+//! What gateways and schema Job have in common: restricted security, the config, user and password.
+
+use crate::{
+    names::{CONFIG_FILE, CONFIG_FOLDER, CREDENTIALS_FOLDER, PASSWORD_KEY, USERNAME_KEY},
+    schema::Identity,
+};
+use k8s_openapi::{
+    api::core::v1::{
+        Capabilities, ConfigMapVolumeSource, Container, KeyToPath, PodSecurityContext, PodSpec,
+        ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+use sluice_gateway_config::ByteSize;
+
+/// The user and group of the image; nothing in it belongs to anyone else.
+const USER: i64 = 65_532;
+
+/// Read by the group alone, which is [`USER`]'s: files of a Secret belong to root.
+const SECRET_MODE: i32 = 0o440;
+
+const CONFIG_VOLUME: &str = "config";
+const CREDENTIALS_VOLUME: &str = "credentials";
+
+/// A pod of this pipeline: the container with config and credentials mounted, as restricted pod security wants it.
+pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
+    let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
+    mounts.extend(identity.credentials.as_ref().map(|_| mount(CREDENTIALS_VOLUME, CREDENTIALS_FOLDER)));
+    mounts.extend(container.volume_mounts.unwrap_or_default());
+    PodSpec {
+        service_account_name: Some(identity.names.gateway()),
+        automount_service_account_token: Some(false),
+        // Services of the namespace would come in as hundreds of variables that nothing here reads.
+        enable_service_links: Some(false),
+        security_context: Some(pod_security()),
+        containers: vec![Container {
+            image: Some(identity.image.clone()),
+            image_pull_policy: Some(identity.image_pull_policy.into()),
+            security_context: Some(container_security()),
+            // The end of the log is the reason that people see, without access to the log.
+            termination_message_policy: Some("FallbackToLogsOnError".into()),
+            volume_mounts: Some(mounts),
+            ..container
+        }],
+        volumes: Some(volumes(identity, config_map)),
+        ..PodSpec::default()
+    }
+}
+
+/// The path of the config in the container.
+pub(crate) fn config_path() -> String {
+    format!("{CONFIG_FOLDER}/{CONFIG_FILE}")
+}
+
+/// Memory is requested and limited alike, in whole Mi: what a gateway may use is its own, whatever its neighbours do.
+pub(crate) fn resources(
+    memory: ByteSize,
+    cpu_request: &str,
+    cpu_limit: Option<&str>,
+) -> ResourceRequirements {
+    let memory = Quantity(format!("{}Mi", memory.mib_ceil()));
+    let limit = cpu_limit.map(|cpu| ("cpu".to_owned(), Quantity(cpu.to_owned())));
+    ResourceRequirements {
+        requests: Some(
+            [("cpu".to_owned(), Quantity(cpu_request.to_owned())), ("memory".to_owned(), memory.clone())]
+                .into(),
+        ),
+        limits: Some(limit.into_iter().chain([("memory".to_owned(), memory)]).collect()),
+        ..ResourceRequirements::default()
+    }
+}
+
+pub(crate) fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount {
+        name: volume.into(),
+        mount_path: path.into(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    }
+}
+
+fn volumes(identity: &Identity, config_map: &str) -> Vec<Volume> {
+    let config = Volume {
+        name: CONFIG_VOLUME.into(),
+        config_map: Some(ConfigMapVolumeSource {
+            name: config_map.into(),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let credentials = identity.credentials.as_ref().map(|credentials| Volume {
+        name: CREDENTIALS_VOLUME.into(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(credentials.secret.clone()),
+            default_mode: Some(SECRET_MODE),
+            // Whatever else is in the Secret stays there.
+            items: Some([USERNAME_KEY, PASSWORD_KEY].map(item).into()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+    [config].into_iter().chain(credentials).collect()
+}
+
+fn item(key: &str) -> KeyToPath {
+    KeyToPath { key: key.into(), path: key.into(), ..KeyToPath::default() }
+}
+
+fn pod_security() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(USER),
+        run_as_group: Some(USER),
+        fs_group: Some(USER),
+        // A full queue volume is not walked through at each start.
+        fs_group_change_policy: Some("OnRootMismatch".into()),
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), ..SeccompProfile::default() }),
+        ..PodSecurityContext::default()
+    }
+}
+
+fn container_security() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".into()]), ..Capabilities::default() }),
+        ..SecurityContext::default()
+    }
+}

@@ -1,0 +1,13 @@
+//! What the pods run as: an account without rights, and without a token.
+
+use crate::{names::GATEWAY, schema::Identity};
+use k8s_openapi::api::core::v1::ServiceAccount;
+
+/// The ServiceAccount.
+pub(crate) fn service_account(identity: &Identity) -> ServiceAccount {
+    ServiceAccount {
+        metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}

@@ -1,0 +1,169 @@
+//! The gateways: a StatefulSet, since each of them has a name of its own and a volume that stays with the name.
+
+use crate::{
+    Plan, hash,
+    names::{ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM},
+    objects::pod::{config_path, pod, resources},
+    plan::Volume,
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::{
+            StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
+            StatefulSetUpdateStrategy,
+        },
+        core::v1::{
+            Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
+            PersistentVolumeClaim, PersistentVolumeClaimSpec, PodSpec, PodTemplateSpec, Probe, VolumeMount,
+            VolumeResourceRequirements,
+        },
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+
+/// Old revisions that Kubernetes keeps.
+const REVISIONS_KEPT: i32 = 3;
+
+/// The StatefulSet, without `replicas`.
+pub(crate) fn workload(plan: &Plan) -> StatefulSet {
+    let spec = spec(plan);
+    let annotations = [(PLAN_HASH.to_owned(), plan_hash(&spec))].into();
+    StatefulSet {
+        metadata: ObjectMeta {
+            annotations: Some(annotations),
+            ..plan.identity.metadata(&plan.names().gateway(), GATEWAY)
+        },
+        spec: Some(spec),
+        ..StatefulSet::default()
+    }
+}
+
+/// The hash by which a StatefulSet is recognised as the planned one.
+pub(crate) fn plan_hash(spec: &StatefulSetSpec) -> String {
+    hash::of_object(spec)
+}
+
+/// Its spec.
+pub(crate) fn spec(plan: &Plan) -> StatefulSetSpec {
+    let names = plan.names();
+    StatefulSetSpec {
+        service_name: Some(names.gateway()),
+        selector: LabelSelector { match_labels: Some(names.selector(GATEWAY)), ..LabelSelector::default() },
+        // No gateway waits for another one: each takes what partitions it is given.
+        pod_management_policy: Some("Parallel".into()),
+        update_strategy: Some(StatefulSetUpdateStrategy {
+            type_: Some("RollingUpdate".into()),
+            ..StatefulSetUpdateStrategy::default()
+        }),
+        revision_history_limit: Some(REVISIONS_KEPT),
+        // Offsets are committed after the insert, so that Kafka has whatever is on a volume; it goes with the pipeline.
+        // While the pipeline is there, a volume stays for the gateway that comes back under its name.
+        persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+            when_deleted: Some("Delete".into()),
+            when_scaled: Some("Retain".into()),
+        }),
+        template: template(plan),
+        volume_claim_templates: plan.volume.as_ref().map(|volume| vec![claim(plan, volume)]),
+        ..StatefulSetSpec::default()
+    }
+}
+
+fn template(plan: &Plan) -> PodTemplateSpec {
+    let config_hash = plan.config_hash();
+    let config_map = plan.names().config_map(&config_hash);
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(plan.names().labels(GATEWAY)),
+            annotations: plan.identity.pod_annotations(Some(config_hash)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PodSpec {
+            termination_grace_period_seconds: i64::try_from(plan.grace.as_millis() / 1_000).ok(),
+            ..pod(&plan.identity, &config_map, container(plan))
+        }),
+    }
+}
+
+fn container(plan: &Plan) -> Container {
+    let sized = &plan.resources;
+    Container {
+        name: GATEWAY_CONTAINER.into(),
+        args: Some(vec!["run".into(), "--config".into(), config_path()]),
+        env: Some(vec![pod_name()]),
+        ports: Some(vec![ContainerPort {
+            name: Some(ADMIN_PORT_NAME.into()),
+            container_port: ADMIN_PORT,
+            protocol: Some("TCP".into()),
+            ..ContainerPort::default()
+        }]),
+        resources: Some(resources(sized.memory, &sized.cpu_request, sized.cpu_limit.as_deref())),
+        // A start may take a minute on a busy node; after it, a gateway that does not answer for a minute is replaced.
+        startup_probe: Some(probe("/livez", 2, 30)),
+        liveness_probe: Some(probe("/livez", 10, 6)),
+        readiness_probe: Some(probe("/readyz", 5, 2)),
+        volume_mounts: plan.volume.as_ref().map(|_| vec![queue_mount(plan)]),
+        ..Container::default()
+    }
+}
+
+/// The pod's name: the gateway's identity in its consumer group.
+fn pod_name() -> EnvVar {
+    EnvVar {
+        name: "POD_NAME".into(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                api_version: Some("v1".into()),
+                field_path: "metadata.name".into(),
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.into()),
+            port: IntOrString::String(ADMIN_PORT_NAME.into()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period_seconds),
+        timeout_seconds: Some(2),
+        failure_threshold: Some(failure_threshold),
+        ..Probe::default()
+    }
+}
+
+fn queue_mount(plan: &Plan) -> VolumeMount {
+    VolumeMount {
+        name: QUEUE_CLAIM.into(),
+        mount_path: plan.config.config().queue.path.clone(),
+        ..VolumeMount::default()
+    }
+}
+
+/// The claim of each gateway. Its labels can never change with the StatefulSet, so that they are the selector's alone.
+fn claim(plan: &Plan, volume: &Volume) -> PersistentVolumeClaim {
+    PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(QUEUE_CLAIM.into()),
+            labels: Some(plan.names().selector(GATEWAY)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".into()]),
+            storage_class_name: volume.storage_class.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some([("storage".to_owned(), Quantity(volume.size.clone()))].into()),
+                ..VolumeResourceRequirements::default()
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        ..PersistentVolumeClaim::default()
+    }
+}

@@ -1,0 +1,32 @@
+//! Facts that are read before anything is decided, one file per source of facts.
+//!
+//! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
+
+mod schema;
+mod secret;
+mod source;
+mod termination;
+mod workload;
+
+pub use schema::{SchemaFailure, SchemaSeen};
+pub use secret::SecretSeen;
+pub use source::{Partitions, SourceFailure, TopicSeen};
+pub use termination::Termination;
+pub use workload::{PodSeen, WorkloadSeen};
+
+use sluice_crds::Lag;
+
+/// All facts about one pipeline, read at about the same time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// What Kafka says of the topics.
+    pub partitions: Partitions,
+    /// The Secret with user and password.
+    pub secret: SecretSeen,
+    /// The schema Job that [`crate::schema_job_name`] names.
+    pub schema: SchemaSeen,
+    /// The StatefulSet and its pods; `None` when there is no StatefulSet.
+    pub workload: Option<WorkloadSeen>,
+    /// How far the gateways are behind; `None` when it could not be found out.
+    pub lag: Option<Lag>,
+}

@@ -1,0 +1,45 @@
+//! What Kafka says of the topics.
+
+use sluice_crds::status::reason;
+use std::collections::BTreeMap;
+
+/// Each topic of the spec, by name.
+pub type Partitions = BTreeMap<String, TopicSeen>;
+
+/// What Kafka says of one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopicSeen {
+    /// It has so many partitions.
+    Known(u32),
+    /// Kafka answers that there is no such topic.
+    Missing,
+    /// Kafka does not answer.
+    Unavailable {
+        /// Which way.
+        failure: SourceFailure,
+        /// What the client said, for people.
+        message: String,
+    },
+}
+
+/// In which way Kafka does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceFailure {
+    /// No broker could be connected to.
+    Unreachable,
+    /// A broker is connected and does not answer in time.
+    Timeout,
+    /// The broker refused user or password, or the right to see the topic.
+    AuthFailed,
+}
+
+impl SourceFailure {
+    /// The reason in a condition.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Unreachable => reason::UNREACHABLE,
+            Self::Timeout => reason::TIMEOUT,
+            Self::AuthFailed => reason::AUTH_FAILED,
+        }
+    }
+}

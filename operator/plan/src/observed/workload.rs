@@ -1,0 +1,178 @@
+//! The StatefulSet of the gateways and what keeps its pods from being ready.
+
+use crate::{
+    names::{GATEWAY_CONTAINER, PLAN_HASH},
+    observed::Termination,
+};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{ContainerStatus, Pod, PodStatus},
+};
+
+/// The StatefulSet as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkloadSeen {
+    /// The plan that was last applied, by the hash of the StatefulSet's spec.
+    pub plan_hash: Option<String>,
+    /// Whether the StatefulSet controller has seen the newest spec.
+    pub is_observed: bool,
+    /// Replicas that the StatefulSet is told to have.
+    pub wanted: u32,
+    /// Pods that exist.
+    pub replicas: u32,
+    /// Pods that are ready.
+    pub ready: u32,
+    /// Pods of the newest revision.
+    pub updated: u32,
+    /// The revision that all pods had at last.
+    pub current_revision: Option<String>,
+    /// The revision that pods are brought to.
+    pub update_revision: Option<String>,
+    /// Pods that are not ready, with what keeps them from it; by name.
+    pub pods: Vec<PodSeen>,
+}
+
+/// A pod that is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSeen {
+    /// Its name.
+    pub name: String,
+    /// Why it is not ready, `None` while it is on its way as any new pod.
+    pub trouble: Option<String>,
+}
+
+impl WorkloadSeen {
+    /// Reads the StatefulSet and its pods.
+    pub fn of(workload: &StatefulSet, pods: &[Pod]) -> Self {
+        let status = workload.status.clone().unwrap_or_default();
+        let annotations = workload.metadata.annotations.as_ref();
+        let mut unready: Vec<_> = pods.iter().filter_map(PodSeen::of).collect();
+        unready.sort_by(|one, other| one.name.cmp(&other.name));
+        Self {
+            plan_hash: annotations.and_then(|all| all.get(PLAN_HASH)).cloned(),
+            is_observed: status.observed_generation >= workload.metadata.generation,
+            wanted: count(workload.spec.as_ref().and_then(|spec| spec.replicas)),
+            replicas: count(Some(status.replicas)),
+            ready: count(status.ready_replicas),
+            updated: count(status.updated_replicas),
+            current_revision: status.current_revision,
+            update_revision: status.update_revision,
+            pods: unready,
+        }
+    }
+
+    /// Whether no pod of an older revision is left, so that what only older ones read may be removed.
+    pub fn is_rolled_out(&self) -> bool {
+        self.is_observed && self.updated == self.replicas && self.current_revision == self.update_revision
+    }
+}
+
+impl PodSeen {
+    /// `None` when the pod is ready.
+    fn of(pod: &Pod) -> Option<Self> {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let status = pod.status.clone().unwrap_or_default();
+        let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+        (!is_ready).then(|| Self { name, trouble: trouble(&status) })
+    }
+}
+
+fn count(number: Option<i32>) -> u32 {
+    // The server never counts below zero.
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
+}
+
+/// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends.
+fn trouble(status: &PodStatus) -> Option<String> {
+    let unschedulable =
+        status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    if let Some(condition) = unschedulable {
+        return Some(joined(condition.reason.as_deref(), condition.message.as_deref()));
+    }
+    let container = status.container_statuses.iter().flatten().find(|c| c.name == GATEWAY_CONTAINER)?;
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+    match (last_end(container), reason) {
+        (Some(end), reason) => {
+            Some(joined(reason, Some(&format!("last exit {}: {}", end.exit_code, end.message))))
+        }
+        (None, None | Some("ContainerCreating" | "PodInitializing")) => None,
+        (None, reason) => Some(joined(reason, waiting.and_then(|waiting| waiting.message.as_deref()))),
+    }
+}
+
+fn last_end(container: &ContainerStatus) -> Option<Termination> {
+    let now = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+    let before = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    now.or(before).map(Termination::of)
+}
+
+fn joined(reason: Option<&str>, message: Option<&str>) -> String {
+    let parts = [reason, message].into_iter().flatten().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, status: &Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
+    }
+
+    fn container(state: &Value, last_state: &Value) -> Value {
+        json!({"containerStatuses": [{"name": GATEWAY_CONTAINER, "image": "", "imageID": "", "ready": false,
+            "restartCount": 1, "state": state, "lastState": last_state}]})
+    }
+
+    #[test]
+    fn a_ready_pod_is_not_listed() {
+        assert_eq!(
+            PodSeen::of(&pod("a", &json!({"conditions": [{"type": "Ready", "status": "True"}]}))),
+            None
+        );
+    }
+
+    #[test]
+    fn trouble_is_named_and_a_start_is_none() {
+        let crash = container(
+            &json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}),
+            &json!({"terminated": {"exitCode": 64, "message": "memory.limit: too small"}}),
+        );
+        let pull =
+            container(&json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}}), &json!({}));
+        let start = container(&json!({"waiting": {"reason": "ContainerCreating"}}), &json!({}));
+        let unschedulable = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/1 nodes are available"}]});
+        for (status, expected) in [
+            (&crash, Some("CrashLoopBackOff, last exit 64: memory.limit: too small")),
+            (&pull, Some("ErrImagePull, not found")),
+            (&start, None),
+            (&unschedulable, Some("Unschedulable, 0/1 nodes are available")),
+            (&json!({}), None),
+        ] {
+            assert_eq!(PodSeen::of(&pod("a", status)).unwrap().trouble.as_deref(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_rolled_out_when_the_controller_has_seen_it_and_no_old_pod_is_left() {
+        let seen = |generation: i64, updated: i32, current: &str| {
+            let status = json!({"observedGeneration": 2, "replicas": 3, "readyReplicas": 3, "updatedReplicas": updated,
+                "currentRevision": current, "updateRevision": "b"});
+            let workload: StatefulSet = serde_json::from_value(json!({
+                "metadata": {"generation": generation, "annotations": {PLAN_HASH: "h"}}, "status": status,
+            }))
+            .unwrap();
+            WorkloadSeen::of(&workload, &[])
+        };
+        assert_eq!(seen(2, 3, "b").plan_hash.as_deref(), Some("h"));
+        assert!(seen(2, 3, "b").is_rolled_out());
+        assert!(
+            !seen(3, 3, "b").is_rolled_out()
+                && !seen(2, 2, "b").is_rolled_out()
+                && !seen(2, 3, "a").is_rolled_out()
+        );
+    }
+}

@@ -1,0 +1,257 @@
+//! From a spec and facts to a plan that cannot be wrong, or to what is missing.
+
+use crate::{
+    Names, Observed, TopicSeen,
+    gateway_config::{self, Share},
+    hash,
+    observed::Partitions,
+    resources::{self, Sized},
+    schema::{CredentialsSeen, Identity, SchemaPlan, SchemaStep},
+    size,
+};
+use sluice_crds::{QueueMode, TopicStatus, TracePipeline, status::reason};
+use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Insert, Sizing, Violations, parse};
+
+/// What the operator brings to every plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defaults {
+    /// The gateway image of pipelines that name none.
+    pub gateway_image: String,
+    /// The operator's version. It stands in the status alone: a new operator with the same image changes no pod.
+    pub operator_version: String,
+}
+
+/// What follows from a valid spec.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Planned {
+    /// All facts are there.
+    Ready(Box<Plan>),
+    /// Something outside of the spec must come first; what was applied before stays as it is.
+    Waiting(Waiting),
+}
+
+/// What must come first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The reason of the condition `Ready`.
+    pub reason: &'static str,
+    /// What is waited for, for people.
+    pub message: String,
+}
+
+/// A pipeline, decided: checked by the gateway's own rules, and sized. Only [`plan`] makes one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub(crate) identity: Identity,
+    pub(crate) topics: Vec<TopicStatus>,
+    pub(crate) replicas: u32,
+    pub(crate) config: CheckedConfig,
+    pub(crate) resources: Sized,
+    pub(crate) grace: Duration,
+    pub(crate) volume: Option<Volume>,
+    pub(crate) schema: Option<SchemaPlan>,
+    pub(crate) schema_step: SchemaStep,
+    pub(crate) operator_version: String,
+}
+
+/// The queue volume of each gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Volume {
+    pub size: String,
+    pub storage_class: Option<String>,
+}
+
+impl Plan {
+    /// Names of the pipeline's objects.
+    pub fn names(&self) -> &Names {
+        &self.identity.names
+    }
+
+    /// Number of gateways. It is not in the StatefulSet that [`crate::build`] makes, since a field manager of its own
+    /// writes it.
+    pub fn replicas(&self) -> u32 {
+        self.replicas
+    }
+
+    /// Partitions of all topics.
+    pub fn partitions(&self) -> u32 {
+        sum(&self.topics)
+    }
+
+    /// Topics with their partitions, by name.
+    pub fn topics(&self) -> &[TopicStatus] {
+        &self.topics
+    }
+
+    /// The gateways' config.
+    pub fn config(&self) -> &CheckedConfig {
+        &self.config
+    }
+
+    /// The config as the gateways read it.
+    pub fn config_yaml(&self) -> String {
+        parse::to_yaml(self.config.config())
+    }
+
+    /// The hash of the config.
+    pub fn config_hash(&self) -> String {
+        hash::of_text(&self.config_yaml())
+    }
+
+    /// The gateways' image.
+    pub fn image(&self) -> &str {
+        &self.identity.image
+    }
+
+    /// The schema Job; `None` when the spec wants none.
+    pub fn schema(&self) -> Option<&SchemaPlan> {
+        self.schema.as_ref()
+    }
+
+    /// What must happen to the schema before gateways are started or changed.
+    pub fn schema_step(&self) -> SchemaStep {
+        self.schema_step
+    }
+}
+
+/// Decides. Everything that is wrong with the spec is named at once.
+pub fn plan(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    defaults: &Defaults,
+) -> Result<Planned, Violations> {
+    // What does not depend on facts is checked first, so that a wrong spec is never said to be waiting.
+    let credentials = CredentialsSeen::of(&observed.secret);
+    let identity = Identity::of(pipeline, credentials.clone().unwrap_or_default(), defaults)?;
+    let sized = Sizes::of(pipeline)?;
+    let topics = topics(pipeline, &observed.partitions);
+    let known = topics.as_deref().unwrap_or_default();
+    let (replicas, config) = sized.divide(pipeline, &identity.names, known)?;
+    let schema = SchemaPlan::of(pipeline, &identity)?;
+    match (topics, credentials) {
+        (Err(message), _) => Ok(Planned::Waiting(Waiting { reason: reason::SOURCE_UNAVAILABLE, message })),
+        (_, Err(message)) => Ok(Planned::Waiting(Waiting { reason: reason::SINK_UNAVAILABLE, message })),
+        (Ok(topics), Ok(_)) => Ok(Planned::Ready(Box::new(Plan {
+            identity,
+            topics,
+            replicas,
+            config,
+            resources: sized.resources,
+            grace: sized.grace,
+            volume: volume(pipeline),
+            schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
+            schema,
+            operator_version: defaults.operator_version.clone(),
+        }))),
+    }
+}
+
+/// The sizes that the spec gives, as numbers.
+struct Sizes {
+    resources: Sized,
+    grace: Duration,
+    record_batch_bytes_max: ByteSize,
+    workers: u32,
+}
+
+impl Sizes {
+    fn of(pipeline: &TracePipeline) -> Result<Self, Violations> {
+        let spec = &pipeline.spec;
+        let mut found = Violations::default();
+        let resources = resources::read(&spec.gateway.resources, &mut found);
+        let grace = gateway_config::grace_period(spec, &mut found);
+        let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
+        let (Some(resources), Some(grace), Some(record_batch_bytes_max)) = (resources, grace, batch) else {
+            return Err(found);
+        };
+        let workers = spec.gateway.workers.unwrap_or(resources.cores);
+        found.or(Self { resources, grace, record_batch_bytes_max, workers })
+    }
+
+    /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
+    /// never do is refused before Kafka has answered.
+    fn divide(
+        &self,
+        pipeline: &TracePipeline,
+        names: &Names,
+        topics: &[TopicStatus],
+    ) -> Result<(u32, CheckedConfig), Violations> {
+        let spec = &pipeline.spec;
+        let partitions = sum(topics).max(1);
+        let replicas = size::replicas(spec.replicas, partitions, spec.partitions_per_replica);
+        let active = size::partitions_active(&self.sizing(), partitions, replicas);
+        // Too little memory is one violation among others: the rest of the config is checked with one that would do.
+        let memory = active.as_ref().map_or_else(|smallest| *smallest, |_| self.resources.memory);
+        let share = Share { workers: self.workers, partitions_active_max: active.unwrap_or(1), memory };
+        let config = gateway_config::build(names, spec, share)?.check();
+        let mut found = Violations::default();
+        if let Err(smallest) = active {
+            found.add("spec.gateway.resources.memory", self.too_small(smallest));
+        }
+        match config {
+            Ok(config) => found.or((replicas, config)),
+            Err(others) => {
+                found.extend(gateway_config::of_spec(&others));
+                Err(found)
+            }
+        }
+    }
+
+    fn sizing(&self) -> Sizing {
+        Sizing {
+            limit: self.resources.memory,
+            workers: self.workers,
+            partitions_active_max: 1,
+            record_batch_bytes_max: self.record_batch_bytes_max,
+            insert_concurrency: Insert::default().concurrency,
+        }
+    }
+
+    fn too_small(&self, smallest: ByteSize) -> String {
+        format!(
+            "{}Mi are too small for {} workers and record batches of {}; the smallest limit that would do is {}Mi",
+            self.resources.memory.mib_ceil(),
+            self.workers,
+            self.record_batch_bytes_max,
+            smallest.mib_ceil(),
+        )
+    }
+}
+
+/// Every topic of the spec with its partitions; while Kafka is away, those that the status remembers. Else what is
+/// waited for.
+fn topics(pipeline: &TracePipeline, seen: &Partitions) -> Result<Vec<TopicStatus>, String> {
+    let remembered = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
+    let mut topics = Vec::new();
+    let mut waits = Vec::new();
+    for name in &pipeline.spec.source.kafka.topics {
+        let last = remembered.iter().find(|topic| topic.name == *name).map(|topic| topic.partitions);
+        let partitions = match (seen.get(name), last) {
+            (Some(TopicSeen::Known(partitions @ 1..)), _) => Ok(*partitions),
+            (Some(TopicSeen::Unavailable { .. }) | None, Some(partitions)) => Ok(partitions),
+            (Some(TopicSeen::Missing | TopicSeen::Known(0)), _) => {
+                Err(format!("the topic {name:?} does not exist"))
+            }
+            (Some(TopicSeen::Unavailable { message, .. }), None) => Err(message.clone()),
+            (None, None) => Err(format!("the partitions of the topic {name:?} are not known yet")),
+        };
+        match partitions {
+            Ok(partitions) => topics.push(TopicStatus { name: name.clone(), partitions }),
+            Err(wait) => waits.push(wait),
+        }
+    }
+    // Kafka says the same of each topic when it is away.
+    waits.dedup();
+    topics.sort_by(|one, other| one.name.cmp(&other.name));
+    if waits.is_empty() { Ok(topics) } else { Err(waits.join("; ")) }
+}
+
+fn sum(topics: &[TopicStatus]) -> u32 {
+    topics.iter().fold(0, |sum, topic| topic.partitions.saturating_add(sum))
+}
+
+fn volume(pipeline: &TracePipeline) -> Option<Volume> {
+    let queue = &pipeline.spec.queue;
+    (queue.mode == QueueMode::Spill)
+        .then(|| Volume { size: queue.size.clone(), storage_class: queue.storage_class_name.clone() })
+}

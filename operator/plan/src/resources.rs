@@ -1,0 +1,90 @@
+//! Kubernetes' quantities as numbers. The API server's rules have seen them already; an object that was stored before
+//! the rules were there may still break them, so that nothing here trusts a text.
+
+use sluice_crds::Resources;
+use sluice_gateway_config::{ByteSize, Violations};
+
+/// Memory and CPU of one gateway, as numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sized {
+    /// Memory, requested and limit at once.
+    pub memory: ByteSize,
+    /// CPU that is reserved, as the user wrote it.
+    pub cpu_request: String,
+    /// CPU at the most, as the user wrote it.
+    pub cpu_limit: Option<String>,
+    /// Whole cores of the request, at least 1.
+    pub cores: u32,
+}
+
+/// Reads the resources, or adds what is wrong with them.
+pub(crate) fn read(resources: &Resources, found: &mut Violations) -> Option<Sized> {
+    let at = |field: &str| format!("spec.gateway.resources.{field}");
+    let memory =
+        resources.memory.parse::<ByteSize>().map_err(|e| found.add(at("memory"), e.to_string())).ok();
+    let request = millicores(&resources.cpu_request);
+    found.add_if(request.is_none(), &at("cpuRequest"), || not_cpu(&resources.cpu_request));
+    if let Some(limit) = &resources.cpu_limit {
+        found.add_if(millicores(limit).is_none(), &at("cpuLimit"), || not_cpu(limit));
+    }
+    Some(Sized {
+        memory: memory?,
+        cpu_request: resources.cpu_request.clone(),
+        cpu_limit: resources.cpu_limit.clone(),
+        cores: (request? / 1_000).max(1),
+    })
+}
+
+/// Thousandths of a core: `500m`, `2` and `1.5` are read, with up to three digits behind the point.
+fn millicores(text: &str) -> Option<u32> {
+    if let Some(thousandths) = text.strip_suffix('m') {
+        return digits(thousandths);
+    }
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let scale = 10_u32.checked_pow(3_u32.checked_sub(u32::try_from(fraction.len()).ok()?)?)?;
+    digits(whole)?.checked_mul(1_000)?.checked_add(digits(fraction)? * scale)
+}
+
+fn digits(text: &str) -> Option<u32> {
+    // `parse` alone would take a sign.
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn not_cpu(text: &str) -> String {
+    format!("{text:?} is not a number of cores, such as 500m or 2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_read_as_kubernetes_does() {
+        for (text, expected) in
+            [("500m", 500), ("2", 2_000), ("1.5", 1_500), ("0.25", 250), ("0.125", 125), ("64", 64_000)]
+        {
+            assert_eq!(millicores(text), Some(expected), "{text}");
+        }
+        for text in ["", "m", "+1", "-1", "1k", "1.2345", ".5", "1.", "99999999999"] {
+            assert_eq!(millicores(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn workers_are_whole_cores_and_at_least_one() {
+        let cores = |cpu: &str| {
+            let resources = Resources { cpu_request: cpu.into(), ..Resources::default() };
+            read(&resources, &mut Violations::default()).unwrap().cores
+        };
+        assert_eq!((cores("100m"), cores("1999m"), cores("2")), (1, 1, 2));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_named() {
+        let mut found = Violations::default();
+        let resources =
+            Resources { memory: "much".into(), cpu_request: "x".into(), cpu_limit: Some("y".into()) };
+        assert_eq!(read(&resources, &mut found), None);
+        assert_eq!(found.iter().count(), 3, "{found}");
+    }
+}

@@ -1,0 +1,192 @@
+//! The schema Job: what it does, and when gateways may follow it.
+//!
+//! The Job has a config of its own, which depends on nothing but what the Job needs, so that more partitions or more
+//! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
+
+use crate::{
+    Defaults, Names, SchemaSeen, SecretSeen,
+    gateway_config::{self, Share},
+    objects,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline};
+use sluice_gateway_config::{
+    ByteSize, CheckedConfig, Delivery, Log, Queue, Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
+};
+use std::time::Duration;
+
+/// A Job that failed is run again after this long: what it waits for (a table, a right, a server) is mended outside of
+/// the spec, where nothing tells us. Chosen: soon enough for a person who waits, seldom enough for a server that is down.
+pub const SCHEMA_RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Memory of the Job's pod: the smallest limit that the contract's arithmetic takes for one worker and one partition,
+/// rounded up to the next power of two.
+pub(crate) const SCHEMA_MEMORY: ByteSize = ByteSize::mib(128);
+
+/// What must happen to the schema before gateways are started or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaStep {
+    /// Nothing: `schema.management: None`.
+    NotNeeded,
+    /// The Job is to be there; gateways wait for it.
+    Run,
+    /// The Job failed a moment ago; gateways wait.
+    Failed,
+    /// The Job failed a while ago and is to be deleted, so that the next reconcile runs it again.
+    RunAgain,
+    /// The Job succeeded.
+    Done,
+}
+
+impl SchemaStep {
+    /// Whether the StatefulSet may be applied.
+    pub fn lets_gateways_start(self) -> bool {
+        matches!(self, Self::NotNeeded | Self::Done)
+    }
+
+    pub(crate) fn of(seen: &SchemaSeen, is_needed: bool) -> Self {
+        match seen {
+            _ if !is_needed => Self::NotNeeded,
+            SchemaSeen::Succeeded => Self::Done,
+            SchemaSeen::Failed { ago, .. } if *ago >= SCHEMA_RETRY_AFTER => Self::RunAgain,
+            SchemaSeen::Failed { .. } => Self::Failed,
+            SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::NotNeeded => Self::Run,
+        }
+    }
+}
+
+/// What the gateways and the schema Job of a pipeline have in common: whose they are, and what they run as.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Identity {
+    pub names: Names,
+    pub owner: OwnerReference,
+    pub image: String,
+    pub image_pull_policy: &'static str,
+    pub credentials: Option<CredentialsSeen>,
+}
+
+/// The Secret with user and password, known to be there and complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CredentialsSeen {
+    pub secret: String,
+    pub version: String,
+}
+
+/// The schema Job, as planned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaPlan {
+    pub(crate) identity: Identity,
+    pub(crate) creates: bool,
+    pub(crate) config: CheckedConfig,
+}
+
+impl SchemaPlan {
+    /// `None` when the spec wants no Job.
+    pub(crate) fn of(pipeline: &TracePipeline, identity: &Identity) -> Result<Option<Self>, Violations> {
+        let management = pipeline.spec.sink.clickhouse.schema.management;
+        if management == SchemaManagement::None {
+            return Ok(None);
+        }
+        let share = Share { workers: 1, partitions_active_max: 1, memory: SCHEMA_MEMORY };
+        let mut config = gateway_config::build(&identity.names, &pipeline.spec, share)?;
+        // The Job reads no message, queues no block and drains nothing: what the pipeline says of those must not run it
+        // again.
+        config.source.kafka.record_batch_bytes_max = RECORD_BATCH_BYTES_DEFAULT;
+        config.delivery = Delivery::default();
+        config.queue = Queue::default();
+        config.shutdown = Shutdown::default();
+        config.log = Log::default();
+        let config = config.check().map_err(|found| gateway_config::of_spec(&found))?;
+        Ok(Some(Self {
+            identity: identity.clone(),
+            creates: management == SchemaManagement::CreateIfMissing,
+            config,
+        }))
+    }
+
+    /// Name of the Job and of its ConfigMap.
+    pub fn name(&self) -> String {
+        objects::schema_job_name(self)
+    }
+}
+
+impl Identity {
+    /// Everything that the spec and the Secret say; violations when the object does not come from an API server.
+    pub(crate) fn of(
+        pipeline: &TracePipeline,
+        credentials: Option<CredentialsSeen>,
+        defaults: &Defaults,
+    ) -> Result<Self, Violations> {
+        let names = Names::of(pipeline)?;
+        let mut found = Violations::default();
+        let owner = pipeline.controller_owner_ref(&());
+        found.add_if(owner.is_none(), "metadata.uid", || {
+            "must be set: the owner of objects must exist".into()
+        });
+        let gateway = &pipeline.spec.gateway;
+        let image = if gateway.image.is_empty() { &defaults.gateway_image } else { &gateway.image };
+        let Some(owner) = owner else { return Err(found) };
+        Ok(Self {
+            names,
+            // The pipeline stays until what it owns is gone, when its deletion is asked to wait for that.
+            owner: OwnerReference { block_owner_deletion: Some(true), ..owner },
+            image: image.clone(),
+            image_pull_policy: match gateway.image_pull_policy {
+                ImagePullPolicy::Always => "Always",
+                ImagePullPolicy::IfNotPresent => "IfNotPresent",
+                ImagePullPolicy::Never => "Never",
+            },
+            credentials,
+        })
+    }
+}
+
+impl CredentialsSeen {
+    /// The Secret when it can be used, `Ok(None)` when the spec names none, `Err` with what is wrong with it.
+    pub(crate) fn of(seen: &SecretSeen) -> Result<Option<Self>, String> {
+        match seen {
+            SecretSeen::NotNamed => Ok(None),
+            SecretSeen::Present { name, version } => {
+                Ok(Some(Self { secret: name.clone(), version: version.clone() }))
+            }
+            SecretSeen::Missing { name } => Err(format!("the Secret {name:?} does not exist")),
+            SecretSeen::KeysMissing { name, keys } => {
+                Err(format!("the Secret {name:?} has no {}", keys.join(" and no ")))
+            }
+        }
+    }
+}
+
+/// Name of the Job that the schema needs now, for the operator to look at before it plans; `None` when none is needed
+/// or none can be planned yet.
+pub fn schema_job_name(pipeline: &TracePipeline, secret: &SecretSeen, defaults: &Defaults) -> Option<String> {
+    let credentials = CredentialsSeen::of(secret).ok()?;
+    let identity = Identity::of(pipeline, credentials, defaults).ok()?;
+    SchemaPlan::of(pipeline, &identity).ok()?.map(|schema| schema.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SchemaFailure;
+
+    #[test]
+    fn gateways_wait_for_the_job_and_a_failed_job_is_run_again_after_a_while() {
+        let failed = |ago| SchemaSeen::Failed {
+            failure: SchemaFailure { reason: "JobFailed", message: String::new() },
+            ago,
+        };
+        for (seen, needed, step, starts) in [
+            (SchemaSeen::NotStarted, false, SchemaStep::NotNeeded, true),
+            (SchemaSeen::NotStarted, true, SchemaStep::Run, false),
+            (SchemaSeen::Running, true, SchemaStep::Run, false),
+            (SchemaSeen::Succeeded, true, SchemaStep::Done, true),
+            (failed(Duration::ZERO), true, SchemaStep::Failed, false),
+            (failed(SCHEMA_RETRY_AFTER), true, SchemaStep::RunAgain, false),
+        ] {
+            assert_eq!(SchemaStep::of(&seen, needed), step, "{seen:?}");
+            assert_eq!(step.lets_gateways_start(), starts, "{step:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is said about a pipeline: counts as they are, and six conditions, all of them always.
+//!
+//! The same facts give the same status, whether or not anything was applied; a condition keeps the time of its last
+//! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
+
+mod progress;
+mod verdict;
+
+use crate::{Names, Observed, Plan, Planned, gateway_config};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use progress::Progress;
+use sluice_crds::{Lag, TracePipeline, TracePipelineStatus, status::condition};
+use sluice_gateway_config::Violations;
+use verdict::Verdict;
+
+/// The status after a reconcile that observed these facts and came to this outcome at this time.
+pub fn status(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    outcome: Result<&Planned, &Violations>,
+    now: &Time,
+) -> TracePipelineStatus {
+    let before = pipeline.status.clone().unwrap_or_default();
+    let verdicts = verdicts(pipeline, observed, outcome);
+    let conditions = condition::ALL
+        .into_iter()
+        .zip(verdicts)
+        .map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now))
+        .collect();
+    let after = TracePipelineStatus {
+        observed_generation: pipeline.metadata.generation,
+        conditions,
+        lag: observed.lag.map(rounded),
+        ..counted(before, observed)
+    };
+    match outcome {
+        Ok(Planned::Ready(plan)) => planned(after, pipeline, plan),
+        Ok(Planned::Waiting(_)) | Err(_) => after,
+    }
+}
+
+/// One verdict for each of [`condition::ALL`], in that order.
+fn verdicts(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    outcome: Result<&Planned, &Violations>,
+) -> [Verdict; 6] {
+    let progress = Progress::of(pipeline, observed, outcome);
+    [
+        progress.ready(),
+        progress.reconciling(),
+        progress.stalled(),
+        verdict::source_reachable(&pipeline.spec.source.kafka.topics, &observed.partitions),
+        verdict::sink_reachable(pipeline, observed),
+        verdict::schema_ready(pipeline, observed),
+    ]
+}
+
+/// What there is, whatever is planned.
+fn counted(before: TracePipelineStatus, observed: &Observed) -> TracePipelineStatus {
+    let workload = observed.workload.clone().unwrap_or_default();
+    TracePipelineStatus {
+        replicas: Some(workload.replicas),
+        ready_replicas: Some(workload.ready),
+        updated_replicas: Some(workload.updated),
+        current_revision: workload.current_revision,
+        update_revision: workload.update_revision,
+        ..before
+    }
+}
+
+/// What is planned; what gateways run changes with the StatefulSet alone.
+fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -> TracePipelineStatus {
+    let names: &Names = plan.names();
+    let starts = plan.schema_step().lets_gateways_start();
+    TracePipelineStatus {
+        desired_replicas: Some(plan.replicas()),
+        selector: Some(names.selector_text()),
+        partitions: Some(plan.partitions()),
+        topics: plan.topics().to_vec(),
+        consumer_group: Some(gateway_config::consumer_group(names, &pipeline.spec)),
+        operator_version: Some(plan.operator_version.clone()),
+        image: if starts { Some(plan.image().to_owned()) } else { status.image },
+        config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },
+        ..status
+    }
+}
+
+/// Two significant digits: 1,234 is 1,200. A number that moves all the time would be written all the time.
+fn rounded(lag: Lag) -> Lag {
+    let mut unit = 1;
+    while lag.messages / unit >= 100 {
+        unit *= 10;
+    }
+    Lag { messages: lag.messages / unit * unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_rounded_to_two_significant_digits() {
+        for (messages, expected) in [
+            (0, 0),
+            (7, 7),
+            (99, 99),
+            (100, 100),
+            (123, 120),
+            (98_765, 98_000),
+            (i64::MAX, 9_200_000_000_000_000_000),
+        ] {
+            assert_eq!(rounded(Lag { messages }).messages, expected);
+        }
+    }
+}

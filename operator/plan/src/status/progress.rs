@@ -1,0 +1,156 @@
+//! How far a pipeline is on its way to what its spec says: the three conditions that sum it up.
+//!
+//! `Ready`, `Reconciling` and `Stalled` follow kstatus: never two of them true, `Stalled` only when nothing will change
+//! until a person changes something.
+
+use crate::{
+    Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen, objects,
+    status::verdict::Verdict,
+};
+use sluice_crds::{TracePipeline, status::reason};
+use sluice_gateway_config::Violations;
+
+/// Pods in trouble that are named in a message; the others are counted.
+const PODS_NAMED_MAX: usize = 3;
+
+/// How far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// As the spec says.
+    Done { message: String },
+    /// On its way, for the reason of `Reconciling`.
+    Moving { reason: &'static str, message: String },
+    /// On its way, but kept from it, for the reason of `Ready` and for that of `Reconciling`.
+    Held { ready: &'static str, reconciling: &'static str, message: String },
+    /// Not possible as the spec is.
+    Refused { message: String },
+}
+
+impl Progress {
+    pub(super) fn of(
+        pipeline: &TracePipeline,
+        observed: &Observed,
+        outcome: Result<&Planned, &Violations>,
+    ) -> Self {
+        match outcome {
+            Err(violations) => {
+                let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
+                Self::Refused { message: all.join("; ") }
+            }
+            Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
+            Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
+                .or_else(|| Self::of_schema(plan, &observed.schema))
+                .unwrap_or_else(|| Self::of_workload(pipeline, plan, observed.workload.as_ref())),
+        }
+    }
+
+    pub(super) fn ready(&self) -> Verdict {
+        match self {
+            Self::Done { message } => Verdict::yes(reason::RUNNING, message),
+            Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
+            Self::Held { ready, message, .. } => Verdict::no(ready, message),
+            Self::Refused { message } => Verdict::no(reason::SPEC_INVALID, message),
+        }
+    }
+
+    pub(super) fn reconciling(&self) -> Verdict {
+        match self {
+            Self::Done { .. } => Verdict::no(reason::OK, ""),
+            Self::Moving { reason, message } | Self::Held { reconciling: reason, message, .. } => {
+                Verdict::yes(reason, message)
+            }
+            Self::Refused { .. } => Verdict::no(reason::SPEC_INVALID, "what was applied before goes on"),
+        }
+    }
+
+    pub(super) fn stalled(&self) -> Verdict {
+        match self {
+            Self::Refused { message } => Verdict::yes(reason::SPEC_INVALID, message),
+            Self::Done { .. } | Self::Moving { .. } | Self::Held { .. } => Verdict::no(reason::OK, ""),
+        }
+    }
+
+    fn waiting(ready: &'static str, message: String) -> Self {
+        Self::Held { ready, reconciling: reason::WAITING, message }
+    }
+
+    /// Kafka is away and the plan is made from what the status remembers.
+    fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
+        plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
+            Some(TopicSeen::Unavailable { message, .. }) => {
+                Some(Self::waiting(reason::SOURCE_UNAVAILABLE, message.clone()))
+            }
+            _ => None,
+        })
+    }
+
+    fn of_schema(plan: &Plan, seen: &SchemaSeen) -> Option<Self> {
+        match (plan.schema_step(), seen) {
+            (SchemaStep::NotNeeded | SchemaStep::Done, _) => None,
+            (_, SchemaSeen::Failed { failure, .. }) => Some(Self::waiting(
+                reason::SINK_UNAVAILABLE,
+                format!("{}: {}", failure.reason, failure.message),
+            )),
+            _ => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
+        }
+    }
+
+    fn of_workload(pipeline: &TracePipeline, plan: &Plan, seen: Option<&WorkloadSeen>) -> Self {
+        let wanted = plan.replicas();
+        let Some(seen) = seen else {
+            return moving(reason::SPEC_CHANGED, "gateways are about to be started");
+        };
+        if seen.plan_hash.as_deref() != Some(objects::plan_hash(plan).as_str()) {
+            return moving(reason::SPEC_CHANGED, "gateways are about to be changed");
+        }
+        if !seen.is_observed {
+            return moving(reason::ROLLING_OUT, "gateways are about to be replaced");
+        }
+        if let Some(message) = troubles(&seen.pods) {
+            return Self::Held {
+                ready: reason::REPLICAS_NOT_READY,
+                reconciling: reason::ROLLING_OUT,
+                message,
+            };
+        }
+        if seen.wanted != wanted || seen.replicas != wanted {
+            return moving(reason::SCALING, format!("{} of {wanted} gateways exist", seen.replicas));
+        }
+        if seen.updated < wanted {
+            return moving(
+                reason::ROLLING_OUT,
+                format!("{} of {wanted} gateways are replaced", seen.updated),
+            );
+        }
+        if seen.ready < wanted {
+            return moving(reason::ROLLING_OUT, format!("{} of {wanted} gateways are ready", seen.ready));
+        }
+        Self::Done { message: running(pipeline, plan) }
+    }
+}
+
+fn moving(reason: &'static str, message: impl Into<String>) -> Progress {
+    Progress::Moving { reason, message: message.into() }
+}
+
+fn running(pipeline: &TracePipeline, plan: &Plan) -> String {
+    let (replicas, partitions) = (plan.replicas(), plan.partitions());
+    let limited = match pipeline.spec.replicas {
+        Some(asked) if asked > replicas => {
+            format!("; {asked} were asked for, but a partition is read by one gateway")
+        }
+        _ => String::new(),
+    };
+    format!("{replicas} gateways read {partitions} partitions{limited}")
+}
+
+fn troubles(pods: &[PodSeen]) -> Option<String> {
+    let all: Vec<_> =
+        pods.iter().filter_map(|pod| Some(format!("{}: {}", pod.name, pod.trouble.as_ref()?))).collect();
+    let named = all.iter().take(PODS_NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    match all.len().checked_sub(PODS_NAMED_MAX) {
+        _ if all.is_empty() => None,
+        None | Some(0) => Some(named),
+        Some(others) => Some(format!("{named}; and {others} more")),
+    }
+}

@@ -1,0 +1,53 @@
+//! The objects of the samples, compared with files that are reviewed like code.
+//! `UPDATE_GOLDEN=1 cargo test -p sluice-plan` writes the files.
+
+use crate::{observed, planned, sample};
+use serde::Serialize;
+use sluice_plan::{Parts, build};
+
+#[test]
+fn the_objects_of_the_samples_are_the_golden_ones() {
+    for (name, partitions) in [("tracepipeline.yaml", 12), ("tracepipeline-full.yaml", 12)] {
+        let pipeline = sample(name);
+        let plan = planned(&pipeline, &observed(&pipeline, partitions));
+        let found = yaml(build(&plan).into_parts());
+        let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &found).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == golden,
+            "{name} differs: run `UPDATE_GOLDEN=1 cargo test -p sluice-plan` and look at the diff"
+        );
+    }
+}
+
+/// All objects as one stream of documents, in the order in which they are applied.
+pub fn yaml(parts: Parts) -> String {
+    let Parts {
+        service_account,
+        config_map,
+        service,
+        network_policy,
+        disruption_budget,
+        schema_config_map,
+        schema_job,
+        workload,
+    } = parts;
+    let documents = [
+        Some(document(&service_account)),
+        Some(document(&config_map)),
+        Some(document(&service)),
+        Some(document(&network_policy)),
+        Some(document(&disruption_budget)),
+        schema_config_map.as_ref().map(document),
+        schema_job.as_ref().map(document),
+        workload.as_ref().map(document),
+    ];
+    documents.into_iter().flatten().collect::<Vec<_>>().join("---\n")
+}
+
+fn document(object: &impl Serialize) -> String {
+    serde_saphyr::to_string(object).unwrap()
+}

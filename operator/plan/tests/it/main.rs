@@ -1,0 +1,62 @@
+//! Samples in, objects and status out.
+
+#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
+
+mod golden;
+mod plans;
+mod statuses;
+
+use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+use sluice_plan::{Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, TopicSeen, plan};
+
+/// A sample of `config/samples` as the API server would return it.
+fn sample(name: &str) -> TracePipeline {
+    let path = format!("{}/../../config/samples/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut pipeline: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let metadata = pipeline["metadata"].as_object_mut().unwrap();
+    metadata.entry("namespace").or_insert_with(|| "default".into());
+    metadata.insert("uid".into(), "6f1c0c3a-0000-4000-8000-000000000000".into());
+    metadata.insert("generation".into(), 1.into());
+    serde_json::from_value(pipeline).unwrap()
+}
+
+/// The demo's pipeline with another value at a JSON pointer.
+fn with(pointer: &str, value: Value) -> TracePipeline {
+    let mut pipeline = serde_json::to_value(sample("tracepipeline.yaml")).unwrap();
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    pipeline.pointer_mut(parent).unwrap()[field] = value;
+    serde_json::from_value(pipeline).unwrap()
+}
+
+/// The demo's pipeline with credentials.
+fn with_credentials() -> TracePipeline {
+    with("/spec/sink/clickhouse/credentials", json!({"secretRef": {"name": "writer"}}))
+}
+
+/// Facts with which every topic of the pipeline has so many partitions and everything else is well.
+fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
+    let topics = pipeline.spec.source.kafka.topics.iter();
+    let credentials = pipeline.spec.sink.clickhouse.credentials.as_ref();
+    Observed {
+        partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
+        secret: credentials.map_or(SecretSeen::NotNamed, |credentials| SecretSeen::Present {
+            name: credentials.secret_ref.name.clone(),
+            version: "1111111111".into(),
+        }),
+        schema: SchemaSeen::Succeeded,
+        workload: None,
+        lag: None,
+    }
+}
+
+fn defaults() -> Defaults {
+    Defaults { gateway_image: "sluice-gateway:0.1.0".into(), operator_version: "0.1.0".into() }
+}
+
+fn planned(pipeline: &TracePipeline, observed: &Observed) -> Plan {
+    match plan(pipeline, observed, &defaults()) {
+        Ok(Planned::Ready(plan)) => *plan,
+        other => panic!("{other:?}"),
+    }
+}

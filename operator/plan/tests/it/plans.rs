@@ -1,0 +1,283 @@
+//! What follows from a spec and facts, and what does not change when nothing that matters does.
+
+use crate::{defaults, golden::yaml, observed, planned, sample, with, with_credentials};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_crds::{TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
+use sluice_plan::{
+    Applied, Defaults, Objects, Observed, Planned, SchemaSeen, SchemaStep, SecretSeen, SourceFailure,
+    TopicSeen, build, plan, schema_job_name,
+};
+
+const DEMO: &str = "tracepipeline.yaml";
+
+fn demo() -> TracePipeline {
+    sample(DEMO)
+}
+
+/// The name of an object in the plan of a pipeline with 12 partitions.
+fn names(pipeline: &TracePipeline, observed: &Observed) -> [Option<String>; 2] {
+    let parts = build(&planned(pipeline, observed)).into_parts();
+    [parts.config_map.metadata.name, parts.schema_job.and_then(|job| job.metadata.name)]
+}
+
+fn template(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> String {
+    let Ok(Planned::Ready(plan)) = plan(pipeline, observed, defaults) else { panic!() };
+    let workload = build(&plan).into_parts().workload.unwrap();
+    serde_json::to_string(&workload.spec.unwrap().template).unwrap()
+}
+
+#[test]
+fn replicas_follow_the_partitions_unless_the_spec_says() {
+    for (replicas, partitions, expected) in [(Value::Null, 12, 3), (json!(2), 12, 2), (json!(20), 12, 12)] {
+        let pipeline = with("/spec/replicas", replicas);
+        assert_eq!(planned(&pipeline, &observed(&pipeline, partitions)).replicas(), expected);
+    }
+}
+
+#[test]
+fn the_workload_has_no_replicas_and_waits_for_the_schema() {
+    let pipeline = demo();
+    let facts = |schema| Observed { schema, ..observed(&pipeline, 12) };
+    let parts = build(&planned(&pipeline, &facts(SchemaSeen::Succeeded))).into_parts();
+    assert_eq!(parts.workload.unwrap().spec.unwrap().replicas, None);
+    for schema in [SchemaSeen::NotStarted, SchemaSeen::Running] {
+        let parts = build(&planned(&pipeline, &facts(schema))).into_parts();
+        assert!(parts.workload.is_none() && parts.schema_job.is_some());
+    }
+}
+
+#[test]
+fn without_management_there_is_no_job_and_nothing_is_waited_for() {
+    let pipeline = with("/spec/sink/clickhouse/schema", json!({"management": "None"}));
+    let facts = Observed { schema: SchemaSeen::NotNeeded, ..observed(&pipeline, 12) };
+    let parts = build(&planned(&pipeline, &facts)).into_parts();
+    assert!(parts.workload.is_some() && parts.schema_job.is_none() && parts.schema_config_map.is_none());
+    assert_eq!(schema_job_name(&pipeline, &SecretSeen::NotNamed, &defaults()), None);
+}
+
+#[test]
+fn validate_compares_and_does_not_create() {
+    let pipeline = with("/spec/sink/clickhouse/schema", json!({"management": "Validate"}));
+    let job = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts().schema_job.unwrap();
+    let arguments = job.spec.unwrap().template.spec.unwrap().containers[0].args.clone().unwrap();
+    assert_eq!(arguments, ["check", "--config", "/etc/sluice/gateway.yaml"]);
+}
+
+#[test]
+fn a_job_that_failed_is_left_out_once_it_is_to_be_run_again() {
+    let pipeline = demo();
+    let failed = |seconds| SchemaSeen::Failed {
+        failure: sluice_plan::SchemaFailure { reason: reason::TABLE_MISSING, message: "no table".into() },
+        ago: std::time::Duration::from_secs(seconds),
+    };
+    for (seconds, step, is_there) in [(0, SchemaStep::Failed, true), (60, SchemaStep::RunAgain, false)] {
+        let plan = planned(&pipeline, &Observed { schema: failed(seconds), ..observed(&pipeline, 12) });
+        assert_eq!(plan.schema_step(), step);
+        assert_eq!(build(&plan).into_parts().schema_job.is_some(), is_there);
+    }
+}
+
+#[test]
+fn the_job_that_is_looked_at_is_the_job_that_is_built() {
+    let pipeline = with_credentials();
+    let facts = observed(&pipeline, 12);
+    let [_, built] = names(&pipeline, &facts);
+    assert_eq!(schema_job_name(&pipeline, &facts.secret, &defaults()), built);
+    assert_eq!(planned(&pipeline, &facts).schema().map(sluice_plan::SchemaPlan::name), built);
+}
+
+#[test]
+fn the_job_runs_again_for_what_concerns_the_table_alone() {
+    let (before, facts) = (with_credentials(), observed(&with_credentials(), 12));
+    let [_, job] = names(&before, &facts);
+    for (pointer, value, again) in [
+        ("/spec/sink/clickhouse/table", json!("other"), true),
+        ("/spec/sink/clickhouse/schema", json!({"management": "Validate"}), true),
+        ("/spec/gateway/image", json!("other:1"), true),
+        ("/spec/gateway/resources", json!({"memory": "1Gi", "cpuRequest": "4"}), false),
+        ("/spec/gateway/logLevel", json!("debug"), false),
+        ("/spec/replicas", json!(1), false),
+        ("/spec/source/kafka/recordBatchBytesMax", json!("2Mi"), false),
+    ] {
+        let mut after = serde_json::to_value(&before).unwrap();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        after.pointer_mut(parent).unwrap()[field] = value;
+        let [_, other] = names(&serde_json::from_value(after).unwrap(), &facts);
+        assert_eq!(other != job, again, "{pointer}");
+    }
+    let [_, more_partitions] = names(&before, &observed(&before, 96));
+    assert_eq!(more_partitions, job);
+}
+
+#[test]
+fn a_new_secret_replaces_pods_and_runs_the_job_again() {
+    let pipeline = with_credentials();
+    let facts = observed(&pipeline, 12);
+    let secret = SecretSeen::Present { name: "writer".into(), version: "2222222222".into() };
+    let rotated = Observed { secret, ..facts.clone() };
+    assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
+    assert_ne!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1]);
+}
+
+#[test]
+fn a_change_of_the_number_of_gateways_restarts_none() {
+    let one = template(&with("/spec/replicas", json!(3)), &observed(&demo(), 24), &defaults());
+    for replicas in 4..=24 {
+        let other = template(&with("/spec/replicas", json!(replicas)), &observed(&demo(), 24), &defaults());
+        assert_eq!(one, other, "{replicas}");
+    }
+}
+
+#[test]
+fn nothing_of_the_pipelines_own_metadata_reaches_an_object() {
+    let mut pipeline = demo();
+    let plain = yaml(build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts());
+    pipeline.metadata.labels = Some([("argocd.argoproj.io/instance".into(), "x".into())].into());
+    pipeline.metadata.annotations = Some([("a".into(), "x".into())].into());
+    pipeline.metadata.generation = Some(7);
+    pipeline.metadata.resource_version = Some("9".into());
+    assert_eq!(yaml(build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts()), plain);
+}
+
+#[test]
+fn another_operator_with_the_same_image_changes_nothing() {
+    let pipeline = demo();
+    let newer = Defaults { operator_version: "9.9.9".into(), ..defaults() };
+    assert_eq!(
+        template(&pipeline, &observed(&pipeline, 12), &defaults()),
+        template(&pipeline, &observed(&pipeline, 12), &newer)
+    );
+}
+
+#[test]
+fn what_is_outside_of_the_spec_is_waited_for() {
+    let pipeline = with_credentials();
+    let well = observed(&pipeline, 12);
+    let topic = |seen| Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() };
+    let secret = |secret| Observed { secret, ..well.clone() };
+    let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
+    let keys = vec!["password"];
+    for (facts, reason, message) in [
+        (topic(TopicSeen::Missing), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
+        (topic(TopicSeen::Known(0)), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
+        (topic(away), reason::SOURCE_UNAVAILABLE, "no answer"),
+        (Observed { partitions: [].into(), ..well.clone() }, reason::SOURCE_UNAVAILABLE, "not known yet"),
+        (
+            secret(SecretSeen::Missing { name: "writer".into() }),
+            reason::SINK_UNAVAILABLE,
+            "\"writer\" does not exist",
+        ),
+        (
+            secret(SecretSeen::KeysMissing { name: "writer".into(), keys }),
+            reason::SINK_UNAVAILABLE,
+            "has no password",
+        ),
+    ] {
+        let Ok(Planned::Waiting(waiting)) = plan(&pipeline, &facts, &defaults()) else { panic!("{facts:?}") };
+        assert_eq!(waiting.reason, reason);
+        assert!(waiting.message.contains(message), "{}", waiting.message);
+    }
+}
+
+#[test]
+fn while_kafka_is_away_the_remembered_partitions_are_kept() {
+    let mut pipeline = demo();
+    let topics = vec![TopicStatus { name: "otlp_spans".into(), partitions: 12 }];
+    pipeline.status = Some(TracePipelineStatus { topics, ..TracePipelineStatus::default() });
+    let away = TopicSeen::Unavailable { failure: SourceFailure::Unreachable, message: "no broker".into() };
+    let facts = Observed { partitions: [("otlp_spans".into(), away)].into(), ..observed(&pipeline, 12) };
+    assert_eq!(planned(&pipeline, &facts), planned(&pipeline, &observed(&pipeline, 12)));
+}
+
+#[test]
+fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
+    for (pointer, value, expected) in [
+        (
+            "/spec/gateway/workers",
+            json!(8),
+            "spec.gateway.resources.memory: 256Mi are too small for 8 workers",
+        ),
+        ("/spec/gateway/workers", json!(8), "the smallest limit that would do is 4"),
+        (
+            "/spec/gateway/resources/memory",
+            json!("64Mi"),
+            "spec.gateway.resources.memory: 64Mi are too small",
+        ),
+        ("/spec/gateway/resources/memory", json!("much"), "spec.gateway.resources.memory"),
+        ("/spec/gateway/resources/cpuRequest", json!("much"), "spec.gateway.resources.cpuRequest"),
+        ("/spec/gateway/terminationGracePeriod", json!("5s"), "spec.gateway.terminationGracePeriod"),
+        ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
+        ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
+        ("/spec/sink/clickhouse/endpoints", json!(["https://a:1"]), "spec.sink.clickhouse.endpoints"),
+        ("/metadata/name", json!("a.b"), "metadata.name"),
+        ("/metadata/uid", Value::Null, "metadata.uid"),
+    ] {
+        let pipeline = with(pointer, value.clone());
+        let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
+        assert!(found.contains(expected), "{pointer} {value}: {found}");
+    }
+}
+
+#[test]
+fn a_wrong_spec_is_refused_whether_or_not_kafka_answers() {
+    let pipeline = with("/spec/gateway/resources/memory", json!("64Mi"));
+    assert!(plan(&pipeline, &Observed::default(), &defaults()).is_err());
+}
+
+#[test]
+fn the_limit_that_is_named_does() {
+    let small = with("/spec/gateway/workers", json!(8));
+    let found = plan(&small, &observed(&small, 12), &defaults()).unwrap_err().to_string();
+    let named = found.rsplit_once(' ').unwrap().1;
+    let mut enough = small;
+    enough.spec.gateway.resources.memory = named.to_owned();
+    planned(&enough, &observed(&enough, 12));
+}
+
+#[test]
+fn what_was_confirmed_is_what_was_handed_over() {
+    let desired = build(&planned(&demo(), &observed(&demo(), 12)));
+    let applied = Objects::<Applied>::confirm(desired.clone().into_parts());
+    assert_eq!(applied.parts(), desired.parts());
+}
+
+prop_compose! {
+    fn any_pipeline()(
+        replicas in proptest::option::of(0u32..40),
+        per_replica in 1u32..16,
+        memory in 64u64..4_096,
+        workers in proptest::option::of(1u32..8),
+        credentials: bool,
+        disabled: bool,
+        topics in proptest::collection::btree_set("[a-z]{1,8}", 1..4),
+    ) -> TracePipeline {
+        let mut pipeline = if credentials { with_credentials() } else { demo() };
+        pipeline.spec.replicas = replicas;
+        pipeline.spec.partitions_per_replica = per_replica;
+        pipeline.spec.gateway.resources.memory = format!("{memory}Mi");
+        pipeline.spec.gateway.workers = workers;
+        pipeline.spec.source.kafka.topics = topics.into_iter().collect();
+        if disabled {
+            pipeline.spec.queue.mode = sluice_crds::QueueMode::Disabled;
+        }
+        pipeline
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_plan_is_pure_and_deterministic(pipeline in any_pipeline(), partitions in 1u32..200) {
+        let facts = observed(&pipeline, partitions);
+        // The same pipeline as another process would read it, with its topics in another order.
+        let mut again: TracePipeline = serde_json::from_str(&serde_json::to_string(&pipeline).unwrap()).unwrap();
+        again.spec.source.kafka.topics.reverse();
+        match (plan(&pipeline, &facts, &defaults()), plan(&again, &facts, &defaults())) {
+            (Ok(Planned::Ready(one)), Ok(Planned::Ready(other))) => {
+                prop_assert_eq!(yaml(build(&one).into_parts()), yaml(build(&other).into_parts()));
+                prop_assert!(one.replicas() <= one.partitions());
+            }
+            (one, other) => prop_assert_eq!(one, other),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What is said in which situation.
+
+use crate::{defaults, observed, planned, sample, with, with_credentials};
+use k8s_openapi::{
+    api::{apps::v1::StatefulSet, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use serde_json::{Value, json};
+use sluice_crds::{Lag, TopicStatus, TracePipeline, TracePipelineStatus};
+use sluice_plan::{
+    Observed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan,
+    status,
+};
+use std::time::Duration;
+
+fn now(second: u8) -> Time {
+    Time(format!("2026-01-01T00:00:{second:02}Z").parse().unwrap())
+}
+
+/// The status at second 1.
+fn said(pipeline: &TracePipeline, observed: &Observed) -> TracePipelineStatus {
+    let outcome = plan(pipeline, observed, &defaults());
+    status(pipeline, observed, outcome.as_ref(), &now(1))
+}
+
+fn condition<'a>(status: &'a TracePipelineStatus, kind: &str) -> &'a Condition {
+    status.conditions.iter().find(|condition| condition.type_ == kind).unwrap()
+}
+
+/// `Ready`, `Reconciling` and `Stalled` as `False/Reason` and so on.
+fn summary(status: &TracePipelineStatus) -> [String; 3] {
+    ["Ready", "Reconciling", "Stalled"].map(|kind| {
+        let condition = condition(status, kind);
+        format!("{}/{}", condition.status, condition.reason)
+    })
+}
+
+/// The demo with 12 partitions and its workload as the server would return it, changed by `status`.
+fn running(status: &Value, pods: &[Pod]) -> (TracePipeline, Observed) {
+    let pipeline = sample("tracepipeline.yaml");
+    let facts = observed(&pipeline, 12);
+    let mut workload: StatefulSet = build(&planned(&pipeline, &facts)).into_parts().workload.unwrap();
+    workload.metadata.generation = Some(1);
+    workload.spec.as_mut().unwrap().replicas = Some(3);
+    let mut merged = json!({"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+        "currentRevision": "a", "updateRevision": "a"});
+    merged.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
+    workload.status = Some(serde_json::from_value(merged).unwrap());
+    let workload = Some(WorkloadSeen::of(&workload, pods));
+    (pipeline, Observed { workload, lag: Some(Lag { messages: 1_234 }), ..facts })
+}
+
+#[test]
+fn a_running_pipeline_says_so_with_every_count() {
+    let (pipeline, facts) = running(&json!({}), &[]);
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["True/Running", "False/Ok", "False/Ok"]);
+    assert_eq!(condition(&status, "Ready").message, "3 gateways read 12 partitions");
+    for kind in ["SourceReachable", "SinkReachable", "SchemaReady"] {
+        assert_eq!(condition(&status, kind).status, "True", "{kind}");
+    }
+    let counts = [status.desired_replicas, status.replicas, status.ready_replicas, status.updated_replicas];
+    assert_eq!(counts, [Some(3); 4]);
+    assert_eq!((status.partitions, status.lag), (Some(12), Some(Lag { messages: 1_200 })));
+    assert_eq!(status.consumer_group.as_deref(), Some("default.demo"));
+    assert_eq!(status.image.as_deref(), Some("sluice-gateway:0.1.0"));
+    assert!(status.selector.unwrap().contains("app.kubernetes.io/instance=demo"));
+    assert_eq!(status.observed_generation, Some(1));
+    assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(1)));
+}
+
+#[test]
+fn the_same_facts_give_an_equal_status_and_keep_the_times() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let first = said(&pipeline, &facts);
+    pipeline.status = Some(first.clone());
+    let outcome = plan(&pipeline, &facts, &defaults());
+    assert_eq!(status(&pipeline, &facts, outcome.as_ref(), &now(59)), first);
+
+    let (_, scaled) = running(&json!({"readyReplicas": 2}), &[]);
+    let later = status(&pipeline, &scaled, outcome.as_ref(), &now(59));
+    assert_eq!(condition(&later, "Ready").last_transition_time, now(59));
+    assert_eq!(condition(&later, "Stalled").last_transition_time, now(1));
+}
+
+#[test]
+fn each_step_of_a_rollout_has_its_words() {
+    for (workload, reconciling, message) in [
+        (json!({"observedGeneration": 0}), "True/RollingOut", "about to be replaced"),
+        (
+            json!({"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2}),
+            "True/Scaling",
+            "2 of 3 gateways exist",
+        ),
+        (json!({"replicas": 4}), "True/Scaling", "4 of 3 gateways exist"),
+        (
+            json!({"updatedReplicas": 1, "updateRevision": "b"}),
+            "True/RollingOut",
+            "1 of 3 gateways are replaced",
+        ),
+        (json!({"readyReplicas": 2}), "True/RollingOut", "2 of 3 gateways are ready"),
+    ] {
+        let (pipeline, facts) = running(&workload, &[]);
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary(&status), ["False/Progressing", reconciling, "False/Ok"], "{workload}");
+        assert!(condition(&status, "Ready").message.contains(message), "{workload}");
+    }
+}
+
+#[test]
+fn a_workload_of_another_plan_is_about_to_be_changed() {
+    let (_, facts) = running(&json!({}), &[]);
+    let changed = with("/spec/gateway/logLevel", json!("debug"));
+    let status = said(&changed, &facts);
+    assert_eq!(summary(&status), ["False/Progressing", "True/SpecChanged", "False/Ok"]);
+}
+
+#[test]
+fn pods_in_trouble_are_named_and_counted() {
+    let pods: Vec<Pod> = (0..5)
+        .map(|ordinal| {
+            serde_json::from_value(json!({
+                "metadata": {"name": format!("demo-gateway-{ordinal}")},
+                "status": {"containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": false,
+                    "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    "lastState": {"terminated": {"exitCode": 69, "message": "no such user"}}}]},
+            }))
+            .unwrap()
+        })
+        .collect();
+    let (pipeline, facts) = running(&json!({"readyReplicas": 0}), &pods);
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/ReplicasNotReady", "True/RollingOut", "False/Ok"]);
+    let message = &condition(&status, "Ready").message;
+    assert!(
+        message.starts_with("demo-gateway-0: CrashLoopBackOff, last exit 69: no such user; "),
+        "{message}"
+    );
+    assert!(message.ends_with("and 2 more"), "{message}");
+}
+
+#[test]
+fn a_wrong_spec_is_stalled_and_keeps_what_is_known() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let before = said(&pipeline, &facts);
+    pipeline.status = Some(before.clone());
+    pipeline.spec.gateway.resources.memory = "64Mi".into();
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
+    assert!(
+        condition(&status, "Ready").message.contains("spec.gateway.resources.memory: 64Mi are too small")
+    );
+    assert_eq!((status.partitions, status.topics), (before.partitions, before.topics));
+    assert_eq!(status.ready_replicas, Some(3));
+}
+
+#[test]
+fn a_source_that_is_not_there_is_waited_for() {
+    let (pipeline, well) = running(&json!({}), &[]);
+    let away = |failure| TopicSeen::Unavailable { failure, message: "no answer".into() };
+    for (seen, reason) in [
+        (TopicSeen::Missing, "TopicMissing"),
+        (away(SourceFailure::Timeout), "Timeout"),
+        (away(SourceFailure::Unreachable), "Unreachable"),
+        (away(SourceFailure::AuthFailed), "AuthFailed"),
+    ] {
+        let facts = Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() };
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary(&status), ["False/SourceUnavailable", "True/Waiting", "False/Ok"], "{reason}");
+        assert_eq!(condition(&status, "SourceReachable").reason, reason);
+    }
+}
+
+#[test]
+fn a_source_that_went_away_keeps_the_plan_and_says_so() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let topics = vec![TopicStatus { name: "otlp_spans".into(), partitions: 12 }];
+    pipeline.status = Some(TracePipelineStatus { topics, ..TracePipelineStatus::default() });
+    let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
+    let status = said(&pipeline, &Observed { partitions: [("otlp_spans".into(), away)].into(), ..well });
+    assert_eq!(summary(&status), ["False/SourceUnavailable", "True/Waiting", "False/Ok"]);
+    assert_eq!((status.partitions, status.desired_replicas), (Some(12), Some(3)));
+}
+
+#[test]
+fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
+    let pipeline = with_credentials();
+    let well = observed(&pipeline, 12);
+    let secret = |secret| Observed { secret, ..well.clone() };
+    let failed = |reason| {
+        let failure = SchemaFailure { reason, message: "m".into() };
+        Observed { schema: SchemaSeen::Failed { failure, ago: Duration::ZERO }, ..well.clone() }
+    };
+    let keys = vec!["username", "password"];
+    for (facts, sink, schema) in [
+        (secret(SecretSeen::Missing { name: "writer".into() }), "False/SecretMissing", "True/Ok"),
+        (
+            secret(SecretSeen::KeysMissing { name: "writer".into(), keys }),
+            "False/SecretIncomplete",
+            "True/Ok",
+        ),
+        (failed("AuthFailed"), "False/AuthFailed", "False/AuthFailed"),
+        (failed("TableMissing"), "True/Ok", "False/TableMissing"),
+        (failed("ColumnMismatch"), "True/Ok", "False/ColumnMismatch"),
+        (failed("JobFailed"), "Unknown/JobFailed", "False/JobFailed"),
+    ] {
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary(&status), ["False/SinkUnavailable", "True/Waiting", "False/Ok"], "{sink}");
+        let of = |kind| format!("{}/{}", condition(&status, kind).status, condition(&status, kind).reason);
+        assert_eq!((of("SinkReachable").as_str(), of("SchemaReady").as_str()), (sink, schema));
+    }
+}
+
+#[test]
+fn while_the_schema_job_runs_the_old_config_is_what_gateways_have() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.status = Some(said(&pipeline, &facts));
+    let before = pipeline.status.clone().unwrap();
+    pipeline.spec.sink.clickhouse.table = "other".into();
+    let status = said(&pipeline, &Observed { schema: SchemaSeen::Running, ..facts });
+    assert_eq!(summary(&status), ["False/Progressing", "True/SpecChanged", "False/Ok"]);
+    assert_eq!(condition(&status, "SchemaReady").reason, "JobRunning");
+    assert_eq!(status.config_hash, before.config_hash);
+}
+
+#[test]
+fn more_replicas_than_partitions_are_said_to_be_too_many() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.spec.replicas = Some(9);
+    let facts = Observed { partitions: [("otlp_spans".into(), TopicSeen::Known(3))].into(), ..facts };
+    let mut workload: StatefulSet = build(&planned(&pipeline, &facts)).into_parts().workload.unwrap();
+    workload.spec.as_mut().unwrap().replicas = Some(3);
+    let counts = json!({"replicas": 3, "readyReplicas": 3, "updatedReplicas": 3});
+    workload.status = Some(serde_json::from_value(counts).unwrap());
+    let status = said(&pipeline, &Observed { workload: Some(WorkloadSeen::of(&workload, &[])), ..facts });
+    assert!(
+        condition(&status, "Ready").message.contains("9 were asked for"),
+        "{:?}",
+        condition(&status, "Ready")
+    );
+}

@@ -1,0 +1,136 @@
+//! The admin server: `/metrics`, `/livez` and `/readyz` over plain HTTP/1.1, on a task of its own. It serves from the
+//! first second on, standby or not, so that a probe sees "not ready" rather than a refused connection.
+//!
+//! Limits: [`CONNECTIONS_MAX`] at the same time, [`CONNECTION_SECONDS_MAX`] each.
+
+use crate::metrics::Metrics;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+
+/// Connections at the same time: a scraper, two probes, and room for a person.
+const CONNECTIONS_MAX: usize = 32;
+/// Longest life of a connection, in seconds. Scrapers reconnect; a silent peer must not hold a place.
+const CONNECTION_SECONDS_MAX: u64 = 120;
+/// Wait after a failed accept, in milliseconds: out of file descriptors is not cured by asking at once again.
+const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Whether this process can do its work, as `/readyz` says it.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    ready: AtomicBool,
+}
+
+impl Readiness {
+    /// Says that the API server answers and that there is nothing to wait for.
+    pub fn set(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+/// Why the admin server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// The bound server; [`Admin::serve`] runs it.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+}
+
+impl Admin {
+    /// Binds the address.
+    pub async fn bind(
+        address: SocketAddr,
+        metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
+    ) -> Result<Self, Error> {
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
+        Ok(Self { listener, metrics, readiness })
+    }
+
+    /// Serves until the task is dropped.
+    pub async fn serve(self) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
+                continue;
+            };
+            let (metrics, readiness) = (Arc::clone(&self.metrics), Arc::clone(&self.readiness));
+            tokio::spawn(async move {
+                let answer = service_fn(|request: Request<Incoming>| {
+                    let response = respond(request.uri().path(), &metrics, &readiness);
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .serve_connection(TokioIo::new(stream), answer);
+                // The peer's errors and its slowness end its own connection and concern nobody else.
+                timeout(Duration::from_secs(CONNECTION_SECONDS_MAX), connection).await.ok();
+                drop(place);
+            });
+        }
+    }
+}
+
+fn respond(path: &str, metrics: &Metrics, readiness: &Readiness) -> Response<Full<Bytes>> {
+    let (status, body) = match path {
+        "/metrics" => match metrics.render() {
+            Ok(text) => (StatusCode::OK, Bytes::from(text)),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, Bytes::from(error.to_string())),
+        },
+        "/livez" => (StatusCode::OK, Bytes::from_static(b"alive\n")),
+        "/readyz" if readiness.get() => (StatusCode::OK, Bytes::from_static(b"ready\n")),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"waiting for the API server\n")),
+        _ => (StatusCode::NOT_FOUND, Bytes::from_static(b"/metrics, /livez, /readyz\n")),
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let text = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(hyper::header::CONTENT_TYPE, text);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_follows_the_flag_and_live_does_not() {
+        let metrics = Metrics::new("1", &[]).unwrap();
+        let readiness = Readiness::default();
+        let status = |path| respond(path, &metrics, &readiness).status().as_u16();
+        assert_eq!((status("/readyz"), status("/livez"), status("/metrics")), (503, 200, 200));
+        readiness.set(true);
+        assert_eq!((status("/readyz"), status("/")), (200, 404));
+    }
+}

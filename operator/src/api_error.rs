@@ -1,0 +1,139 @@
+//! Errors of the API server: what it said in a few words, and what to do about it.
+
+use std::{error::Error, fmt};
+
+/// An error of the client library, told as the server put it. The library's own text repeats everything twice.
+#[derive(Debug)]
+pub struct ApiError(Box<kube::Error>);
+
+impl ApiError {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        ErrorClass::of(&self.0)
+    }
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            kube::Error::Api(status) => write!(f, "{} (status {})", status.message, status.code),
+            other => other.fmt(f),
+        }
+    }
+}
+
+impl Error for ApiError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &*self.0 {
+            // It is the status that was just told.
+            kube::Error::Api(_) => None,
+            other => other.source(),
+        }
+    }
+}
+
+/// Classes of errors. None is fatal: each is tried again, later and later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// Somebody else changed it at the same time, or owns the field.
+    Conflict,
+    /// The server does not accept what we send: a rule of an admission controller, or a defect of ours.
+    Refused,
+    /// We may not.
+    Forbidden,
+    /// An object of that name exists and belongs to somebody else.
+    Foreign,
+    /// The server is away, overloaded or broken.
+    Unavailable,
+    /// The answer is not what we know how to read.
+    Unreadable,
+    /// It took too long.
+    Timeout,
+}
+
+impl ErrorClass {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Conflict,
+        Self::Refused,
+        Self::Forbidden,
+        Self::Foreign,
+        Self::Unavailable,
+        Self::Unreadable,
+        Self::Timeout,
+    ];
+
+    /// The class of an error of the client library.
+    pub fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(status.code),
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,
+            kube::Error::BuildRequest(_) => Self::Refused,
+            _ => Self::Unavailable,
+        }
+    }
+
+    fn of_status(code: u16) -> Self {
+        match code {
+            409 => Self::Conflict,
+            401 | 403 => Self::Forbidden,
+            408 | 429 | 500.. => Self::Unavailable,
+            _ => Self::Refused,
+        }
+    }
+
+    /// The label of a metric and the field of a log line.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::Forbidden => "forbidden",
+            Self::Foreign => "foreign",
+            Self::Unavailable => "unavailable",
+            Self::Unreadable => "unreadable",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn what_the_server_said_is_told_once() {
+        let status = Status { code: 409, ..Status::failure("somebody else owns it", "Conflict") };
+        let error = ApiError::from(kube::Error::Api(status.boxed()));
+        assert_eq!(error.to_string(), "somebody else owns it (status 409)");
+        assert!(error.source().is_none());
+        assert_eq!(error.class(), ErrorClass::Conflict);
+    }
+
+    #[test]
+    fn answers_are_sorted_by_what_they_ask_for() {
+        for (code, class) in [
+            (409, ErrorClass::Conflict),
+            (422, ErrorClass::Refused),
+            (404, ErrorClass::Refused),
+            (403, ErrorClass::Forbidden),
+            (429, ErrorClass::Unavailable),
+            (500, ErrorClass::Unavailable),
+            (503, ErrorClass::Unavailable),
+        ] {
+            assert_eq!(ErrorClass::of_status(code), class, "{code}");
+        }
+    }
+}

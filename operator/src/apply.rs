@@ -1,0 +1,207 @@
+//! Writes a pipeline's objects, in an order in which each finds what it needs: what pods mount and run as first, the
+//! gateways last. Everything is a server-side apply under [`OBJECTS`], but for the number of gateways, which has a
+//! field manager of its own ([`SCALER`]) so that somebody else's scaling is noticed instead of undone.
+//!
+//! What already is as wanted is not written (`drift.rs`).
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    cache::{find, is_owned},
+    drift,
+    reconcile::World,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    core::{NamespaceResourceScope, PartialObjectMeta},
+    runtime::reflector::Store,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+use sluice_crds::TracePipeline;
+use sluice_plan::{Applied, Desired, Objects, Parts};
+use std::fmt::Debug;
+
+/// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
+pub const OBJECTS: &str = "sluice-operator";
+/// Field manager of the number of gateways. It never takes anything from anybody.
+pub const SCALER: &str = "sluice-operator/scaler";
+
+/// What could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not say whose object of that name there is.
+    #[error("cannot see whether there is a {kind} {name}")]
+    Look {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// There is an object of that name that is not the pipeline's.
+    #[error("there is a {kind} {name} that does not belong to this pipeline; it is left alone")]
+    Foreign {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The server did not take the object.
+    #[error("cannot apply the {kind} {name}")]
+    Apply {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The server did not take the number of gateways.
+    #[error("cannot set the StatefulSet {name} to {replicas} replicas")]
+    Scale {
+        /// Its name.
+        name: String,
+        /// What it should be.
+        replicas: u32,
+        /// What the API server said; a conflict says who else scales it.
+        source: ApiError,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Foreign { .. } => ErrorClass::Foreign,
+            Self::Look { source, .. } | Self::Apply { source, .. } | Self::Scale { source, .. } => {
+                source.class()
+            }
+        }
+    }
+}
+
+/// What can be applied: the kinds of Kubernetes that have a namespace.
+pub trait Appliable:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + k8s_openapi::Resource
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+    + 'static
+{
+}
+
+impl<K> Appliable for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + k8s_openapi::Resource
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+        + 'static
+{
+}
+
+/// Writes all objects, and returns what the server has.
+pub async fn apply(
+    pipeline: &TracePipeline,
+    desired: Objects<Desired>,
+    replicas: u32,
+    world: &World,
+) -> Result<Objects<Applied>, Error> {
+    let writer = Writer { world, owner_uid: pipeline.uid().unwrap_or_default() };
+    let (cache, parts) = (&world.cache, desired.into_parts());
+    let parts = Parts {
+        service_account: writer.apply(&cache.service_accounts, parts.service_account).await?,
+        config_map: writer.apply(&cache.config_maps, parts.config_map).await?,
+        service: writer.apply(&cache.services, parts.service).await?,
+        network_policy: writer.apply(&cache.network_policies, parts.network_policy).await?,
+        disruption_budget: writer.apply(&cache.disruption_budgets, parts.disruption_budget).await?,
+        schema_config_map: writer.apply_some(&cache.config_maps, parts.schema_config_map).await?,
+        schema_job: writer.apply_some(&cache.jobs, parts.schema_job).await?,
+        workload: match writer.apply_some(&cache.stateful_sets, parts.workload).await? {
+            Some(workload) => Some(writer.scale(workload, replicas).await?),
+            None => None,
+        },
+    };
+    Ok(Objects::confirm(parts))
+}
+
+struct Writer<'a> {
+    world: &'a World,
+    owner_uid: String,
+}
+
+impl Writer<'_> {
+    async fn apply_some<K: Appliable>(
+        &self,
+        live: &Store<K>,
+        desired: Option<K>,
+    ) -> Result<Option<K>, Error> {
+        match desired {
+            Some(desired) => self.apply(live, desired).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn apply<K: Appliable>(&self, live: &Store<K>, desired: K) -> Result<K, Error> {
+        let (kind, name) = (<K as k8s_openapi::Resource>::KIND, desired.name_any());
+        let namespace = desired.namespace().unwrap_or_default();
+        let stamped = drift::stamp(json_of(&desired));
+        match find(live, &namespace, &name) {
+            Some(live) if !is_owned(&*live, &self.owner_uid) => return Err(Error::Foreign { kind, name }),
+            Some(live) if drift::is_as_desired(&stamped, &json_of(&*live)) => return Ok(K::clone(&live)),
+            Some(_) => {}
+            // The copies hold what carries our label; something else may be called the same.
+            None => self.leave_others_alone::<K>(&namespace, &name).await?,
+        }
+        self.world.shared.metrics.wrote(kind);
+        let how = PatchParams::apply(OBJECTS).force();
+        self.api::<K>(&namespace)
+            .patch(&name, &how, &Patch::Apply(&stamped))
+            .await
+            .map_err(|source| Error::Apply { kind, name, source: source.into() })
+    }
+
+    async fn leave_others_alone<K: Appliable>(&self, namespace: &str, name: &str) -> Result<(), Error> {
+        let kind = <K as k8s_openapi::Resource>::KIND;
+        let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.world.shared.client.clone(), namespace);
+        let found = api.get_opt(name).await;
+        match found.map_err(|source| Error::Look { kind, name: name.to_owned(), source: source.into() })? {
+            Some(other) if !is_owned(&other, &self.owner_uid) => {
+                Err(Error::Foreign { kind, name: name.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn scale(&self, workload: StatefulSet, replicas: u32) -> Result<StatefulSet, Error> {
+        let now = workload.spec.as_ref().and_then(|spec| spec.replicas);
+        if now.is_some_and(|now| u32::try_from(now) == Ok(replicas)) {
+            return Ok(workload);
+        }
+        let (name, namespace) = (workload.name_any(), workload.namespace().unwrap_or_default());
+        let scaled = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"replicas": replicas},
+        });
+        self.world.shared.metrics.wrote("replicas");
+        self.api::<StatefulSet>(&namespace)
+            .patch(&name, &PatchParams::apply(SCALER), &Patch::Apply(&scaled))
+            .await
+            .map_err(|source| Error::Scale { name, replicas, source: source.into() })
+    }
+
+    fn api<K: Appliable>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.world.shared.client.clone(), namespace)
+    }
+}
+
+fn json_of<K: Serialize>(object: &K) -> serde_json::Value {
+    serde_json::to_value(object).expect("objects of Kubernetes serialise: their maps have string keys")
+}

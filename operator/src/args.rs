@@ -1,0 +1,98 @@
+//! What the operator is told on its command line. Every flag has an environment variable, for the chart.
+
+use clap::{Parser, ValueEnum};
+use std::net::SocketAddr;
+
+/// Keeps gateways in line with TracePipeline objects.
+///
+/// Give it a cluster (in a pod: the pod's service account; elsewhere: KUBECONFIG or ~/.kube/config) and the image that
+/// gateways run. It looks at every TracePipeline of the namespaces it watches, reads the partitions of the topics from
+/// Kafka, and applies one StatefulSet of gateways each, with the config, volumes and network objects around it.
+///
+/// Several may run at the same time: the one that holds the Lease works, the others wait and serve their probes.
+/// The process ends with status 1 when it loses the Lease, with 64 when an argument is wrong, and with 0 after SIGTERM.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "sluice-operator", version, max_term_width = 120)]
+#[command(after_help = "Example, outside of the cluster:\n  \
+    KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text")]
+pub struct Args {
+    /// Image of the gateways where a TracePipeline names none
+    #[arg(long, env = "SLUICE_GATEWAY_IMAGE", value_name = "IMAGE")]
+    pub gateway_image: String,
+
+    /// Namespaces to look after, separated by commas; none means all of the cluster
+    #[arg(long, env = "SLUICE_WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE,..")]
+    pub watch_namespaces: Vec<String>,
+
+    /// Namespace of the Lease; in a pod, the pod's own
+    #[arg(long, env = "POD_NAMESPACE", default_value = "default", value_name = "NAMESPACE")]
+    pub namespace: String,
+
+    /// The Lease that decides which of several operators works
+    #[arg(long, env = "SLUICE_LEASE_NAME", default_value = "sluice-operator", value_name = "NAME")]
+    pub lease_name: String,
+
+    /// Who this process is in the Lease; in a pod, the pod's name
+    #[arg(long, env = "POD_NAME", value_name = "NAME", default_value_t = host_name())]
+    pub identity: String,
+
+    /// Address that serves /metrics, /livez and /readyz
+    #[arg(long, env = "SLUICE_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+
+    /// How a log line is written
+    #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    pub log_format: LogFormat,
+
+    /// error, warn, info, debug, trace, or a filter such as "info,sluice_operator=debug"
+    #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    pub log_level: String,
+}
+
+impl Args {
+    /// The namespaces to look after without empty entries, which a chart renders for "all".
+    pub fn namespaces(&self) -> Vec<String> {
+        self.watch_namespaces.iter().filter(|name| !name.is_empty()).cloned().collect()
+    }
+
+    /// The identity in the Lease. The process id keeps apart two operators that run on one machine outside of pods.
+    pub fn lease_identity(&self) -> String {
+        format!("{}_{}", self.identity, std::process::id())
+    }
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One JSON object a line
+    Json,
+    /// For a person at a terminal
+    Text,
+}
+
+/// The kernel's name for this machine or pod.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "sluice-operator".to_owned(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn an_image_is_required_and_namespaces_are_split() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["sluice-operator"], args].concat());
+        assert!(parse(&[]).is_err());
+        let args = parse(&["--gateway-image", "gateway:1", "--watch-namespaces", "a,,b"]).unwrap();
+        assert_eq!(args.namespaces(), ["a", "b"]);
+        assert_eq!(args.listen.port(), 8080);
+        assert!(parse(&["--gateway-image", "g", "--listen", "nowhere"]).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! What the operator knows of the cluster without asking: copies of its own objects, kept up to date by watches.
+//!
+//! One [`Cache`] for each scope that is watched, which is the whole cluster or one namespace. Reads never leave the
+//! process. A copy may be a moment old; what is decided by an old one is at worst written twice, to no effect.
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Resource, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::reflector::{Lookup, ObjectRef, Store, store::WriterDropped},
+};
+use sluice_crds::TracePipeline;
+use sluice_plan::names;
+use std::{hash::Hash, sync::Arc};
+
+/// A `TracePipeline` that may not be readable: one that is not must not stop the others.
+pub type Pipeline = DeserializeGuard<TracePipeline>;
+
+/// Copies of all objects of one scope.
+#[derive(Clone)]
+pub struct Cache {
+    /// The pipelines themselves.
+    pub pipelines: Store<Pipeline>,
+    /// Workloads of gateways.
+    pub stateful_sets: Store<StatefulSet>,
+    /// Configs of gateways and schema Jobs.
+    pub config_maps: Store<ConfigMap>,
+    /// Headless Services.
+    pub services: Store<Service>,
+    /// Service accounts.
+    pub service_accounts: Store<ServiceAccount>,
+    /// Disruption budgets.
+    pub disruption_budgets: Store<PodDisruptionBudget>,
+    /// Network policies.
+    pub network_policies: Store<NetworkPolicy>,
+    /// Schema Jobs.
+    pub jobs: Store<Job>,
+    /// Pods of gateways and of schema Jobs.
+    pub pods: Store<Pod>,
+    /// Metadata of all Secrets, never their content.
+    pub secrets: Store<PartialObjectMeta<Secret>>,
+}
+
+impl Cache {
+    /// Waits until every watch has listed what there is.
+    pub async fn ready(&self) -> Result<(), WriterDropped> {
+        self.pipelines.wait_until_ready().await?;
+        self.stateful_sets.wait_until_ready().await?;
+        self.config_maps.wait_until_ready().await?;
+        self.services.wait_until_ready().await?;
+        self.service_accounts.wait_until_ready().await?;
+        self.disruption_budgets.wait_until_ready().await?;
+        self.network_policies.wait_until_ready().await?;
+        self.jobs.wait_until_ready().await?;
+        self.pods.wait_until_ready().await?;
+        self.secrets.wait_until_ready().await
+    }
+
+    /// Pods of one pipeline, gateways and schema Jobs alike.
+    pub fn pods_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<Pod>> {
+        self.pods.state_filter(|pod| {
+            pod.metadata.namespace.as_deref() == Some(namespace)
+                && pod.labels().get(names::INSTANCE).is_some_and(|name| name == pipeline)
+        })
+    }
+}
+
+/// The copy of a namespaced object.
+pub fn find<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: Lookup<DynamicType = ()> + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// The copies of all objects that belong to this owner.
+pub fn owned<K>(store: &Store<K>, owner_uid: &str) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.state_filter(|object| is_owned(object, owner_uid))
+}
+
+/// Whether an object belongs to this owner.
+pub fn is_owned<K: Resource>(object: &K, owner_uid: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == owner_uid)
+}
+
+/// The pipelines that name this Secret.
+pub fn pipelines_with_secret(
+    pipelines: &Store<Pipeline>,
+    namespace: &str,
+    secret: &str,
+) -> Vec<ObjectRef<Pipeline>> {
+    let names_it = |pipeline: &Pipeline| {
+        let Ok(pipeline) = &pipeline.0 else { return false };
+        pipeline.metadata.namespace.as_deref() == Some(namespace) && secret_name(pipeline) == Some(secret)
+    };
+    pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
+}
+
+/// The Secret that a pipeline names.
+pub fn secret_name(pipeline: &TracePipeline) -> Option<&str> {
+    let credentials = pipeline.spec.sink.clickhouse.credentials.as_ref()?;
+    Some(&credentials.secret_ref.name)
+}

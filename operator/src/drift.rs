@@ -1,0 +1,161 @@
+//! Whether a live object already is what we want, so that a reconcile that changes nothing writes nothing.
+//!
+//! Two questions, and both must say yes. Is it the last thing that we applied? An annotation carries the hash of the
+//! object as it was applied; it answers for fields that we no longer want. Is it still so? Every field that we want is
+//! compared with the live object, in which the server filled in defaults; it answers for changes by others.
+//!
+//! A difference that is none (the server wrote a value in another way) costs a request that changes nothing: a
+//! server-side apply of what is there already does not even raise the resource version.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// The annotation with the hash of the object as it was applied.
+pub const HASH_ANNOTATION: &str = "sluice.dev/applied-hash";
+/// Hexadecimal digits of the hash that are kept: 64 bits, as nobody tries to find a collision.
+const HASH_DIGITS: usize = 16;
+
+/// Writes the object's hash into its annotations.
+pub fn stamp(mut desired: Value) -> Value {
+    let hash = hash(&desired);
+    desired["metadata"]["annotations"][HASH_ANNOTATION] = Value::String(hash);
+    desired
+}
+
+/// Whether `live` is what `stamped` wants it to be.
+pub fn is_as_desired(stamped: &Value, live: &Value) -> bool {
+    holds(stamped, live)
+}
+
+fn hash(object: &Value) -> String {
+    // Sorted, equal objects are equal texts. serde_json alone sorts only while no crate asks it to keep the order.
+    let mut sorted = object.clone();
+    sorted.sort_all_objects();
+    let digest = Sha256::digest(sorted.to_string());
+    let mut text = digest.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    });
+    text.truncate(HASH_DIGITS);
+    text
+}
+
+/// Whether everything in `desired` is in `live`.
+fn holds(desired: &Value, live: &Value) -> bool {
+    match (desired, live) {
+        (Value::Object(desired), Value::Object(live)) => desired
+            .iter()
+            .all(|(key, value)| live.get(key).map_or(is_nothing(value), |live| holds(value, live))),
+        (Value::Array(desired), Value::Array(live)) if desired.iter().all(Value::is_object) => {
+            // Others may add to these lists (owners, finalizers, containers), in any place.
+            desired.iter().all(|desired| live.iter().any(|live| holds(desired, live)))
+        }
+        (Value::String(desired), Value::String(live)) => desired == live || is_same_quantity(desired, live),
+        _ => desired == live,
+    }
+}
+
+/// The server drops what says nothing.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// `1024Mi` comes back as `1Gi`, `1000m` as `1`.
+fn is_same_quantity(one: &str, other: &str) -> bool {
+    quantity_millis(one).is_some_and(|millis| quantity_millis(other) == Some(millis))
+}
+
+/// A whole quantity in thousandths; `None` for what is none and for what does not fit.
+fn quantity_millis(text: &str) -> Option<i128> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: i128 = text[..digits].parse().ok()?;
+    let factor = match &text[digits..] {
+        "m" => 1,
+        "" => 1_000,
+        "k" => 1_000_000,
+        "M" => 1_000_000_000,
+        "G" => 1_000_000_000_000,
+        "Ki" => 1_000 << 10,
+        "Mi" => 1_000 << 20,
+        "Gi" => 1_000 << 30,
+        "Ti" => 1_000_i128 << 40,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn desired() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "a", "labels": {"x": "1"}},
+            "spec": {"ports": [{"name": "admin", "port": 9090}], "clusterIP": "None", "resources": {"memory": "1024Mi"}, "none": {}},
+        })
+    }
+
+    /// What a server gives back: defaults filled in, quantities in its own words, owners added.
+    fn live() -> Value {
+        let mut live = stamp(desired());
+        live["metadata"]["uid"] = "u".into();
+        live["spec"] = json!({
+            "type": "ClusterIP", "clusterIP": "None", "resources": {"memory": "1Gi"},
+            "ports": [{"name": "other", "port": 1}, {"name": "admin", "port": 9090, "protocol": "TCP"}],
+        });
+        live
+    }
+
+    #[test]
+    fn defaults_of_the_server_are_no_difference() {
+        assert!(is_as_desired(&stamp(desired()), &live()));
+    }
+
+    #[test]
+    fn a_change_by_somebody_else_is_a_difference() {
+        for (path, value) in [
+            ("/spec/ports/1/port", json!(9091)),
+            ("/spec/resources/memory", json!("2Gi")),
+            ("/metadata/labels/x", json!("2")),
+            ("/metadata/annotations", json!({})),
+        ] {
+            let mut live = live();
+            *live.pointer_mut(path).unwrap() = value;
+            assert!(!is_as_desired(&stamp(desired()), &live), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_no_longer_wanted_is_a_difference() {
+        let mut less = desired();
+        less["spec"].as_object_mut().unwrap().remove("clusterIP");
+        assert!(!is_as_desired(&stamp(less), &live()));
+    }
+
+    #[test]
+    fn lists_of_plain_values_are_compared_as_they_are() {
+        assert!(!holds(&json!({"args": ["a", "b"]}), &json!({"args": ["a"]})));
+        assert!(!holds(&json!({"args": ["a"]}), &json!({"args": ["a", "b"]})));
+    }
+
+    #[test]
+    fn the_hash_does_not_depend_on_the_order_of_fields() {
+        assert_eq!(hash(&json!({"a": 1, "b": 2})), hash(&json!({"b": 2, "a": 1})));
+    }
+
+    #[test]
+    fn quantities_are_compared_by_value() {
+        assert!(is_same_quantity("1000m", "1"));
+        assert!(is_same_quantity("0", "0"));
+        assert!(!is_same_quantity("512Mi", "512M"));
+        assert!(!is_same_quantity("", ""));
+    }
+}

@@ -1,0 +1,30 @@
+//! The Sluice operator: it observes a pipeline's surroundings, lets `sluice-plan` decide, and applies the result.
+//!
+//! ```text
+//!  watch, cache ---+
+//!                  +--> reconcile: observe -> plan -> build -> apply, prune -> report
+//!  kafka, sample --+                          `--- sluice-plan ---'
+//!
+//!  run: admin, lease, watches                 memory: what is kept between two reconciles
+//! ```
+//!
+//! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `sample`.
+
+pub mod admin;
+pub mod api_error;
+pub mod apply;
+pub mod args;
+pub mod cache;
+pub mod drift;
+pub mod kafka;
+pub mod lease;
+pub mod memory;
+pub mod metrics;
+pub mod observe;
+pub mod prune;
+pub mod reconcile;
+pub mod report;
+pub mod run;
+pub mod sample;
+pub mod watch;
+pub mod watch_state;

@@ -1,0 +1,221 @@
+//! What the operator tells Prometheus. Handles are made once, here; labels come from closed sets, but for namespace
+//! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
+
+use prometheus::{
+    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+use std::time::Duration;
+
+/// Seconds of one reconcile. The upper end is the sum of the deadlines of what a reconcile waits for.
+const RECONCILE_SECONDS: [f64; 9] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// The operator's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconcile_total: IntCounterVec,
+    reconcile_seconds: Histogram,
+    errors_total: IntCounterVec,
+    writes_total: IntCounterVec,
+    leader: IntGauge,
+    pipelines: IntGauge,
+    lag: GaugeVec,
+}
+
+/// How a reconcile ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReconcileResult {
+    /// Everything is as wanted.
+    Done,
+    /// Something outside is missing; asked again soon.
+    Waiting,
+    /// The spec was refused; nothing is done before it changes.
+    Refused,
+    /// An error; tried again with a growing delay.
+    Failed,
+}
+
+impl ReconcileResult {
+    const ALL: [Self; 4] = [Self::Done, Self::Waiting, Self::Refused, Self::Failed];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Waiting => "waiting",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Metrics {
+    /// Makes and registers all of them, with every label of the closed sets at zero.
+    ///
+    /// # Errors
+    /// Never in practice: names are constants and registered once. Prometheus has no infallible form.
+    pub fn new(version: &str, error_reasons: &[&str]) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let gauge = |name: &str, help: &str| {
+            let metric = IntGauge::new(name, help)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let reconcile_total =
+            counter("sluice_operator_reconcile_total", "Reconciles by how they ended.", &["result"])?;
+        let errors_total =
+            counter("sluice_operator_errors_total", "Failed reconciles by class of the error.", &["reason"])?;
+        let writes_total = counter(
+            "sluice_operator_writes_total",
+            "Requests that may change something in the cluster, by what they are about; the Lease is not counted.",
+            &["object"],
+        )?;
+        for result in ReconcileResult::ALL {
+            reconcile_total.with_label_values(&[result.label()]);
+        }
+        for reason in error_reasons {
+            errors_total.with_label_values(&[reason]);
+        }
+        build_info(&registry, version)?;
+        Ok(Self {
+            reconcile_seconds: reconcile_seconds(&registry)?,
+            leader: gauge("sluice_operator_leader", "1 while this process holds the Lease.")?,
+            pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
+            lag: lag(&registry)?,
+            reconcile_total,
+            errors_total,
+            writes_total,
+            registry,
+        })
+    }
+
+    /// Counts one reconcile.
+    pub fn reconciled(&self, result: ReconcileResult, took: Duration) {
+        self.reconcile_total.with_label_values(&[result.label()]).inc();
+        self.reconcile_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts one failed reconcile under the class of its error.
+    pub fn failed(&self, reason: &'static str) {
+        self.errors_total.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts one request that may change something.
+    pub fn wrote(&self, object: &'static str) {
+        self.writes_total.with_label_values(&[object]).inc();
+    }
+
+    /// How many such requests there were, all together.
+    pub fn writes(&self) -> u64 {
+        use prometheus::core::Collector;
+        let families = self.writes_total.collect();
+        // Counters are whole numbers; the exposition type is a float.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        families
+            .iter()
+            .flat_map(|family| family.get_metric())
+            .map(|metric| metric.get_counter().get_value() as u64)
+            .sum()
+    }
+
+    /// Says whether this process holds the Lease.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+
+    /// Says how many pipelines are looked after.
+    pub fn set_pipelines(&self, count: usize) {
+        self.pipelines.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Says how many messages one pipeline is behind.
+    pub fn set_lag(&self, namespace: &str, name: &str, messages: u64) {
+        // A gauge is a float; lags over 2^53 messages lose their last digits, which nobody would miss.
+        #[expect(clippy::cast_precision_loss)]
+        self.lag.with_label_values(&[namespace, name]).set(messages as f64);
+    }
+
+    /// Forgets a pipeline that is gone.
+    pub fn forget(&self, namespace: &str, name: &str) {
+        // An error says that there was nothing to forget.
+        self.lag.remove_label_values(&[namespace, name]).ok();
+    }
+
+    /// The text that `/metrics` serves.
+    ///
+    /// # Errors
+    /// When a metric cannot be written as text, which would be a defect of ours.
+    pub fn render(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error> {
+    let options = HistogramOpts::new("sluice_operator_reconcile_seconds", "How long reconciles took.")
+        .buckets(RECONCILE_SECONDS.to_vec());
+    let family = HistogramVec::new(options, &[])?;
+    registry.register(Box::new(family.clone()))?;
+    Ok(family.with_label_values::<&str>(&[]))
+}
+
+fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
+    let options = Opts::new("sluice_operator_pipeline_lag_messages", "Messages that a pipeline is behind.");
+    let metric = GaugeVec::new(options, &["namespace", "name"])?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Error> {
+    let metric = IntGaugeVec::new(Opts::new("sluice_operator_build_info", "Always 1."), &["version"])?;
+    registry.register(Box::new(metric.clone()))?;
+    metric.with_label_values(&[version]).set(1);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(metrics: &Metrics) -> String {
+        String::from_utf8(metrics.render().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_label_of_the_closed_sets_is_there_from_the_start() {
+        let text = text(&Metrics::new("1.2.3", &["conflict"]).unwrap());
+        for line in [
+            "sluice_operator_reconcile_total{result=\"refused\"} 0",
+            "sluice_operator_errors_total{reason=\"conflict\"} 0",
+            "sluice_operator_build_info{version=\"1.2.3\"} 1",
+            "sluice_operator_leader 0",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_pipeline_that_is_gone_leaves_no_series() {
+        let metrics = Metrics::new("1", &[]).unwrap();
+        metrics.set_lag("tracing", "prod", 12);
+        let line = "sluice_operator_pipeline_lag_messages{name=\"prod\",namespace=\"tracing\"} 12";
+        assert!(text(&metrics).contains(line));
+        metrics.forget("tracing", "prod");
+        assert!(!text(&metrics).contains("prod"));
+    }
+
+    #[test]
+    fn writes_are_summed_over_all_objects() {
+        let metrics = Metrics::new("1", &[]).unwrap();
+        metrics.wrote("ConfigMap");
+        metrics.wrote("status");
+        metrics.wrote("status");
+        assert_eq!(metrics.writes(), 3);
+    }
+}

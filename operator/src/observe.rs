@@ -1,0 +1,155 @@
+//! Reads what a decision needs: Kafka, the Secret, the schema Job and the workload. Writes nothing and decides nothing.
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    cache::{self, Cache, find},
+    kafka::ClientKey,
+    reconcile::World,
+    sample::{self, Sample, Source},
+};
+use k8s_openapi::{
+    api::core::v1::{Pod, Secret},
+    jiff::Timestamp,
+};
+use kube::{Api, ResourceExt};
+use sluice_crds::{InitialOffset, SchemaManagement, TracePipeline};
+use sluice_plan::{
+    Defaults, Names, Observed, Partitions, SchemaSeen, SecretSeen, TopicSeen, WorkloadSeen, names,
+    schema_job_name,
+};
+
+/// What could not be read. Kafka is not among it: that it is away is a fact, not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Secret.
+    #[error("cannot read the Secret {name}")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Secret { source, .. } => source.class(),
+        }
+    }
+}
+
+/// Facts, and the lag as it is.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// What the plan and the status are made from.
+    pub observed: Observed,
+    /// Messages behind, not rounded.
+    pub lag_messages: Option<u64>,
+}
+
+/// Reads all facts about one pipeline.
+pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, Error> {
+    // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
+    let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
+    let source = source(pipeline, &names);
+    let (secret, answer) = tokio::join!(secret(pipeline, world), world.shared.sampler.sample(&source));
+    let secret = secret?;
+    let lag_messages = answer.as_ref().ok().and_then(|sample| sample.lag_messages);
+    let observed = Observed {
+        partitions: partitions(&source.topics, answer),
+        schema: schema(pipeline, &secret, &world.cache, &world.shared.defaults),
+        workload: workload(&names, &world.cache),
+        lag: lag_messages
+            .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
+        secret,
+    };
+    Ok(Facts { observed, lag_messages })
+}
+
+fn source(pipeline: &TracePipeline, names: &Names) -> Source {
+    let kafka = &pipeline.spec.source.kafka;
+    let consumer_group = match kafka.consumer_group.as_str() {
+        "" => names.consumer_group(),
+        group => group.to_owned(),
+    };
+    Source {
+        client: ClientKey { bootstrap_servers: kafka.bootstrap_servers.join(","), consumer_group },
+        topics: kafka.topics.clone(),
+        from_earliest: kafka.initial_offset == InitialOffset::Earliest,
+    }
+}
+
+fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Partitions {
+    match answer {
+        Ok(sample) => {
+            let known = sample.topics.into_iter().map(|(topic, count)| (topic, TopicSeen::Known(count)));
+            let missing = sample.missing.into_iter().map(|topic| (topic, TopicSeen::Missing));
+            known.chain(missing).collect()
+        }
+        Err(sample::Error { failure, message }) => {
+            let seen = TopicSeen::Unavailable { failure, message };
+            topics.iter().map(|topic| (topic.clone(), seen.clone())).collect()
+        }
+    }
+}
+
+/// The content is read for the names of its keys, and dropped.
+async fn secret(pipeline: &TracePipeline, world: &World) -> Result<SecretSeen, Error> {
+    let Some(name) = cache::secret_name(pipeline) else { return Ok(SecretSeen::NotNamed) };
+    let namespace = pipeline.namespace().unwrap_or_default();
+    if find(&world.cache.secrets, &namespace, name).is_none() {
+        return Ok(SecretSeen::Missing { name: name.to_owned() });
+    }
+    let api: Api<Secret> = Api::namespaced(world.shared.client.clone(), &namespace);
+    let secret = api
+        .get_opt(name)
+        .await
+        .map_err(|source| Error::Secret { name: name.to_owned(), source: source.into() })?;
+    Ok(SecretSeen::of(name, secret.as_ref()))
+}
+
+fn schema(pipeline: &TracePipeline, secret: &SecretSeen, cache: &Cache, defaults: &Defaults) -> SchemaSeen {
+    if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
+        return SchemaSeen::NotNeeded;
+    }
+    let namespace = pipeline.namespace().unwrap_or_default();
+    let job =
+        schema_job_name(pipeline, secret, defaults).and_then(|name| find(&cache.jobs, &namespace, &name));
+    let Some(job) = job else { return SchemaSeen::NotStarted };
+    let job_uid = job.uid().unwrap_or_default();
+    let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));
+    SchemaSeen::of(Some(&job), &pods, Timestamp::now())
+}
+
+fn workload(names: &Names, cache: &Cache) -> Option<WorkloadSeen> {
+    let stateful_set = find(&cache.stateful_sets, names.namespace(), &names.gateway())?;
+    let is_gateway =
+        |pod: &Pod| pod.labels().get(names::COMPONENT).is_some_and(|part| part == names::GATEWAY);
+    let pods = pods(cache, names.namespace(), names.pipeline(), is_gateway);
+    Some(WorkloadSeen::of(&stateful_set, &pods))
+}
+
+fn pods(cache: &Cache, namespace: &str, pipeline: &str, is_meant: impl Fn(&Pod) -> bool) -> Vec<Pod> {
+    let pods = cache.pods_of(namespace, pipeline);
+    pods.into_iter().filter(|pod| is_meant(pod)).map(|pod| Pod::clone(&pod)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_plan::SourceFailure;
+
+    #[test]
+    fn every_topic_is_known_missing_or_unavailable() {
+        let topics = ["a".to_owned(), "b".to_owned()];
+        let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], lag_messages: None };
+        let seen = partitions(&topics, Ok(sample));
+        assert_eq!((&seen["a"], &seen["b"]), (&TopicSeen::Known(4), &TopicSeen::Missing));
+        let error = sample::Error { failure: SourceFailure::Timeout, message: "late".into() };
+        let seen = partitions(&topics, Err(error));
+        assert!(matches!(&seen["b"], TopicSeen::Unavailable { failure: SourceFailure::Timeout, .. }));
+        assert_eq!(seen.len(), 2);
+    }
+}

@@ -1,0 +1,119 @@
+//! Deletes what a pipeline no longer wants. Most objects keep their name and are changed in place; configs and schema
+//! Jobs are named by their content, so that each change leaves one behind. Everything else goes with the pipeline,
+//! by its owner references.
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    cache::{Cache, owned},
+    reconcile::World,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Preconditions},
+};
+use sluice_crds::TracePipeline;
+use sluice_plan::{Applied, Objects, WorkloadSeen, names};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+
+use crate::apply::Appliable;
+
+/// Older configs of gateways that are kept, so that with the current one three revisions can be rolled back to.
+const OLD_CONFIGS_KEPT: usize = 2;
+
+/// What could not be deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not delete the object.
+    #[error("cannot delete the {kind} {name}")]
+    Delete {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Delete { source, .. } => source.class(),
+        }
+    }
+}
+
+/// Deletes old configs and old schema Jobs.
+pub async fn prune(
+    pipeline: &TracePipeline,
+    applied: &Objects<Applied>,
+    seen: Option<&WorkloadSeen>,
+    world: &World,
+) -> Result<(), Error> {
+    let uid = pipeline.uid().unwrap_or_default();
+    for job in surplus_jobs(&owned(&world.cache.jobs, &uid), applied) {
+        delete(&*job, world).await?;
+    }
+    // While gateways of an older revision run, or the schema is not settled, a pod that restarts needs its config.
+    let is_settled = applied.parts().workload.is_some() && seen.is_some_and(WorkloadSeen::is_rolled_out);
+    if is_settled {
+        let mounted = mounted_configs(pipeline, &world.cache);
+        for config in surplus_configs(&owned(&world.cache.config_maps, &uid), applied, &mounted) {
+            delete(&*config, world).await?;
+        }
+    }
+    Ok(())
+}
+
+/// All schema Jobs but the current one; that one too when it failed and is to be run again.
+fn surplus_jobs(jobs: &[Arc<Job>], applied: &Objects<Applied>) -> Vec<Arc<Job>> {
+    let current = applied.parts().schema_job.as_ref().map(ResourceExt::name_any);
+    jobs.iter()
+        .filter(|job| Some(job.name_any()) != current && job.meta().deletion_timestamp.is_none())
+        .cloned()
+        .collect()
+}
+
+fn surplus_configs(
+    configs: &[Arc<ConfigMap>],
+    applied: &Objects<Applied>,
+    mounted: &BTreeSet<String>,
+) -> Vec<Arc<ConfigMap>> {
+    let parts = applied.parts();
+    let current: BTreeSet<String> = [Some(&parts.config_map), parts.schema_config_map.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(ResourceExt::name_any)
+        .collect();
+    let is_used =
+        |config: &ConfigMap| current.contains(&config.name_any()) || mounted.contains(&config.name_any());
+    let unused = configs.iter().filter(|config| !is_used(config)).cloned();
+    let (mut of_gateways, of_jobs): (Vec<_>, Vec<_>) = unused
+        .partition(|config| config.labels().get(names::COMPONENT).is_some_and(|part| part == names::GATEWAY));
+    of_gateways
+        .sort_by_key(|config| Reverse((config.creation_timestamp().map(|time| time.0), config.name_any())));
+    of_gateways.into_iter().skip(OLD_CONFIGS_KEPT).chain(of_jobs).collect()
+}
+
+/// Names of the ConfigMaps that pods of the pipeline mount.
+fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> {
+    let pods = cache.pods_of(&pipeline.namespace().unwrap_or_default(), &pipeline.name_any());
+    let volumes = pods.iter().filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();
+    volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
+}
+
+async fn delete<K: Appliable>(object: &K, world: &World) -> Result<(), Error> {
+    let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
+    let api: Api<K> = Api::namespaced(world.shared.client.clone(), &object.namespace().unwrap_or_default());
+    world.shared.metrics.wrote(kind);
+    // The very object that was looked at: another one may have been made under its name.
+    let exactly = Preconditions { uid: object.uid(), resource_version: None };
+    match api.delete(&name, &DeleteParams::background().preconditions(exactly)).await {
+        Ok(_) => Ok(()),
+        // Gone already, or replaced.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(source) => Err(Error::Delete { kind, name, source: source.into() }),
+    }
+}

@@ -1,0 +1,266 @@
+//! One look at one pipeline: observe, plan, build, apply, report. And what happens when it fails.
+//!
+//! ```text
+//!               reads      pure    pure      writes                writes
+//!  pipeline -> observe ->  plan -> build ->  apply (and prune) ->  report
+//!                            |                                       ^
+//!                            `-- Violations, Waiting ----------------'
+//! ```
+//!
+//! A spec that is refused is no failure: it is reported, and what was applied before goes on.
+
+use crate::{
+    api_error::ErrorClass,
+    apply,
+    cache::{Cache, Pipeline},
+    memory::{Key, Memory},
+    metrics::{Metrics, ReconcileResult},
+    observe, prune, report,
+    sample::Sampler,
+};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{
+    Client, ResourceExt,
+    core::DynamicObject,
+    runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
+};
+use sluice_crds::TracePipeline;
+use sluice_plan::{
+    Defaults, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build, plan, status,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+/// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.
+const RUNNING_SECONDS: u64 = 30;
+/// Something outside is missing: it is looked for again after this many seconds.
+const WAITING_SECONDS: u64 = 5;
+/// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
+const REFUSED_SECONDS: u64 = 60;
+/// The schema Job was deleted to be run again; by then it is gone.
+const AGAIN_SECONDS: u64 = 1;
+/// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
+const RECONCILE_SECONDS_MAX: u64 = 60;
+/// Longest wait in seconds for the watches to list what there is; then others get their turn.
+const LISTED_SECONDS_MAX: u64 = 5;
+
+/// What all scopes share.
+pub struct Shared {
+    /// The API server.
+    pub client: Client,
+    /// Publishes events.
+    pub recorder: Recorder,
+    /// What is told to Prometheus.
+    pub metrics: Arc<Metrics>,
+    /// Asks Kafka.
+    pub sampler: Sampler,
+    /// What the operator brings to every plan.
+    pub defaults: Defaults,
+    /// What is remembered of each pipeline.
+    pub memory: Memory,
+}
+
+/// What a reconcile works with.
+pub struct World {
+    /// What all scopes share.
+    pub shared: Arc<Shared>,
+    /// Copies of the objects of this scope.
+    pub cache: Cache,
+}
+
+impl World {
+    /// A pipeline is gone.
+    pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
+        let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
+        self.shared.memory.forget(&key);
+        self.shared.metrics.forget(&key.namespace, &key.name);
+        self.shared.metrics.set_pipelines(self.shared.memory.len());
+        info!(namespace = %key.namespace, pipeline = %key.name, "gone");
+    }
+}
+
+/// Why a reconcile failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// While reading.
+    #[error(transparent)]
+    Observe(#[from] observe::Error),
+    /// While writing objects.
+    #[error(transparent)]
+    Apply(#[from] apply::Error),
+    /// While deleting objects.
+    #[error(transparent)]
+    Prune(#[from] prune::Error),
+    /// While writing the status.
+    #[error(transparent)]
+    Report(#[from] report::Error),
+    /// Because of the time it took.
+    #[error("the reconcile did not end within {RECONCILE_SECONDS_MAX} s")]
+    Timeout,
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Observe(error) => error.class(),
+            Self::Apply(error) => error.class(),
+            Self::Prune(error) => error.class(),
+            Self::Report(error) => error.class(),
+            Self::Timeout => ErrorClass::Timeout,
+        }
+    }
+}
+
+/// A failed reconcile, counted and logged; it is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failed {
+    /// What failed.
+    #[source]
+    pub error: Error,
+    /// When to try again.
+    pub retry_after: Duration,
+}
+
+/// Looks at one pipeline, and says when to look again.
+pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Action, Failed> {
+    if !is_listed(&world.cache).await {
+        return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
+    }
+    let begun = Instant::now();
+    let key = Key { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() };
+    let (result, action) = match &pipeline.0 {
+        // Its objects are being collected; making them again would only hold that up.
+        Ok(pipeline) if pipeline.metadata.deletion_timestamp.is_some() => {
+            (ReconcileResult::Done, Ok(Action::await_change()))
+        }
+        Ok(pipeline) => outcome(pipeline, &key, &world).await,
+        Err(invalid) => {
+            malformed(&pipeline, &key, &invalid.error, &world).await;
+            (ReconcileResult::Refused, Ok(Action::await_change()))
+        }
+    };
+    world.shared.metrics.reconciled(result, begun.elapsed());
+    world.shared.metrics.set_pipelines(world.shared.memory.len());
+    action
+}
+
+/// When to look again after a failure.
+pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action {
+    Action::requeue(failed.retry_after)
+}
+
+/// The story.
+async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
+    let facts = observe::observe(pipeline, world).await?;
+    let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
+    let carried_out = match &planned {
+        Ok(Planned::Ready(plan)) => carry_out(pipeline, plan, &facts.observed, world).await,
+        Ok(Planned::Waiting(_)) | Err(_) => Ok(()),
+    };
+    let now = Time(Timestamp::now());
+    let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
+    if let Some(messages) = facts.lag_messages {
+        world.shared.metrics.set_lag(&key.namespace, &key.name, messages);
+    }
+    // Also when something could not be applied: the facts are worth saying all the more.
+    report::report(pipeline, key, said, world).await?;
+    carried_out?;
+    Ok(next(&planned, &facts.observed))
+}
+
+async fn carry_out(
+    pipeline: &TracePipeline,
+    plan: &Plan,
+    observed: &Observed,
+    world: &World,
+) -> Result<(), Error> {
+    let applied = apply::apply(pipeline, build(plan), plan.replicas(), world).await?;
+    prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
+    Ok(())
+}
+
+/// How a reconcile ended that did not fail, and when the next one is due.
+#[derive(Debug, PartialEq, Eq)]
+struct Next {
+    result: ReconcileResult,
+    after_seconds: u64,
+}
+
+fn next(planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
+    let source_is_away =
+        observed.partitions.values().any(|seen| matches!(seen, TopicSeen::Unavailable { .. }));
+    let (result, after_seconds) = match planned {
+        Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
+        Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, WAITING_SECONDS),
+        Ok(Planned::Ready(plan)) => match plan.schema_step() {
+            SchemaStep::RunAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
+            SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
+            SchemaStep::NotNeeded | SchemaStep::Done if source_is_away => {
+                (ReconcileResult::Waiting, WAITING_SECONDS)
+            }
+            SchemaStep::NotNeeded | SchemaStep::Done => (ReconcileResult::Done, RUNNING_SECONDS),
+        },
+    };
+    Next { result, after_seconds }
+}
+
+/// Runs the story within its time, and remembers how it ended.
+async fn outcome(
+    pipeline: &TracePipeline,
+    key: &Key,
+    world: &World,
+) -> (ReconcileResult, Result<Action, Failed>) {
+    let longest = Duration::from_secs(RECONCILE_SECONDS_MAX);
+    let ended = timeout(longest, story(pipeline, key, world)).await.unwrap_or(Err(Error::Timeout));
+    match ended {
+        Ok(Next { result, after_seconds }) => {
+            if world.shared.memory.succeeded(key) {
+                info!(namespace = %key.namespace, pipeline = %key.name, "reconciles work again");
+            }
+            (result, Ok(Action::requeue(Duration::from_secs(after_seconds))))
+        }
+        Err(error) => (ReconcileResult::Failed, Err(failed(pipeline, key, error, world).await)),
+    }
+}
+
+async fn failed(pipeline: &TracePipeline, key: &Key, error: Error, world: &World) -> Failed {
+    let (class, what) = (error.class(), described(&error));
+    world.shared.metrics.failed(class.label());
+    let failure = world.shared.memory.failed(key, &what);
+    if failure.is_news {
+        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; trying again");
+    }
+    // What passes by itself is no news to a person; what stays until somebody acts is.
+    let is_for_a_person = matches!(
+        class,
+        ErrorClass::Conflict | ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign
+    );
+    if failure.is_news && is_for_a_person {
+        report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
+    }
+    Failed { error, retry_after: failure.retry_after }
+}
+
+/// A pipeline that cannot be read as one: the schema of the installed CRD is not this operator's.
+async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) {
+    if world.shared.memory.failed(key, why).is_news {
+        warn!(namespace = %key.namespace, pipeline = %key.name, error = why, "cannot read this TracePipeline");
+        report::tell(pipeline, "Malformed", why, &world.shared).await;
+    }
+}
+
+async fn is_listed(cache: &Cache) -> bool {
+    matches!(timeout(Duration::from_secs(LISTED_SECONDS_MAX), cache.ready()).await, Ok(Ok(())))
+}
+
+/// An error with everything that caused it.
+fn described(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

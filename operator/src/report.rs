@@ -1,0 +1,183 @@
+//! Says how a pipeline is: its status, when that says something new, and Kubernetes events for what a person would want
+//! to read in `kubectl describe`. Writes only.
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    memory::Key,
+    reconcile::{Shared, World},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::events::{Event, EventType},
+};
+use serde_json::json;
+use sluice_crds::{
+    TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+use std::time::Instant;
+use tracing::{debug, info};
+
+/// Field manager of the status.
+pub const STATUS: &str = "sluice-operator/status";
+/// Longest note of an event in bytes; the API server refuses more than 1,024.
+const NOTE_BYTES_MAX: usize = 1_000;
+
+/// What could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not take the status.
+    #[error("cannot write the status")]
+    Status {
+        /// What the API server said.
+        source: ApiError,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Status { source } => source.class(),
+        }
+    }
+}
+
+/// Writes the status if it says something new, and an event if the pipeline is ready, or no longer, or for another reason.
+pub async fn report(
+    pipeline: &TracePipeline,
+    key: &Key,
+    status: TracePipelineStatus,
+    world: &World,
+) -> Result<(), Error> {
+    let before = pipeline.status.clone().unwrap_or_default();
+    if !is_worth_writing(&before, &status, || world.shared.memory.may_write_lag(key, Instant::now())) {
+        return Ok(());
+    }
+    world.shared.metrics.wrote("status");
+    let api: Api<TracePipeline> = Api::namespaced(world.shared.client.clone(), &key.namespace);
+    let full = json!({
+        "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "status": status,
+    });
+    match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
+        Ok(_) => {}
+        // Deleted in the meantime: nobody is left to be told.
+        Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
+        Err(source) => return Err(Error::Status { source: source.into() }),
+    }
+    if let Some(ready) = changed_ready(&before, &status) {
+        info!(
+            namespace = %key.namespace, pipeline = %key.name, ready = %ready.status, reason = %ready.reason,
+            message = %ready.message, "status changed"
+        );
+        publish(pipeline, &event(ready), &world.shared).await;
+    }
+    Ok(())
+}
+
+/// A person reads why a pipeline is not looked after although nothing is wrong with its spec.
+pub async fn tell(regarding: &impl Resource<DynamicType = ()>, why: &str, note: &str, shared: &Shared) {
+    let event = Event {
+        type_: EventType::Warning,
+        reason: why.to_owned(),
+        note: Some(shortened(note)),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    publish(regarding, &event, shared).await;
+}
+
+/// An event that does not get through is not worth a failed reconcile: the status says the same.
+async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
+    shared.metrics.wrote("Event");
+    if let Err(error) = shared.recorder.publish(event, &regarding.object_ref(&())).await {
+        debug!(%error, pipeline = %regarding.name_any(), "cannot publish an event");
+    }
+}
+
+/// Equal but for the lag, it may wait; a lag that moves is written once in a while.
+fn is_worth_writing(
+    before: &TracePipelineStatus,
+    after: &TracePipelineStatus,
+    may_write_lag: impl FnOnce() -> bool,
+) -> bool {
+    if before == after {
+        return false;
+    }
+    let same_lag = TracePipelineStatus { lag: after.lag, ..before.clone() };
+    same_lag != *after || may_write_lag()
+}
+
+/// The condition `Ready` when its status or reason is another one.
+fn changed_ready<'a>(before: &TracePipelineStatus, after: &'a TracePipelineStatus) -> Option<&'a Condition> {
+    let was = ready(before).map(|ready| (&ready.status, &ready.reason));
+    ready(after).filter(|ready| was != Some((&ready.status, &ready.reason)))
+}
+
+fn ready(status: &TracePipelineStatus) -> Option<&Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == condition::READY)
+}
+
+fn event(ready: &Condition) -> Event {
+    let is_well = matches!(ready.reason.as_str(), reason::RUNNING | reason::PROGRESSING);
+    Event {
+        type_: if is_well { EventType::Normal } else { EventType::Warning },
+        reason: ready.reason.clone(),
+        note: Some(shortened(&ready.message)),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+    use sluice_crds::Lag;
+
+    fn status(reason: &str, lag: i64) -> TracePipelineStatus {
+        let ready = Condition {
+            type_: condition::READY.to_owned(),
+            status: if reason == reason::RUNNING { "True" } else { "False" }.to_owned(),
+            reason: reason.to_owned(),
+            message: "m".to_owned(),
+            observed_generation: Some(1),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        };
+        let lag = Some(Lag { messages: lag });
+        TracePipelineStatus { conditions: vec![ready], lag, ..TracePipelineStatus::default() }
+    }
+
+    #[test]
+    fn a_status_is_written_when_it_says_something_new() {
+        let running = status(reason::RUNNING, 10);
+        let is_written = |after: &TracePipelineStatus, due| is_worth_writing(&running, after, || due);
+        assert!(!is_written(&running, true));
+        assert!(is_written(&status(reason::RUNNING, 20), true));
+        assert!(!is_written(&status(reason::RUNNING, 20), false));
+        assert!(is_written(&status(reason::PROGRESSING, 20), false));
+    }
+
+    #[test]
+    fn events_tell_of_changes_of_ready_alone() {
+        let running = status(reason::RUNNING, 1);
+        assert!(changed_ready(&running, &status(reason::RUNNING, 2)).is_none());
+        let stuck = status(reason::SOURCE_UNAVAILABLE, 1);
+        let told = event(changed_ready(&running, &stuck).unwrap());
+        assert_eq!((told.type_, told.reason.as_str()), (EventType::Warning, reason::SOURCE_UNAVAILABLE));
+        assert_eq!(event(changed_ready(&stuck, &running).unwrap()).type_, EventType::Normal);
+    }
+
+    #[test]
+    fn a_note_is_cut_between_characters() {
+        assert!(shortened(&"ä".repeat(2_000)).len() <= NOTE_BYTES_MAX);
+    }
+}

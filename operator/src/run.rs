@@ -1,0 +1,266 @@
+//! From arguments to a running operator and back: probes first, then the API server, then the Lease, then the watches.
+//!
+//! ```text
+//!  admin (/metrics /livez /readyz) .................................................. all the time
+//!  reach the API server -> ready -> hold the Lease -> watch and reconcile -> stop -> give the Lease back
+//!                                        |
+//!                                        `-- lost: end at once, with status 1
+//! ```
+
+use crate::{
+    admin::{self, Admin, Readiness},
+    api_error::ErrorClass,
+    args::Args,
+    lease::{Lease, LeaseName, Lost},
+    memory::Memory,
+    metrics::Metrics,
+    reconcile::{Shared, World, error_policy, reconcile},
+    sample::Sampler,
+    watch::{Scope, Watches},
+    watch_state::WatchState,
+};
+use futures::{
+    FutureExt, StreamExt,
+    channel::mpsc,
+    future::{BoxFuture, join_all},
+};
+use kube::{
+    Client, Config,
+    runtime::{
+        applier,
+        controller::{self, Error as ControlError},
+        events::{Recorder, Reporter},
+    },
+};
+use sluice_plan::Defaults;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::{interval, sleep, timeout},
+};
+use tracing::{info, warn};
+
+/// Reconciles at the same time in one scope: each waits for the network most of the time.
+const RECONCILES_MAX: u16 = 10;
+/// Events about one pipeline within this many milliseconds are one reconcile: a rolling pod makes a dozen.
+const DEBOUNCE_MS: u64 = 1_000;
+/// Events between the watches and the reconciles; a full channel holds the watches back.
+const CONCERNED_MAX: usize = 1_024;
+/// Longest wait for reconciles under way after SIGTERM, in seconds; with the Lease it stays below the pod's 40 s.
+const STOP_SECONDS_MAX: u64 = 20;
+/// Time between attempts to reach an API server that is away, in seconds: the first, and the longest.
+const REACH_SECONDS: (u64, u64) = (1, 15);
+/// Longest wait for an answer about the Lease, in seconds; several fit between a renewal and giving up.
+const LEASE_REQUEST_SECONDS: u64 = 3;
+/// Idle Kafka clients are looked for this often, in seconds.
+const TIDY_SECONDS: u64 = 60;
+
+/// The operator's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How the operator ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// SIGTERM or SIGINT.
+    Asked,
+    /// Another one leads, or may.
+    LeaseLost(Lost),
+}
+
+/// Why the operator could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a pod's service account nor a kubeconfig.
+    #[error("cannot find out how to reach the API server")]
+    Config(#[source] Box<kube::config::InferConfigError>),
+    /// The configuration cannot be used.
+    #[error("cannot make a client for the API server")]
+    Client(#[source] Box<kube::Error>),
+    /// The probes cannot be served.
+    #[error("cannot serve probes and metrics")]
+    Admin(#[source] admin::Error),
+    /// A metric was registered twice.
+    #[error("cannot register metrics")]
+    Metrics(#[source] prometheus::Error),
+    /// The kernel does not let us.
+    #[error("cannot listen for signals")]
+    Signal(#[source] std::io::Error),
+}
+
+/// Resolves when the process is asked to stop.
+type Stop = futures::future::Shared<BoxFuture<'static, ()>>;
+
+/// Runs until SIGTERM, SIGINT, or the loss of the Lease.
+pub async fn run(args: &Args) -> Result<Ending, Error> {
+    let stop = stop_signal()?;
+    let metrics =
+        Arc::new(Metrics::new(VERSION, &ErrorClass::ALL.map(ErrorClass::label)).map_err(Error::Metrics)?);
+    let readiness = Arc::new(Readiness::default());
+    let admin = Admin::bind(args.listen, Arc::clone(&metrics), Arc::clone(&readiness)).await;
+    let admin = tokio::spawn(admin.map_err(Error::Admin)?.serve());
+    info!(version = VERSION, listen = %args.listen, gateway_image = %args.gateway_image, "starting");
+
+    let work = async {
+        let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+        let client = client(config.clone())?;
+        reach(&client).await;
+        readiness.set(true);
+        let mut lease = Lease::join(lease_client(config)?, lease_name(args)).await;
+        lease.acquired().await;
+        Ok((client, lease))
+    };
+    let started = tokio::select! {
+        started = work => Some(started?),
+        () = stop.clone() => None,
+    };
+    let ending = match started {
+        Some((client, lease)) => lead(args, client, &lease, metrics, stop).await,
+        None => Ending::Asked,
+    };
+    admin.abort();
+    Ok(ending)
+}
+
+/// Works for as long as the Lease is held.
+async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>, stop: Stop) -> Ending {
+    metrics.set_leader(true);
+    let shared = Arc::new(Shared {
+        recorder: Recorder::new(client.clone(), Reporter::from("sluice-operator")),
+        client,
+        metrics,
+        sampler: Sampler::default(),
+        memory: Memory::default(),
+        defaults: Defaults {
+            gateway_image: args.gateway_image.clone(),
+            operator_version: VERSION.to_owned(),
+        },
+    });
+    let work =
+        join_all(scopes(args).into_iter().map(|scope| control(Arc::clone(&shared), scope, stop.clone())));
+    let stopped = async {
+        stop.clone().await;
+        info!("stopping: reconciles under way are finished");
+        sleep(Duration::from_secs(STOP_SECONDS_MAX)).await;
+        warn!("a reconcile is still under way; leaving without it");
+    };
+    let ending = tokio::select! {
+        lost = lease.lost() => Ending::LeaseLost(lost),
+        _ = work => Ending::Asked,
+        () = stopped => Ending::Asked,
+        never = tidy(&shared.sampler) => match never {},
+    };
+    shared.metrics.set_leader(false);
+    if matches!(ending, Ending::Asked) {
+        lease.release().await;
+    }
+    ending
+}
+
+/// Watches one scope and reconciles its pipelines until it is told to stop.
+async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
+    let mut tasks = JoinSet::new();
+    let (concerned, events) = mpsc::channel(CONCERNED_MAX);
+    let cache = Watches {
+        client: &shared.client,
+        scope: &scope,
+        tasks: &mut tasks,
+        concerned,
+        state: Arc::new(WatchState::default()),
+    }
+    .start();
+    let pipelines = cache.pipelines.clone();
+    let world = Arc::new(World { shared, cache });
+    let settings = controller::Config::default()
+        .debounce(Duration::from_millis(DEBOUNCE_MS))
+        .concurrency(RECONCILES_MAX);
+    applier(
+        |pipeline, world| Box::pin(reconcile(pipeline, world)),
+        error_policy,
+        Arc::clone(&world),
+        pipelines,
+        events.map(Ok::<_, Infallible>).take_until(stop),
+        settings,
+    )
+    .for_each(|outcome| {
+        // Results are counted and logged where they arise. What is left: a pipeline that is no longer there.
+        if let Err(ControlError::ObjectNotFound(gone)) = outcome {
+            world.forget(&gone);
+        }
+        std::future::ready(())
+    })
+    .await;
+}
+
+async fn tidy(sampler: &Sampler) -> Infallible {
+    let mut ticks = interval(Duration::from_secs(TIDY_SECONDS));
+    loop {
+        ticks.tick().await;
+        sampler.tidy().await;
+    }
+}
+
+fn scopes(args: &Args) -> Vec<Scope> {
+    let namespaces = args.namespaces();
+    if namespaces.is_empty() {
+        return vec![Scope(None)];
+    }
+    namespaces.into_iter().map(|namespace| Scope(Some(namespace))).collect()
+}
+
+fn stop_signal() -> Result<Stop, Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
+    let asked = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    Ok(asked.boxed().shared())
+}
+
+fn client(config: Config) -> Result<Client, Error> {
+    Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
+}
+
+/// A client of its own for the Lease: its requests must not wait behind others, nor longer than the Lease lasts.
+fn lease_client(mut config: Config) -> Result<Client, Error> {
+    let longest = Some(Duration::from_secs(LEASE_REQUEST_SECONDS));
+    config.connect_timeout = longest;
+    config.read_timeout = longest;
+    config.write_timeout = longest;
+    config.reset_reader_on_write = true;
+    config.default_retry = false;
+    client(config)
+}
+
+fn lease_name(args: &Args) -> LeaseName {
+    LeaseName {
+        namespace: args.namespace.clone(),
+        name: args.lease_name.clone(),
+        identity: args.lease_identity(),
+    }
+}
+
+/// Waits until the API server answers; one log line when it does not, one when it does again.
+async fn reach(client: &Client) {
+    let (mut wait, longest) = REACH_SECONDS;
+    let mut is_away = false;
+    loop {
+        let attempt = timeout(Duration::from_secs(longest), client.apiserver_version()).await;
+        let error = match attempt {
+            Ok(Ok(server)) => {
+                return info!(version = %server.git_version, "the API server answers");
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        if !is_away {
+            warn!(%error, "the API server does not answer; trying again");
+            is_away = true;
+        }
+        sleep(Duration::from_secs(wait)).await;
+        wait = (wait * 2).min(longest);
+    }
+}

@@ -1,0 +1,261 @@
+//! What Kafka says about a pipeline's topics: partitions and lag. Reads only.
+//!
+//! Kafka may be away, and a reconcile must not wait for it: a question runs on one of tokio's blocking threads, has
+//! [`ASK_SECONDS`] to find its answer, and a reconcile waits [`WAIT_SECONDS`] for it, but for the first question about a
+//! source. A later answer is kept for the next reconcile. At most [`ASKING_MAX`] questions run at the same time, and one per source.
+
+use crate::kafka::{self, ClientKey, Clients, IDLE_SECONDS_MAX, Position};
+use rdkafka::types::RDKafkaErrorCode;
+use sluice_plan::SourceFailure;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{sync::Semaphore, time::timeout};
+
+/// A question is given up after this many seconds: long enough for an answer from another continent, twice.
+const ASK_SECONDS: u64 = 5;
+/// A reconcile waits this many seconds for the answer.
+const WAIT_SECONDS: u64 = 2;
+/// Questions at the same time, each on a thread of its own.
+const ASKING_MAX: usize = 16;
+/// An answer is used again for this many seconds: reconciles come in bursts while pods roll.
+const FRESH_SECONDS: u64 = 5;
+/// A success counts for this many seconds while a newer answer is late.
+const GOOD_SECONDS: u64 = 60;
+/// What is known about a source that nobody asked for is dropped after this many seconds.
+const KNOWN_SECONDS_MAX: u64 = 2 * IDLE_SECONDS_MAX;
+
+/// Which topics, read by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Brokers and group.
+    pub client: ClientKey,
+    /// Topics by name.
+    pub topics: Vec<String>,
+    /// Whether a partition without a committed offset is begun at its oldest message, or behind its newest.
+    pub from_earliest: bool,
+}
+
+/// What Kafka answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// Topics with their partitions.
+    pub topics: Vec<(String, u32)>,
+    /// Topics that do not exist.
+    pub missing: Vec<String>,
+    /// Messages that the group has not committed yet; where all topics exist and the offsets could be read.
+    pub lag_messages: Option<u64>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// In which way Kafka does not answer.
+    pub failure: SourceFailure,
+    /// What the client said, for people.
+    pub message: String,
+}
+
+impl Error {
+    fn of(error: &kafka::Error) -> Self {
+        let failure = match error.code() {
+            Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut) => {
+                SourceFailure::Timeout
+            }
+            Some(
+                RDKafkaErrorCode::Authentication
+                | RDKafkaErrorCode::SaslAuthenticationFailed
+                | RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::GroupAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed,
+            ) => SourceFailure::AuthFailed,
+            _ => SourceFailure::Unreachable,
+        };
+        Self { failure, message: error.to_string() }
+    }
+
+    fn slow(source: &Source) -> Self {
+        let message = format!("Kafka at {} does not answer in time", source.client.bootstrap_servers);
+        Self { failure: SourceFailure::Timeout, message }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    asking: bool,
+    answer: Option<(Instant, Result<Sample, Error>)>,
+}
+
+/// Asks Kafka, and remembers.
+#[derive(Clone)]
+pub struct Sampler {
+    clients: Arc<Clients>,
+    places: Arc<Semaphore>,
+    known: Arc<Mutex<HashMap<Source, Known>>>,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self { clients: Arc::default(), places: Arc::new(Semaphore::new(ASKING_MAX)), known: Arc::default() }
+    }
+}
+
+impl Sampler {
+    /// Asks, unless an answer is fresh.
+    pub async fn sample(&self, source: &Source) -> Result<Sample, Error> {
+        if let Some(sample) = self.fresh(source) {
+            return Ok(sample);
+        }
+        if let Some(wait_seconds) = self.begin(source) {
+            let (sampler, source) = (self.clone(), source.clone());
+            let question = tokio::spawn(async move { sampler.ask(source).await });
+            // Too late is no error here: the answer is kept, and `last` says what is known until then.
+            timeout(Duration::from_secs(wait_seconds), question).await.ok();
+        }
+        self.last(source)
+    }
+
+    /// Closes idle clients and forgets sources that nobody asks for. Call it now and then.
+    pub async fn tidy(&self) {
+        let age_max = Duration::from_secs(KNOWN_SECONDS_MAX);
+        self.known().retain(|_, known| {
+            known.asking || known.answer.as_ref().is_some_and(|(at, _)| at.elapsed() < age_max)
+        });
+        let clients = Arc::clone(&self.clients);
+        // Closing a client waits for its threads. A panic there is none of ours.
+        let close = move || clients.close_idle(Duration::from_secs(IDLE_SECONDS_MAX));
+        tokio::task::spawn_blocking(close).await.ok();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Source, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fresh(&self, source: &Source) -> Option<Sample> {
+        let known = self.known();
+        let (at, answer) = known.get(source)?.answer.as_ref()?;
+        // What is missing is looked for every time: somebody waits for it to appear.
+        let sample = answer.as_ref().ok().filter(|sample| sample.missing.is_empty())?;
+        (at.elapsed() < Duration::from_secs(FRESH_SECONDS)).then(|| sample.clone())
+    }
+
+    /// Claims the question about a source, and says for how many seconds its answer is waited for; `None` when it is
+    /// being asked already. The first question is waited for until it ends, since nothing else is known.
+    fn begin(&self, source: &Source) -> Option<u64> {
+        let mut known = self.known();
+        let known = known.entry(source.clone()).or_default();
+        let wait_seconds = if known.answer.is_some() { WAIT_SECONDS } else { ASK_SECONDS + 1 };
+        (!std::mem::replace(&mut known.asking, true)).then_some(wait_seconds)
+    }
+
+    async fn ask(&self, source: Source) {
+        let place = self.places.acquire().await.expect("the semaphore is never closed");
+        let (clients, asked) = (Arc::clone(&self.clients), source.clone());
+        let answer = tokio::task::spawn_blocking(move || ask(&clients, &asked)).await;
+        drop(place);
+        let answer = match answer {
+            Ok(answer) => answer.map_err(|error| Error::of(&error)),
+            Err(broken) => {
+                let message = format!("the question to Kafka broke off: {broken}");
+                Err(Error { failure: SourceFailure::Unreachable, message })
+            }
+        };
+        self.known().insert(source, Known { asking: false, answer: Some((Instant::now(), answer)) });
+    }
+
+    /// What the last question brought. While another one is under way a success still counts for a while: one slow
+    /// answer does not make Kafka unreachable.
+    fn last(&self, source: &Source) -> Result<Sample, Error> {
+        let known = self.known();
+        let Some(Known { asking, answer: Some((at, answer)) }) = known.get(source) else {
+            return Err(Error::slow(source));
+        };
+        match answer {
+            Ok(_) if *asking && at.elapsed() >= Duration::from_secs(GOOD_SECONDS) => Err(Error::slow(source)),
+            answer => answer.clone(),
+        }
+    }
+}
+
+/// Blocks its thread for [`ASK_SECONDS`] at the most.
+fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
+    let deadline = Instant::now() + Duration::from_secs(ASK_SECONDS);
+    let client = clients.get(&source.client)?;
+    let mut sample = Sample { topics: Vec::new(), missing: Vec::new(), lag_messages: None };
+    for topic in &source.topics {
+        match client.partitions(topic, deadline)? {
+            Some(partitions) => sample.topics.push((topic.clone(), partitions)),
+            None => sample.missing.push(topic.clone()),
+        }
+    }
+    if sample.missing.is_empty() {
+        // Partitions without offsets are worth having: a group coordinator that is away says nothing about size.
+        let positions = client.positions(&sample.topics, deadline).ok();
+        sample.lag_messages = positions.map(|positions| lag_messages(&positions, source.from_earliest));
+    }
+    Ok(sample)
+}
+
+fn lag_messages(positions: &[Position], from_earliest: bool) -> u64 {
+    let behind = |position: &Position| {
+        let first = if from_earliest { position.begin } else { position.end };
+        let at = position.committed.unwrap_or(first);
+        // A topic that was made again ends before what was committed on the old one.
+        u64::try_from(position.end.saturating_sub(at)).unwrap_or(0)
+    };
+    positions.iter().map(behind).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdkafka::mocking::MockCluster;
+
+    fn source(servers: &str) -> Source {
+        let client = ClientKey { bootstrap_servers: servers.to_owned(), consumer_group: "g".to_owned() };
+        Source { client, topics: vec!["spans".to_owned()], from_earliest: true }
+    }
+
+    #[test]
+    fn lag_is_what_is_behind_the_committed_offset() {
+        let of = |committed, begin, end| Position { committed, begin, end };
+        let positions = [of(Some(90), 100, 100), of(None, 40, 100), of(Some(7), 7, 7)];
+        assert_eq!(lag_messages(&positions, true), 70);
+        assert_eq!(lag_messages(&positions, false), 10);
+    }
+
+    #[test]
+    fn a_topic_that_was_made_again_has_no_negative_lag() {
+        assert_eq!(lag_messages(&[Position { committed: Some(500), begin: 3, end: 3 }], true), 0);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_partitions_and_lag() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("spans", 4, 1).unwrap();
+        let sampler = Sampler::default();
+        let sample = sampler.sample(&source(&cluster.bootstrap_servers())).await.unwrap();
+        assert_eq!(sample.topics, [("spans".to_owned(), 4)]);
+        assert_eq!(sample.lag_messages, Some(0));
+    }
+
+    #[tokio::test]
+    async fn kafka_away_holds_nobody_up() {
+        let sampler = Sampler::default();
+        let away = source("127.0.0.1:1");
+        let error = sampler.sample(&away).await.unwrap_err();
+        assert_eq!(error.failure, SourceFailure::Unreachable, "{error}");
+        // The next one waits less, and the one beside it not at all: the question is asked once.
+        let begun = Instant::now();
+        let (one, other) = tokio::join!(sampler.sample(&away), async {
+            let answer = sampler.sample(&away).await;
+            (answer, begun.elapsed())
+        });
+        assert!(one.is_err() && other.0.is_err());
+        assert!(other.1 < Duration::from_millis(500), "{:?}", other.1);
+        assert!(begun.elapsed() < Duration::from_secs(WAIT_SECONDS + 1), "{:?}", begun.elapsed());
+    }
+}

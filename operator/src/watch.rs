@@ -1,0 +1,207 @@
+//! Watches: one task for each kind of object, which keeps the copies of the [`Cache`] and says which pipelines an event
+//! concerns. All of them end with the [`JoinSet`] they were started in.
+//!
+//! Between the watches and the reconciles lies one bounded channel; a full one holds the watches back.
+
+use crate::{
+    cache::{Cache, Pipeline},
+    watch_state::WatchState,
+};
+use futures::{SinkExt, StreamExt, channel::mpsc::Sender};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Secret};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::{NamespaceResourceScope, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, ObjectRef, Store},
+        watcher::{self, Event},
+    },
+};
+use serde::de::DeserializeOwned;
+use sluice_plan::names;
+use std::{collections::HashMap, fmt::Debug, sync::Arc};
+use tokio::task::JoinSet;
+
+/// What is watched: one namespace, or all of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope(pub Option<String>);
+
+impl Scope {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        match &self.0 {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        }
+    }
+}
+
+/// Starts the watches of one scope.
+pub struct Watches<'a> {
+    /// The API server.
+    pub client: &'a Client,
+    /// Where to watch.
+    pub scope: &'a Scope,
+    /// The tasks are started in here.
+    pub tasks: &'a mut JoinSet<()>,
+    /// Pipelines to look at are sent here.
+    pub concerned: Sender<ObjectRef<Pipeline>>,
+    /// Says when a watch fails and when it works again.
+    pub state: Arc<WatchState>,
+}
+
+impl Watches<'_> {
+    /// Starts all of them.
+    pub fn start(mut self) -> Cache {
+        let pipelines = self.pipelines();
+        Cache {
+            stateful_sets: self.owned(),
+            config_maps: self.owned(),
+            services: self.owned(),
+            service_accounts: self.owned(),
+            disruption_budgets: self.owned(),
+            network_policies: self.owned(),
+            jobs: self.owned(),
+            pods: self.pods(),
+            secrets: self.secrets(pipelines.clone()),
+            pipelines,
+        }
+    }
+
+    /// The pipelines themselves, when their spec or annotations change: a status that we wrote is no news.
+    fn pipelines(&mut self) -> Store<Pipeline> {
+        let mut seen = HashMap::new();
+        self.watch(watcher::Config::default(), forget_managers, move |pipeline: &Pipeline, is_gone| {
+            let meta = pipeline.meta();
+            let at = ObjectRef::from_obj(pipeline);
+            let now = (meta.uid.clone(), meta.generation, meta.annotations.clone());
+            let is_news = if is_gone {
+                seen.remove(&at);
+                true
+            } else {
+                seen.insert(at.clone(), now.clone()) != Some(now)
+            };
+            if is_news { vec![at] } else { Vec::new() }
+        })
+    }
+
+    /// Objects of ours concern the pipeline that owns them.
+    fn owned<K>(&mut self) -> Store<K>
+    where
+        K: Watched,
+    {
+        self.watch(ours(), forget_managers, |object: &K, _| {
+            let namespace = object.namespace();
+            let owner = |owner| ObjectRef::from_owner_ref(namespace.as_deref(), owner, ());
+            object.owner_references().iter().filter_map(owner).collect()
+        })
+    }
+
+    /// Pods belong to a StatefulSet or a Job; the label says which pipeline that is for.
+    fn pods(&mut self) -> Store<Pod> {
+        self.watch(ours(), keep_what_we_read, |pod: &Pod, _| {
+            let pipeline = pod.labels().get(names::INSTANCE).zip(pod.namespace());
+            pipeline.map(|(name, namespace)| ObjectRef::new(name).within(&namespace)).into_iter().collect()
+        })
+    }
+
+    /// Secrets concern the pipelines that name them; the others are nobody's business.
+    fn secrets(&mut self, pipelines: Store<Pipeline>) -> Store<PartialObjectMeta<Secret>> {
+        let all = watcher::Config::default();
+        self.watch(all, keep_the_name, move |secret: &PartialObjectMeta<Secret>, _| {
+            secret.namespace().map_or_else(Vec::new, |namespace| {
+                crate::cache::pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
+            })
+        })
+    }
+
+    /// Starts one watch. `concerns` is told whether the object is gone.
+    fn watch<K>(
+        &mut self,
+        config: watcher::Config,
+        trim: fn(&mut K),
+        mut concerns: impl FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>> + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Watched,
+    {
+        let (store, writer) = reflector::store();
+        let events = watcher::watcher(self.scope.api::<K>(self.client), config).modify(trim);
+        let mut events = events.default_backoff().reflect(writer).boxed();
+        let (state, mut concerned) = (Arc::clone(&self.state), self.concerned.clone());
+        self.tasks.spawn(async move {
+            let kind = K::kind(&());
+            while let Some(event) = events.next().await {
+                let refs = match &event {
+                    Ok(Event::Apply(object) | Event::InitApply(object)) => concerns(object, false),
+                    Ok(Event::Delete(object)) => concerns(object, true),
+                    Ok(Event::Init | Event::InitDone) => Vec::new(),
+                    Err(error) => {
+                        state.failed(&kind, error);
+                        continue;
+                    }
+                };
+                // `Init` only says that a list was asked for.
+                if !matches!(event, Ok(Event::Init)) {
+                    state.works(&kind);
+                }
+                for concern in refs {
+                    // The other end is gone only while the process ends.
+                    if concerned.send(concern).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        store
+    }
+}
+
+/// What can be watched by its type.
+pub trait Watched:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Watched for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+fn ours() -> watcher::Config {
+    watcher::Config::default().labels(&format!("{}={}", names::MANAGED_BY, names::OPERATOR))
+}
+
+/// Managed fields are the larger half of an object and nobody here reads them.
+fn forget_managers<K: Resource>(object: &mut K) {
+    object.managed_fields_mut().clear();
+}
+
+/// An annotation may hold the content: `kubectl apply` writes it there.
+fn keep_the_name<K: Resource>(object: &mut K) {
+    forget_managers(object);
+    object.annotations_mut().clear();
+    object.labels_mut().clear();
+}
+
+/// Of pods there may be many; why they do not run is in the status, which config they read in the volumes.
+fn keep_what_we_read(pod: &mut Pod) {
+    forget_managers(pod);
+    let volumes = pod.spec.take().and_then(|spec| spec.volumes);
+    pod.spec = Some(PodSpec { volumes, ..PodSpec::default() });
+}

@@ -1,0 +1,114 @@
+//! Whether the watches work: one log line when that changes, instead of one per attempt and kind of object.
+//!
+//! An API server that is away breaks all watches at once and is one line; a refusal (no such kind, no permission)
+//! concerns one kind of object and is a line for each.
+
+use kube::{core::Status, runtime::watcher};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+use tracing::{info, warn};
+
+/// HTTP status of "that is too old, list again": how a watch is told to begin anew, which is no failure.
+const GONE: u16 = 410;
+
+/// What fails, by kind of object.
+#[derive(Debug, Default)]
+pub struct WatchState {
+    failing: Mutex<BTreeMap<String, Failure>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// The server cannot be reached.
+    Away,
+    /// The server answers with this status.
+    Refused(u16),
+}
+
+/// What is worth a line.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    None,
+    Fails(Failure),
+    Works,
+}
+
+impl WatchState {
+    /// A watch failed.
+    pub fn failed(&self, kind: &str, error: &watcher::Error) {
+        let answer = answer(error);
+        match self.note_failure(kind, answer.map(|answer| answer.code)) {
+            Change::Fails(Failure::Refused(code)) => {
+                warn!(kind, code, answer = answer.map(|answer| answer.message.as_str()), "cannot watch");
+            }
+            Change::Fails(Failure::Away) => warn!(%error, "cannot watch: the API server is away"),
+            Change::None | Change::Works => {}
+        }
+    }
+
+    /// A watch works.
+    pub fn works(&self, kind: &str) {
+        if self.note_success(kind) == Change::Works {
+            info!("all watches work again");
+        }
+    }
+
+    fn note_failure(&self, kind: &str, code: Option<u16>) -> Change {
+        let failure = match code {
+            Some(GONE) => return Change::None,
+            Some(code) => Failure::Refused(code),
+            None => Failure::Away,
+        };
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = match failure {
+            Failure::Away => failing.values().any(|known| *known == Failure::Away),
+            Failure::Refused(_) => failing.get(kind) == Some(&failure),
+        };
+        failing.insert(kind.to_owned(), failure);
+        if is_known { Change::None } else { Change::Fails(failure) }
+    }
+
+    fn note_success(&self, kind: &str) -> Change {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = failing.remove(kind).is_some();
+        if failed && failing.is_empty() { Change::Works } else { Change::None }
+    }
+}
+
+/// What the server answered, if it did.
+fn answer(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_away_is_one_line_and_so_is_its_return() {
+        let state = WatchState::default();
+        assert_eq!(state.note_failure("Pod", None), Change::Fails(Failure::Away));
+        assert_eq!(state.note_failure("Job", None), Change::None);
+        assert_eq!(state.note_failure("Pod", None), Change::None);
+        assert_eq!(state.note_success("Pod"), Change::None);
+        assert_eq!(state.note_success("Job"), Change::Works);
+        assert_eq!(state.note_success("Job"), Change::None);
+    }
+
+    #[test]
+    fn refusals_are_a_line_for_each_kind_and_gone_is_none() {
+        let state = WatchState::default();
+        assert_eq!(state.note_failure("Pod", Some(403)), Change::Fails(Failure::Refused(403)));
+        assert_eq!(state.note_failure("Job", Some(403)), Change::Fails(Failure::Refused(403)));
+        assert_eq!(state.note_failure("Job", Some(403)), Change::None);
+        assert_eq!(state.note_failure("Service", Some(GONE)), Change::None);
+    }
+}

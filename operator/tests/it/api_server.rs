@@ -1,0 +1,178 @@
+//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a server-side apply is a
+//! deep merge, and raises the resource version only when it changes something. What it refuses is scripted.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Method, Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+use tokio::net::TcpListener;
+
+/// A request that may change something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    pub method: String,
+    /// `configmaps/prod-config-0123456789`, `tracepipelines/prod/status`
+    pub what: String,
+    pub field_manager: String,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    writes: Vec<Write>,
+    refusals: Vec<(String, u16)>,
+}
+
+/// The server; it ends with the test.
+#[derive(Clone)]
+pub struct ApiServer {
+    pub url: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl ApiServer {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server =
+            Self { url: format!("http://{}", listener.local_addr().unwrap()), state: Arc::default() };
+        let serving = server.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let serving = serving.clone();
+                let answer = service_fn(move |request| {
+                    let serving = serving.clone();
+                    async move { Ok::<_, Infallible>(serving.answer(request).await) }
+                });
+                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+            }
+        });
+        server
+    }
+
+    /// From now on, requests whose path contains `what` are answered with this status.
+    pub fn refuse(&self, what: &str, code: u16) {
+        self.state.lock().unwrap().refusals.push((what.to_owned(), code));
+    }
+
+    /// Refuses nothing any more.
+    pub fn relent(&self) {
+        self.state.lock().unwrap().refusals.clear();
+    }
+
+    /// Puts an object there without counting it as a write.
+    pub fn put(&self, what: &str, object: Value) {
+        let mut state = self.state.lock().unwrap();
+        state.store(what, object);
+    }
+
+    /// Changes an object behind the operator's back.
+    pub fn change(&self, what: &str, change: impl FnOnce(&mut Value)) {
+        let mut state = self.state.lock().unwrap();
+        let mut object = state.objects[what].clone();
+        change(&mut object);
+        state.store(what, object);
+    }
+
+    pub fn get(&self, what: &str) -> Option<Value> {
+        self.state.lock().unwrap().objects.get(what).cloned()
+    }
+
+    /// All objects of a kind, by plural.
+    pub fn list(&self, plural: &str) -> Vec<Value> {
+        let state = self.state.lock().unwrap();
+        let of_kind = state.objects.iter().filter(|(what, _)| what.starts_with(&format!("{plural}/")));
+        of_kind.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The requests since the last call that may have changed something.
+    pub fn take_writes(&self) -> Vec<Write> {
+        std::mem::take(&mut self.state.lock().unwrap().writes)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        // .../namespaces/<namespace>/<plural>[/<name>[/status]]
+        let path: Vec<&str> =
+            uri.path().split('/').skip_while(|part| *part != "namespaces").skip(2).collect();
+        let what = path.join("/");
+        let mut state = self.state.lock().unwrap();
+        if method != Method::GET {
+            let manager =
+                uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
+            let field_manager = manager.unwrap_or_default().replace("%2F", "/");
+            state.writes.push(Write { method: method.to_string(), what: what.clone(), field_manager });
+        }
+        let refusal =
+            state.refusals.iter().find(|(refused, _)| what.contains(refused)).map(|(_, code)| *code);
+        let (code, answer) = match (refusal, method) {
+            (Some(code), _) => (code, failure(code, "scripted")),
+            (None, Method::GET) => found(state.objects.get(&what).cloned()),
+            (None, Method::PATCH) => (200, state.merge(what.trim_end_matches("/status"), body)),
+            (None, Method::DELETE) => found(state.objects.remove(&what)),
+            (None, _) => (201, body),
+        };
+        let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
+        *response.status_mut() = StatusCode::from_u16(code).unwrap();
+        response
+    }
+}
+
+impl State {
+    fn merge(&mut self, what: &str, patch: Value) -> Value {
+        let mut object = self.objects.get(what).cloned().unwrap_or_default();
+        merge(&mut object, patch);
+        self.store(what, object)
+    }
+
+    fn store(&mut self, what: &str, mut object: Value) -> Value {
+        let before = self.objects.get(what);
+        if before != Some(&object) {
+            self.version += 1;
+            let metadata = &mut object["metadata"];
+            metadata["resourceVersion"] = self.version.to_string().into();
+            if metadata["uid"].is_null() {
+                metadata["uid"] = format!("uid-of-{what}").into();
+                metadata["generation"] = 1.into();
+                metadata["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }
+            self.objects.insert(what.to_owned(), object.clone());
+        }
+        object
+    }
+}
+
+fn merge(object: &mut Value, patch: Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(object.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (object, patch) => *object = patch,
+    }
+}
+
+fn found(object: Option<Value>) -> (u16, Value) {
+    object.map_or_else(|| (404, failure(404, "not found")), |object| (200, object))
+}
+
+fn failure(code: u16, message: &str) -> Value {
+    let reason = match code {
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "",
+    };
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "reason": reason})
+}

@@ -1,0 +1,169 @@
+//! Everything that one reconcile needs: a server, Kafka, and copies of what the server has.
+
+use crate::api_server::{ApiServer, Write};
+use kube::{
+    Client, Config, Resource,
+    runtime::{
+        controller::Action,
+        events::{Recorder, Reporter},
+        reflector::{self, ObjectRef, Store},
+        watcher::Event,
+    },
+};
+use rdkafka::{mocking::MockCluster, producer::DefaultProducerContext};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_operator::{
+    api_error::ErrorClass,
+    cache::Cache,
+    memory::Memory,
+    metrics::Metrics,
+    reconcile::{Failed, Shared, World, reconcile},
+    sample::Sampler,
+};
+use sluice_plan::Defaults;
+use std::sync::Arc;
+
+pub const NAMESPACE: &str = "tracing";
+/// Reconciles after which nothing may be left to do.
+const ROUNDS_MAX: usize = 5;
+
+/// One namespace with one Kafka, which has the topic `spans` of 8 partitions.
+pub struct Bench {
+    pub server: ApiServer,
+    kafka: MockCluster<'static, DefaultProducerContext>,
+    shared: Arc<Shared>,
+}
+
+impl Bench {
+    pub async fn start() -> Self {
+        let server = ApiServer::start().await;
+        let kafka = MockCluster::new(1).unwrap();
+        kafka.create_topic("spans", 8, 1).unwrap();
+        let shared = shared(&server);
+        Self { server, kafka, shared }
+    }
+
+    /// Another operator, which remembers nothing.
+    pub fn restart(&mut self) {
+        self.shared = shared(&self.server);
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// A pipeline that takes the table as it is, with what the API server fills in.
+    pub fn pipeline(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "source": {"kafka": {"bootstrapServers": [self.kafka.bootstrap_servers()], "topics": ["spans"]}},
+                "sink": {"clickhouse": {
+                    "endpoints": ["http://clickhouse:8123"], "schema": {"management": "None"},
+                }},
+            },
+        })
+    }
+
+    /// Puts such a pipeline there.
+    pub fn create(&self, name: &str) {
+        self.server.put(&format!("tracepipelines/{name}"), self.pipeline(name));
+    }
+
+    pub async fn reconcile(&self, name: &str) -> Result<Action, Failed> {
+        let world = World { shared: Arc::clone(&self.shared), cache: cache(&self.server) };
+        let pipeline = world.cache.pipelines.get(&ObjectRef::new(name).within(NAMESPACE)).unwrap();
+        reconcile(pipeline, Arc::new(world)).await
+    }
+
+    /// Reconciles until nothing is written any more, and returns what was.
+    pub async fn settle(&self, name: &str) -> Vec<Write> {
+        let mut all = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            self.reconcile(name).await.unwrap();
+            let writes = self.server.take_writes();
+            if writes.is_empty() {
+                return all;
+            }
+            all.extend(writes);
+        }
+        panic!("still writing after {ROUNDS_MAX} reconciles: {all:#?}");
+    }
+
+    /// Reconciles, expecting an error.
+    pub async fn fail(&self, name: &str) -> (ErrorClass, u64) {
+        let failed = self.reconcile(name).await.unwrap_err();
+        (failed.error.class(), failed.retry_after.as_secs())
+    }
+
+    /// What a StatefulSet controller would do.
+    pub fn gateways_become_ready(&self, name: &str) {
+        self.server.change(&format!("statefulsets/{name}-gateway"), |workload| {
+            let replicas = workload["spec"]["replicas"].clone();
+            workload["status"] = json!({
+                "observedGeneration": workload["metadata"]["generation"], "replicas": replicas, "readyReplicas": replicas,
+                "updatedReplicas": replicas, "currentRevision": "a", "updateRevision": "a",
+            });
+        });
+    }
+
+    /// Status and reason of a condition.
+    pub fn condition(&self, name: &str, kind: &str) -> String {
+        let pipeline = self.server.get(&format!("tracepipelines/{name}")).unwrap();
+        let conditions = pipeline["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let condition = conditions.iter().find(|condition| condition["type"] == kind);
+        condition.map_or_else(String::new, |found| {
+            format!("{} {}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap())
+        })
+    }
+}
+
+fn shared(server: &ApiServer) -> Arc<Shared> {
+    let mut config = Config::new(server.url.parse().unwrap());
+    // The scripted refusals are meant for the operator, not for the client library.
+    config.default_retry = false;
+    let client = Client::try_from(config).unwrap();
+    Arc::new(Shared {
+        recorder: Recorder::new(client.clone(), Reporter::from("sluice-operator")),
+        client,
+        metrics: Arc::new(Metrics::new("test", &ErrorClass::ALL.map(ErrorClass::label)).unwrap()),
+        sampler: Sampler::default(),
+        defaults: Defaults { gateway_image: "sluice-gateway:test".into(), operator_version: "test".into() },
+        memory: Memory::default(),
+    })
+}
+
+/// Copies that are up to date.
+fn cache(server: &ApiServer) -> Cache {
+    Cache {
+        pipelines: store(server, "tracepipelines"),
+        stateful_sets: store(server, "statefulsets"),
+        config_maps: store(server, "configmaps"),
+        services: store(server, "services"),
+        service_accounts: store(server, "serviceaccounts"),
+        disruption_budgets: store(server, "poddisruptionbudgets"),
+        network_policies: store(server, "networkpolicies"),
+        jobs: store(server, "jobs"),
+        pods: store(server, "pods"),
+        secrets: store(server, "secrets"),
+    }
+}
+
+/// What carries our label, as the watches would have it.
+fn store<K>(server: &ApiServer, plural: &str) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
+{
+    let (store, mut writer) = reflector::store::<K>();
+    writer.apply_watcher_event(&Event::Init);
+    for object in server.list(plural) {
+        let is_ours = object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "sluice-operator";
+        if is_ours || matches!(plural, "tracepipelines" | "secrets") {
+            writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
+        }
+    }
+    writer.apply_watcher_event(&Event::InitDone);
+    store
+}

@@ -1,0 +1,131 @@
+//! A server that refuses, objects of others, and pipelines that cannot be read.
+
+use crate::bench::{Bench, NAMESPACE};
+use kube::runtime::controller::Action;
+use serde_json::json;
+use sluice_operator::api_error::ErrorClass;
+
+#[tokio::test]
+async fn each_refusal_has_its_class_and_is_tried_again_later_and_later() {
+    let bench = Bench::start().await;
+    for (name, code, class) in [
+        ("a", 409, ErrorClass::Conflict),
+        ("b", 422, ErrorClass::Refused),
+        ("c", 403, ErrorClass::Forbidden),
+        ("d", 500, ErrorClass::Unavailable),
+    ] {
+        bench.create(name);
+        bench.server.refuse(&format!("configmaps/{name}-"), code);
+        let failures = [bench.fail(name).await, bench.fail(name).await, bench.fail(name).await];
+        assert_eq!(failures, [(class, 1), (class, 2), (class, 4)], "{code}");
+        assert!(bench.server.get(&format!("statefulsets/{name}-gateway")).is_none());
+        bench.server.relent();
+        bench.settle(name).await;
+        bench.server.refuse(&format!("tracepipelines/{name}"), code);
+        bench.gateways_become_ready(name);
+        assert_eq!(bench.fail(name).await, (class, 1), "a success begins the delays again");
+        bench.server.relent();
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_told_once_and_the_status_is_written_all_the_same() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.server.refuse("statefulsets", 422);
+    bench.fail("prod").await;
+    bench.fail("prod").await;
+    let writes = bench.server.take_writes();
+    let count = |kind: &str| writes.iter().filter(|write| write.what.starts_with(kind)).count();
+    // One event says "Progressing", the other one why nothing progresses.
+    assert_eq!((count("events"), count("tracepipelines")), (2, 1));
+    assert_eq!(bench.condition("prod", "Ready"), "False Progressing");
+}
+
+#[tokio::test]
+async fn an_object_of_somebody_else_is_left_alone() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "prod-gateway", "namespace": NAMESPACE}, "spec": {"clusterIP": "10.0.0.1"},
+    });
+    bench.server.put("services/prod-gateway", theirs);
+    let before = bench.server.get("services/prod-gateway");
+    assert_eq!(bench.fail("prod").await.0, ErrorClass::Foreign);
+    assert_eq!(bench.server.get("services/prod-gateway"), before);
+}
+
+#[tokio::test]
+async fn somebody_elses_scaling_is_reported_and_not_undone() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.server.change("statefulsets/prod-gateway", |workload| workload["spec"]["replicas"] = 7.into());
+    // What a real server answers to an apply without force of a field that somebody else owns.
+    bench.server.refuse("statefulsets", 409);
+    assert_eq!(bench.fail("prod").await.0, ErrorClass::Conflict);
+    let scaled: Vec<_> = bench
+        .server
+        .take_writes()
+        .into_iter()
+        .filter(|write| write.what.starts_with("statefulsets"))
+        .collect();
+    assert_eq!(scaled.len(), 1);
+    assert_eq!(scaled[0].field_manager, "sluice-operator/scaler");
+    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 7);
+}
+
+#[tokio::test]
+async fn a_pipeline_that_cannot_be_read_does_not_stop_the_others() {
+    let bench = Bench::start().await;
+    let mut malformed = bench.pipeline("malformed");
+    malformed["spec"]["source"]["kafka"]["topics"] = "not a list".into();
+    bench.server.put("tracepipelines/malformed", malformed);
+    bench.create("prod");
+    for _ in 0..2 {
+        assert_eq!(bench.reconcile("malformed").await.unwrap(), Action::await_change());
+    }
+    let writes = bench.server.take_writes();
+    assert_eq!(writes.iter().map(|write| write.what.as_str()).collect::<Vec<_>>(), ["events"]);
+    bench.settle("prod").await;
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+}
+
+#[tokio::test]
+async fn a_refused_spec_keeps_what_runs() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let before = bench.server.get("statefulsets/prod-gateway");
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["gateway"] = json!({"workers": 64, "resources": {"memory": "128Mi"}});
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    bench.settle("prod").await;
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), before);
+    assert_eq!(bench.condition("prod", "Ready"), "False SpecInvalid");
+    assert_eq!(bench.condition("prod", "Stalled"), "True SpecInvalid");
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_is_waited_for() {
+    let bench = Bench::start().await;
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["spec"]["sink"]["clickhouse"]["credentials"] = json!({"secretRef": {"name": "clickhouse"}});
+    bench.server.put("tracepipelines/prod", pipeline);
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "False SinkUnavailable");
+    assert!(bench.server.get("statefulsets/prod-gateway").is_none());
+    bench.server.put(
+        "secrets/clickhouse",
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "clickhouse", "namespace": NAMESPACE},
+            "data": {"username": "dQ==", "password": "cA=="},
+        }),
+    );
+    bench.settle("prod").await;
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+}

@@ -1,0 +1,9 @@
+//! Reconciles against a scripted API server and librdkafka's mock cluster: what is written, in which order, and what
+//! happens when the server refuses. Real clusters are e2e's; here are the faults that they cannot show.
+
+mod api_server;
+mod bench;
+mod chart;
+mod failures;
+mod quiet;
+mod schema;

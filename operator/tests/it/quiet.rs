@@ -1,0 +1,93 @@
+//! What is written, by whom, in which order; and that nothing is when nothing changed.
+
+use crate::bench::Bench;
+use serde_json::json;
+
+#[tokio::test]
+async fn objects_are_written_in_the_order_in_which_they_are_needed() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.reconcile("prod").await.unwrap();
+    let writes = bench.server.take_writes();
+    let kinds: Vec<&str> = writes.iter().map(|write| write.what.split('/').next().unwrap()).collect();
+    let expected = [
+        "serviceaccounts",
+        "configmaps",
+        "services",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "statefulsets",
+        "statefulsets",
+        "tracepipelines",
+        "events",
+    ];
+    assert_eq!(kinds, expected);
+    let managers: Vec<&str> = writes[4..8].iter().map(|write| write.field_manager.as_str()).collect();
+    let of_workload =
+        ["sluice-operator", "sluice-operator", "sluice-operator/scaler", "sluice-operator/status"];
+    assert_eq!(managers, of_workload);
+    let workload = bench.server.get("statefulsets/prod-gateway").unwrap();
+    assert_eq!(workload["spec"]["replicas"], 2, "8 partitions, 4 for each");
+}
+
+#[tokio::test]
+async fn a_second_reconcile_writes_nothing() {
+    let mut bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
+    let written = bench.metrics().writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+    assert_eq!(bench.metrics().writes(), written);
+    // Nor does an operator that starts.
+    bench.restart();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+    assert_eq!(bench.metrics().writes(), 0);
+}
+
+#[tokio::test]
+async fn what_somebody_else_changed_is_changed_back_and_nothing_else_is_written() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.server.change("services/prod-gateway", |service| service["spec"]["ports"][0]["port"] = 1.into());
+    let writes = bench.settle("prod").await;
+    let what: Vec<&str> = writes.iter().map(|write| write.what.as_str()).collect();
+    assert_eq!(what, ["services/prod-gateway"]);
+}
+
+#[tokio::test]
+async fn another_spec_rolls_the_gateways_and_leaves_few_configs_behind() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    for memory in ["600Mi", "700Mi", "800Mi", "1024Mi"] {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["gateway"] = json!({"resources": {"memory": memory}});
+            let generation = pipeline["metadata"]["generation"].as_i64().unwrap();
+            pipeline["metadata"]["generation"] = (generation + 1).into();
+        });
+        bench.settle("prod").await;
+        bench.gateways_become_ready("prod");
+        bench.settle("prod").await;
+    }
+    let configs = bench.server.list("configmaps");
+    assert_eq!(configs.len(), 3, "the current one and two to go back to");
+    let workload = bench.server.get("statefulsets/prod-gateway").unwrap();
+    let mounted = &workload["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"];
+    assert!(configs.iter().any(|config| &config["metadata"]["name"] == mounted));
+}
+
+#[tokio::test]
+async fn a_pipeline_that_is_being_deleted_is_left_alone() {
+    let bench = Bench::start().await;
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    bench.server.put("tracepipelines/prod", pipeline);
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+}

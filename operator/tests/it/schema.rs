@@ -1,0 +1,96 @@
+//! The schema Job: gateways wait for it, one that failed is run again, old ones are removed.
+
+use crate::bench::{Bench, NAMESPACE};
+use serde_json::{Value, json};
+
+/// A pipeline that makes its table.
+fn create(bench: &Bench) {
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["spec"]["sink"]["clickhouse"]["schema"] = json!({"management": "CreateIfMissing"});
+    bench.server.put("tracepipelines/prod", pipeline);
+}
+
+fn job(bench: &Bench) -> String {
+    let jobs = bench.server.list("jobs");
+    assert_eq!(jobs.len(), 1, "{jobs:#?}");
+    jobs[0]["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn ends(bench: &Bench, job: &str, how: &str, since: &str) {
+    let condition =
+        json!({"type": how, "status": "True", "lastTransitionTime": since, "message": "backoff limit"});
+    bench.server.change(&format!("jobs/{job}"), |job| job["status"] = json!({"conditions": [condition]}));
+}
+
+fn pod(job: &str, said: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "p", "namespace": NAMESPACE,
+            "labels": {
+                "app.kubernetes.io/managed-by": "sluice-operator", "app.kubernetes.io/instance": "prod",
+                "app.kubernetes.io/component": "schema",
+            },
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": format!("uid-of-jobs/{job}")}],
+        },
+        "status": {"containerStatuses": [{
+            "name": "schema", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 69, "message": said}},
+        }]},
+    })
+}
+
+#[tokio::test]
+async fn gateways_wait_until_the_schema_job_has_succeeded() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    assert!(bench.server.get("statefulsets/prod-gateway").is_none());
+    ends(&bench, &job, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+    assert_eq!(bench.condition("prod", "SchemaReady"), "True Ok");
+}
+
+#[tokio::test]
+async fn a_failed_job_is_read_and_run_again_and_what_runs_goes_on() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    ends(&bench, &job, "Failed", "2999-01-01T00:00:00Z");
+    bench.server.put("pods/p", pod(&job, r#"{"reason": "AuthFailed", "message": "wrong password"}"#));
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "SinkReachable"), "False AuthFailed");
+    // Long ago: the Job is deleted by one reconcile and made again by the next.
+    ends(&bench, &job, "Failed", "2026-01-01T00:00:00Z");
+    bench.reconcile("prod").await.unwrap();
+    assert!(bench.server.list("jobs").is_empty());
+    bench.settle("prod").await;
+    assert_eq!(self::job(&bench), job);
+}
+
+#[tokio::test]
+async fn another_table_is_another_job_and_the_old_one_goes() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let before = job(&bench);
+    ends(&bench, &before, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let workload = bench.server.get("statefulsets/prod-gateway");
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["sink"]["clickhouse"]["table"] = "other".into();
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    bench.settle("prod").await;
+    let after = job(&bench);
+    assert_ne!(after, before);
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "until the table is there");
+    ends(&bench, &after, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    assert_ne!(bench.server.get("statefulsets/prod-gateway"), workload);
+}
