@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Value, json};
+use sluice_crds::{ClickHouseSink, TracePipeline};
 
 use crate::cluster::{Cluster, Namespace};
 use crate::install::{self, ImageArgs};
@@ -26,7 +27,7 @@ use crate::process::interrupt;
 use crate::produce::{Compression, Feed, Load, Producer, Topic};
 use crate::say;
 use crate::spans::{Run, Shape};
-use crate::stack::target::{Address, Resolved};
+use crate::stack::target::Resolved;
 use crate::stack::{self, TargetArgs, paths};
 
 /// Namespace of the demo's pipeline.
@@ -103,17 +104,20 @@ fn on(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
 async fn show(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
     let sample = sample(resolved)?;
     let topic = field(&sample, "/spec/source/kafka/topics/0")?;
-    let database = field(&sample, "/spec/sink/clickhouse/database")?;
-    let table = field(&sample, "/spec/sink/clickhouse/table")?;
     let name = field(&sample, "/metadata/name")?;
 
     let cluster = Cluster::connect(&resolved.kubeconfig).await?;
     let namespace = Namespace::create(&cluster, NAMESPACE).await?;
     let topic = watch::topic(&resolved.kafka.host, &topic, PARTITIONS).await?;
+    let secret = field(&sample, "/spec/sink/clickhouse/credentials/secretRef/name")?;
+    let (user, password) = look::gateway_user(resolved)?;
+    namespace.apply_credentials(&secret, &user, &password).await?;
     say::progress("pipeline", &format!("kubectl apply -f {SAMPLE}"));
     namespace.apply(&sample).await?;
     watch::until_ready(&namespace, &name, READY_DEADLINE).await?;
 
+    let pipeline: TracePipeline = namespace.api().get(&name).await.context("get the pipeline")?;
+    let ClickHouseSink { database, table, .. } = pipeline.spec.sink.clickhouse;
     let server = look::server(&resolved.clickhouse)?;
     let run = Run::fresh();
     let oracle = Database::existing(&server, &database).oracle(&table, run);
@@ -169,10 +173,10 @@ fn sample(resolved: &Resolved) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
     let sample: Value =
         serde_saphyr::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
-    let Address { pods, .. } = &resolved.clickhouse;
+    let endpoint = look::plain_url(&resolved.clickhouse)?;
     let addresses = json!({"spec": {
         "source": {"kafka": {"bootstrapServers": [resolved.kafka.pods]}},
-        "sink": {"clickhouse": {"endpoints": [pods]}},
+        "sink": {"clickhouse": {"endpoints": [endpoint]}},
     }});
     Ok(merged(&sample, &addresses))
 }

@@ -4,7 +4,7 @@ use clap::Parser as _;
 use sluice_gateway::{
     app,
     args::{Arguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_UNAVAILABLE},
-    check, ddl,
+    check, ddl, sink,
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
 use std::{
@@ -59,7 +59,7 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
         Command::Ddl(DdlCommand::Apply(file)) => {
             let config = load(file)?;
             let applied = block_on(ddl::apply(&config.config().sink.clickhouse))?;
-            Ok(say(&format!("{}\n", applied.map_err(unavailable)?)))
+            Ok(say(&format!("{}\n", applied.map_err(|error| ddl_failure(&error))?)))
         }
     }
 }
@@ -84,6 +84,12 @@ fn run_check(config: &CheckedConfig, json: bool) -> Result<ExitCode, Failure> {
     };
     let written = say(&text);
     Ok(if findings.problems.is_empty() { written } else { ExitCode::from(EXIT_UNAVAILABLE) })
+}
+
+/// The message for a person, and in the last line the same for the operator, which reads it from the end of the Job's pod.
+fn ddl_failure(error: &sink::Error) -> Failure {
+    let line = serde_json::json!({ "reason": error.reason(), "message": error.to_string() });
+    unavailable(format!("{error}\n{line}"))
 }
 
 fn unavailable(error: impl Display) -> Failure {

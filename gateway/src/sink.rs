@@ -42,6 +42,24 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error in one word, for whoever acts on it: the reasons of the condition `SchemaReady`. `None` when what is wrong
+    /// lies in the config.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Probe(ProbeError::Unreachable { .. }) => Some("Unreachable"),
+            Self::Probe(ProbeError::Refused { .. }) => Some("AuthFailed"),
+            Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
+            Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
+            Self::Table { .. } => Some("ColumnMismatch"),
+            Self::Probe(ProbeError::Other { .. })
+            | Self::Credentials { .. }
+            | Self::Endpoint(_)
+            | Self::Target(_) => None,
+        }
+    }
+}
+
 fn list(mismatches: &[Mismatch]) -> String {
     mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

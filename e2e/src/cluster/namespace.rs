@@ -111,15 +111,21 @@ impl Namespace {
     pub async fn delete(&self) -> Result<()> {
         let pipelines = self.api::<TracePipeline>();
         match pipelines.delete_collection(&DeleteParams::default(), &ListParams::default()).await {
-            Err(error) if !is_missing(&error) => return Err(error).context("delete the pipelines"),
-            _ => {}
+            Ok(_) => self.wait_without_pipelines().await?,
+            // A cluster that does not know the kind has none.
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error).context("delete the pipelines"),
         }
+        self.delete_itself().await
+    }
+
+    async fn wait_without_pipelines(&self) -> Result<()> {
+        let pipelines = self.api::<TracePipeline>();
         until(&format!("end of the pipelines in {}", self.name), GONE_DEADLINE, async || {
             let left = pipelines.list(&ListParams::default()).await.context("list pipelines")?.items;
             Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{} left", left.len())) })
         })
-        .await?;
-        self.delete_itself().await
+        .await
     }
 
     async fn delete_itself(&self) -> Result<()> {

@@ -5,16 +5,41 @@ use anyhow::Context as _;
 use crate::oracle::Server;
 use crate::say;
 use crate::spans::Run;
+use crate::stack::clickhouse;
 use crate::stack::target::{Address, Resolved};
 
 /// The server for this machine. User and password, where needed, are in the URL; without them it is the user `default`.
 pub fn server(address: &Address) -> anyhow::Result<Server> {
-    let (scheme, rest) = address.host.split_once("://").context("the URL of ClickHouse has no scheme")?;
-    let Some((credentials, place)) = rest.rsplit_once('@') else {
-        return Ok(Server::new(&address.host, "default", ""));
-    };
+    let Login { url, user, password } = login(&address.host)?;
+    Ok(Server::new(&url, &user, &password))
+}
+
+/// User and password for the gateways: those of the local stack, or those in a given URL.
+pub fn gateway_user(resolved: &Resolved) -> anyhow::Result<(String, String)> {
+    if resolved.clickhouse.pods == clickhouse::PODS_URL {
+        return Ok((clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned()));
+    }
+    let Login { user, password, .. } = login(&resolved.clickhouse.pods)?;
+    Ok((user, password))
+}
+
+/// A URL as a pipeline names it: without user and password.
+pub fn plain_url(address: &Address) -> anyhow::Result<String> {
+    Ok(login(&address.pods)?.url)
+}
+
+/// A URL without its user and password, and these.
+struct Login {
+    url: String,
+    user: String,
+    password: String,
+}
+
+fn login(url: &str) -> anyhow::Result<Login> {
+    let (scheme, rest) = url.split_once("://").context("the URL of ClickHouse has no scheme")?;
+    let (credentials, place) = rest.rsplit_once('@').unwrap_or(("default:", rest));
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    Ok(Server::new(&format!("{scheme}://{place}"), user, password))
+    Ok(Login { url: format!("{scheme}://{place}"), user: user.to_owned(), password: password.to_owned() })
 }
 
 /// Asks which operations of the run are the slowest, and shows the answer.

@@ -124,3 +124,63 @@ impl<'a> Iterator for AttributesIter<'a> {
         (0, Some(self.0.remaining()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::malformed::Reason;
+    use crate::repeated::RESOURCE_ATTRIBUTES;
+
+    /// Key and value, in debug's words, of a `KeyValue` of these bytes.
+    fn read(key_value: &[u8]) -> Result<(String, String), Reason> {
+        let mut resource = vec![0x0A, u8::try_from(key_value.len()).unwrap()];
+        resource.extend(key_value);
+        let holder = Reader::on(&resource, OtlpMessage::Resource);
+        let mut attributes = Attributes::default();
+        attributes.0.note_spread(&RESOURCE_ATTRIBUTES, holder, holder.end(), holder);
+        let attribute = attributes.iter().next().unwrap().map_err(|malformed| malformed.reason())?;
+        Ok((attribute.key.escape_ascii().to_string(), format!("{:?}", attribute.value)))
+    }
+
+    #[test]
+    fn key_and_value_are_read_in_any_order_and_number() {
+        let table: &[(&str, &[u8], &str, &str)] = &[
+            ("the usual", &[0x0A, 1, b'k', 0x12, 2, 0x18, 7], "k", "Int(7)"),
+            ("nothing", &[], "", "Empty"),
+            ("no value", &[0x0A, 1, b'k'], "k", "Empty"),
+            ("an empty value", &[0x0A, 1, b'k', 0x12, 0], "k", "Empty"),
+            ("no key", &[0x12, 2, 0x18, 7], "", "Int(7)"),
+            ("an empty key", &[0x0A, 0, 0x12, 2, 0x18, 7], "", "Int(7)"),
+            ("the value first", &[0x12, 2, 0x18, 7, 0x0A, 1, b'k'], "k", "Int(7)"),
+            ("two keys", &[0x0A, 1, b'j', 0x0A, 1, b'k', 0x12, 2, 0x18, 7], "k", "Int(7)"),
+            ("a key behind", &[0x0A, 1, b'j', 0x12, 2, 0x18, 7, 0x0A, 1, b'k'], "k", "Int(7)"),
+            ("two values", &[0x0A, 1, b'k', 0x12, 2, 0x18, 6, 0x12, 2, 0x10, 1], "k", "Bool(true)"),
+            ("an empty value behind", &[0x0A, 1, b'k', 0x12, 2, 0x18, 7, 0x12, 0], "k", "Int(7)"),
+            ("two members", &[0x0A, 1, b'k', 0x12, 4, 0x18, 6, 0x18, 7], "k", "Int(7)"),
+            ("an index for a key", &[0x0A, 1, b'k', 0x12, 2, 0x18, 7, 0x18, 9], "k", "Int(7)"),
+            ("an unknown field between", &[0x0A, 1, b'k', 0x78, 9, 0x12, 2, 0x18, 7], "k", "Int(7)"),
+            ("a key of two bytes", &[0x8A, 0, 1, b'k', 0x12, 2, 0x18, 7], "k", "Int(7)"),
+        ];
+        for (what, bytes, key, value) in table {
+            assert_eq!(read(bytes), Ok(((*key).to_owned(), (*value).to_owned())), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_malformed() {
+        let table: &[(&str, &[u8], Reason)] = &[
+            ("a key as a varint", &[0x08, 1], Reason::WireTypeWrong),
+            ("a value as a varint", &[0x10, 1], Reason::WireTypeWrong),
+            ("the index as bytes", &[0x1A, 0], Reason::WireTypeWrong),
+            ("a key that is too long", &[0x0A, 2, b'k'], Reason::Truncated),
+            ("a value that is too long", &[0x0A, 1, b'k', 0x12, 3, 0x18, 7], Reason::Truncated),
+            ("a string that is too long", &[0x0A, 1, b'k', 0x12, 3, 0x0A, 2, b'a'], Reason::Truncated),
+            ("a number cut short", &[0x0A, 1, b'k', 0x12, 2, 0x18, 0x80], Reason::Truncated),
+            ("half a key behind", &[0x0A, 1, b'k', 0x12, 2, 0x18, 7, 0x0A], Reason::Truncated),
+            ("half a member behind", &[0x0A, 1, b'k', 0x12, 3, 0x18, 7, 0x18], Reason::Truncated),
+        ];
+        for (what, bytes, reason) in table {
+            assert_eq!(read(bytes), Err(*reason), "{what}");
+        }
+    }
+}

@@ -77,15 +77,13 @@ pub(crate) struct CredentialsSeen {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemaPlan {
     pub(crate) identity: Identity,
-    pub(crate) creates: bool,
     pub(crate) config: CheckedConfig,
 }
 
 impl SchemaPlan {
     /// `None` when the spec wants no Job.
     pub(crate) fn of(pipeline: &TracePipeline, identity: &Identity) -> Result<Option<Self>, Violations> {
-        let management = pipeline.spec.sink.clickhouse.schema.management;
-        if management == SchemaManagement::None {
+        if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
             return Ok(None);
         }
         let share = Share { workers: 1, partitions_active_max: 1, memory: SCHEMA_MEMORY };
@@ -98,11 +96,7 @@ impl SchemaPlan {
         config.shutdown = Shutdown::default();
         config.log = Log::default();
         let config = config.check().map_err(|found| gateway_config::of_spec(&found))?;
-        Ok(Some(Self {
-            identity: identity.clone(),
-            creates: management == SchemaManagement::CreateIfMissing,
-            config,
-        }))
+        Ok(Some(Self { identity: identity.clone(), config }))
     }
 
     /// Name of the Job and of its ConfigMap.

@@ -2,7 +2,10 @@
 //!
 //! The bytes are messages as prost writes them, the same with their fields shuffled, split, repeated and mixed with
 //! unknown ones (still protobuf, with a meaning), and both of them damaged.
-#![expect(clippy::unwrap_used, reason = "tests may unwrap, and clippy does not know the helpers here as tests")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "tests may unwrap, and clippy does not know the helpers here as tests"
+)]
 
 mod agreement;
 mod damage;
@@ -93,6 +96,26 @@ fn values_nest_as_deep_as_in_prost() {
         }
     }
     assert_eq!(limit_was_met, [true, true]);
+}
+
+#[test]
+fn values_in_pieces_nest_as_deep_as_in_prost() {
+    use wire_tree::length_delimited;
+    // An array whose first element stands in one piece and whose second, the deep one, in another: of the same
+    // AnyValue, or of another one in the same KeyValue.
+    let in_one_value = |deep: &[u8]| [&[0x2A, 2, 0x0A, 0], deep].concat();
+    for depth in 40..50 {
+        let mut deep = vec![0x18, 1];
+        for _ in 0..depth {
+            deep = length_delimited(5, &length_delimited(1, &deep));
+        }
+        let one_value = length_delimited(2, &in_one_value(&deep));
+        let two_values = [length_delimited(2, &in_one_value(&[])), length_delimited(2, &deep)].concat();
+        for key_value in [one_value, two_values] {
+            let spans = length_delimited(2, &length_delimited(2, &length_delimited(9, &key_value)));
+            agree(&length_delimited(1, &spans)).unwrap();
+        }
+    }
 }
 
 #[test]

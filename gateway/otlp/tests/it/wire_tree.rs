@@ -10,6 +10,7 @@ const COPIES_MAX: usize = 8;
 
 #[derive(Clone)]
 pub struct Tree {
+    of: OtlpMessage,
     fields: Vec<Field>,
 }
 
@@ -88,10 +89,11 @@ impl Tree {
             };
             fields.push(Field { number, wire_type: wire_type as u8, value });
         }
-        Self { fields }
+        Self { of, fields }
     }
 
-    /// Another message: fields in another order, some twice, messages in two pieces, unknown fields between.
+    /// Another message: fields in another order, some twice or with another value before or behind, messages in two
+    /// pieces, unknown fields between.
     pub fn rearranged(&self, rng: &mut Rng) -> Self {
         let mut copies = 0;
         self.rearranged_with(rng, &mut copies)
@@ -124,15 +126,18 @@ impl Tree {
         if rng.one_in(4) {
             fields.push(unknown(rng));
         }
+        if rng.one_in(8) {
+            fields.extend(rival(self.of, rng));
+        }
         if rng.one_in(2) {
             rng.shuffle(&mut fields);
         }
-        Self { fields }
+        Self { of: self.of, fields }
     }
 
     fn split(self, rng: &mut Rng) -> (Self, Self) {
         let (one, other) = self.fields.into_iter().partition(|_| rng.one_in(2));
-        (Self { fields: one }, Self { fields: other })
+        (Self { of: self.of, fields: one }, Self { of: self.of, fields: other })
     }
 
     /// The same with a few keys changed, so that numbers or wire types are wrong.
@@ -171,6 +176,46 @@ impl Tree {
         }
         bytes
     }
+}
+
+/// A field that takes the place of another one of this message, or is merged with it.
+fn rival(of: OtlpMessage, rng: &mut Rng) -> Option<Field> {
+    let (number, wire_type, value) = match of {
+        OtlpMessage::KeyValue if rng.one_in(2) => (1, 2, Value::Bytes(b"rival".to_vec())),
+        OtlpMessage::KeyValue => (2, 2, Value::Message(any_value(rng))),
+        OtlpMessage::AnyValue => return any_value(rng).fields.pop(),
+        OtlpMessage::Status => (3, 0, Value::Varint(rng.next())),
+        OtlpMessage::Span => (5, 2, Value::Bytes(b"rival".to_vec())),
+        _ => return None,
+    };
+    Some(Field { number, wire_type, value })
+}
+
+/// A value of one member.
+fn any_value(rng: &mut Rng) -> Tree {
+    let (number, wire_type, value) = match rng.below(6) {
+        0 => (1, 2, Value::Bytes(b"member".to_vec())),
+        1 => (2, 0, Value::Varint(rng.next())),
+        2 => (3, 0, Value::Varint(rng.next())),
+        3 => (8, 0, Value::Varint(rng.next())),
+        4 => (5, 2, Value::Message(list(OtlpMessage::ArrayValue, rng))),
+        _ => (6, 2, Value::Message(list(OtlpMessage::KeyValueList, rng))),
+    };
+    Tree { of: OtlpMessage::AnyValue, fields: vec![Field { number, wire_type, value }] }
+}
+
+/// An array or a list of attributes, with few elements or none.
+fn list(of: OtlpMessage, rng: &mut Rng) -> Tree {
+    let element = |rng: &mut Rng| {
+        let any_value = any_value(rng);
+        if of == OtlpMessage::ArrayValue {
+            return any_value;
+        }
+        let fields = vec![Field { number: 2, wire_type: 2, value: Value::Message(any_value) }];
+        Tree { of: OtlpMessage::KeyValue, fields }
+    };
+    let elements = (0..rng.below(3)).map(|_| Value::Message(element(rng)));
+    Tree { of, fields: elements.map(|value| Field { number: 1, wire_type: 2, value }).collect() }
 }
 
 /// A field that no OTLP message has, in any wire type.

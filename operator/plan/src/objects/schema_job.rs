@@ -40,19 +40,18 @@ pub(crate) fn spec(schema: &SchemaPlan, config_map: &str) -> JobSpec {
             }),
             spec: Some(PodSpec {
                 restart_policy: Some("Never".into()),
-                ..pod(identity, config_map, container(schema))
+                ..pod(identity, config_map, container())
             }),
         },
         ..JobSpec::default()
     }
 }
 
-fn container(schema: &SchemaPlan) -> Container {
-    let command: &[&str] = if schema.creates { &["ddl", "apply"] } else { &["check"] };
-    let arguments = command.iter().copied().map(str::to_owned).chain(["--config".into(), config_path()]);
+/// What may be done is in the config: `schema.management` says whether a missing table is made or only compared.
+fn container() -> Container {
     Container {
         name: SCHEMA_CONTAINER.into(),
-        args: Some(arguments.collect()),
+        args: Some(vec!["ddl".into(), "apply".into(), "--config".into(), config_path()]),
         resources: Some(resources(SCHEMA_MEMORY, CPU_REQUEST, None)),
         ..Container::default()
     }

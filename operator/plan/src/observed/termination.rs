@@ -1,7 +1,8 @@
 //! What a container said when it ended: its termination message, which is the end of its log when it wrote none.
 //!
-//! The last line that says something is taken. A line of JSON is a log line of ours: its `reason` is a word from the
-//! list of reasons, its `message` is for people; in the form of the `tracing` crate both stand under `fields`.
+//! A last line of JSON is a log line of ours, or an error: its `reason` is a word from the list of reasons, its `message`
+//! is for people; both may stand under `fields`, as the `tracing` crate nests them. Plain lines at the end are an error
+//! that was printed, such as all violations of a config, and are taken together.
 
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use serde_json::Value;
@@ -25,17 +26,25 @@ impl Termination {
     /// Reads the state of a container that ended.
     pub fn of(state: &ContainerStateTerminated) -> Self {
         let text = state.message.as_deref().unwrap_or_default();
-        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let (reason, message) = match serde_json::from_str::<Value>(line) {
-            Ok(json @ Value::Object(_)) => {
-                (word(&json, "reason"), word(&json, "message").unwrap_or_default())
-            }
-            _ => (None, line.to_owned()),
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let (reason, message) = match lines.last().and_then(|line| object(line)) {
+            Some(json) => (word(&json, "reason"), word(&json, "message").unwrap_or_default()),
+            None => (None, plain_end(&lines)),
         };
         let message = if message.is_empty() { state.reason.clone().unwrap_or_default() } else { message };
         let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self { exit_code: state.exit_code, reason, message }
     }
+}
+
+/// The lines behind the last one of JSON.
+fn plain_end(lines: &[&str]) -> String {
+    let plain = lines.iter().rposition(|line| object(line).is_some()).map_or(0, |last| last + 1);
+    lines[plain..].join("; ")
+}
+
+fn object(line: &str) -> Option<Value> {
+    serde_json::from_str(line).ok().filter(Value::is_object)
 }
 
 fn word(json: &Value, field: &str) -> Option<String> {
@@ -61,7 +70,9 @@ mod tests {
     #[test]
     fn the_last_line_is_taken_in_every_form() {
         for (text, reason, message) in [
-            ("first\nlast\n\n", None, "last"),
+            ("first\nlast\n\n", None, "first; last"),
+            ("{\"message\": \"started\"}\nfirst\nlast", None, "first; last"),
+            ("noise\n{\"message\": \"last\"}", None, "last"),
             (r#"{"reason": "AuthFailed", "message": "no"}"#, Some("AuthFailed"), "no"),
             (r#"{"level":"ERROR","fields":{"message":"no","reason":"Timeout"}}"#, Some("Timeout"), "no"),
             ("{\"message\":", None, "{\"message\":"),

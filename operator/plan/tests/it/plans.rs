@@ -57,11 +57,15 @@ fn without_management_there_is_no_job_and_nothing_is_waited_for() {
 }
 
 #[test]
-fn validate_compares_and_does_not_create() {
-    let pipeline = with("/spec/sink/clickhouse/schema", json!({"management": "Validate"}));
-    let job = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts().schema_job.unwrap();
-    let arguments = job.spec.unwrap().template.spec.unwrap().containers[0].args.clone().unwrap();
-    assert_eq!(arguments, ["check", "--config", "/etc/sluice/gateway.yaml"]);
+fn the_job_does_what_the_management_allows() {
+    for management in ["Validate", "CreateIfMissing"] {
+        let pipeline = with("/spec/sink/clickhouse/schema", json!({"management": management}));
+        let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+        let pod = parts.schema_job.unwrap().spec.unwrap().template.spec.unwrap();
+        assert_eq!(pod.containers[0].args.as_ref().unwrap()[..2], ["ddl", "apply"]);
+        let config = parts.schema_config_map.unwrap().data.unwrap();
+        assert!(config["gateway.yaml"].contains(&format!("management: {management}")));
+    }
 }
 
 #[test]
