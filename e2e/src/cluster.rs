@@ -50,6 +50,8 @@ impl Cluster {
         let mut config = config.with_context(|| format!("understand {}", kubeconfig.display()))?;
         config.read_timeout = Some(REQUEST_TIMEOUT);
         config.connect_timeout = Some(REQUEST_TIMEOUT);
+        // The client's own retries of 429, 503 and 504 go on for minutes; here every wait has a deadline of its own.
+        config.default_retry = false;
         let client = Client::try_from(config).context("make a Kubernetes client")?;
         client
             .apiserver_version()

@@ -17,6 +17,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use sluice_clickhouse::table::{JsonColumns, TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
 use sluice_kafka::{Consumer, Identity, Inbox, Limits, Ownership, Stop};
 use sluice_spool::Volume;
@@ -58,12 +59,12 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
 
-    if !wait_for_table(&io, &sink, &events) {
+    let Some(TableFit { json, .. }) = wait_for_table(&io, &sink, &events) else {
         tracing::info!("stopped before the table was seen to fit");
         return Ok(());
-    }
+    };
     status.table_fits();
-    let parts = Parts { config, metrics: &metrics, pool: &pool, io: &io };
+    let parts = Parts { config, columns: json, metrics: &metrics, pool: &pool, io: &io };
     let running = parts.start(sink, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -106,14 +107,14 @@ fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the table is there and fits: one line when what is wrong changes. `false` when a signal came first.
-fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> bool {
+/// Waits until the table is there and fits: one line when what is wrong changes. `None` when a signal came first.
+fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> Option<TableFit> {
     let mut last = String::new();
     for tries in 1.. {
         match io.block_on(sink.check_table()) {
-            Ok(additional) => {
-                tracing::info!(additional_columns = additional.join(", "), "the table fits");
-                return true;
+            Ok(fit) => {
+                tracing::info!(additional_columns = fit.additional.join(", "), "the table fits");
+                return Some(fit);
             }
             Err(error) => {
                 let text = error.to_string();
@@ -124,15 +125,16 @@ fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> bool {
             }
         }
         if events.recv_timeout(retry::wait(Pace::Quick, tries, 1.0)).is_ok() {
-            return false;
+            return None;
         }
     }
-    false
+    None
 }
 
 /// What the threads are started from.
 struct Parts<'a> {
     config: &'a GatewayConfig,
+    columns: JsonColumns,
     metrics: &'a Arc<Metrics>,
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
@@ -200,6 +202,7 @@ impl Parts<'_> {
             pool: self.pool.clone(),
             rule: BatchRule::of(&self.config.sink.clickhouse.insert),
             on_missing: self.config.delivery.dead_letter.on_missing,
+            columns: self.columns,
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
             metrics: self.metrics.clone(),
             seconds: self.metrics.worker(number),

@@ -24,6 +24,7 @@ use sluice_clickhouse::{
         JsonObject, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null, put_tagged_string,
     },
     json_array::{ArrayKind, ArrayShape, ElementKind, put_array_header, put_object_tag},
+    json_limits::JsonLimits,
     json_paths::JsonPaths,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
@@ -59,17 +60,19 @@ pub struct AttributeWriter {
 }
 
 impl AttributeWriter {
-    /// Appends one `JSON` value. `extra` is written last, unless the attributes have its path.
+    /// Appends one `JSON` value for a column of these limits. `extra` is written last, unless the attributes have its path.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
+        column: JsonLimits,
         attributes: &Attributes<'_>,
         extra: Option<(&[u8], u64)>,
     ) -> Result<(), Error> {
         let Self { paths, prefix, text } = self;
         prefix.clear();
         let limit = out.len().saturating_add(usize::try_from(ROW_BYTES_MAX).unwrap_or(usize::MAX));
-        let mut members = Members { object: JsonObject::begin(out, paths), root: 0, prefix, text, limit };
+        let object = JsonObject::begin(out, paths);
+        let mut members = Members { object, elements: column.in_array(), root: 0, prefix, text, limit };
         let outcome = members.write(attributes, 0);
         match outcome {
             Ok(()) => {
@@ -90,6 +93,8 @@ impl AttributeWriter {
 /// The members of one JSON object, and what is needed to write them.
 struct Members<'a> {
     object: JsonObject<'a>,
+    /// Of the objects in its arrays.
+    elements: JsonLimits,
     /// The depth at which this object's own members stand: they have no prefix.
     root: usize,
     prefix: &'a mut Vec<u8>,
@@ -169,7 +174,7 @@ impl Members<'_> {
             shape.add(element_kind(&element?, depth));
         }
         let kind = shape.kind();
-        put_array_header(self.object.buffer(), kind, shape.len);
+        put_array_header(self.object.buffer(), kind, shape.len, self.elements);
         for element in &array {
             self.element(kind, element?, depth)?;
             self.within_limit()?;
@@ -190,7 +195,7 @@ impl Members<'_> {
                 self.nested_object(&list, depth)?;
             }
             (ArrayKind::Mixed, Value::KeyValues(list)) if depth < DEPTH_MAX => {
-                put_object_tag(out);
+                put_object_tag(out, self.elements);
                 self.nested_object(&list, depth)?;
             }
             (ArrayKind::Mixed, Value::Array(array)) if depth < DEPTH_MAX => self.array(array, depth + 1)?,
@@ -207,8 +212,14 @@ impl Members<'_> {
     fn nested_object(&mut self, list: &Attributes<'_>, depth: usize) -> Result<(), Error> {
         let mut prefix = Vec::new();
         let object = self.object.element_object();
-        let mut nested =
-            Members { object, root: depth, prefix: &mut prefix, text: self.text, limit: self.limit };
+        let mut nested = Members {
+            object,
+            elements: self.elements.in_array(),
+            root: depth,
+            prefix: &mut prefix,
+            text: self.text,
+            limit: self.limit,
+        };
         nested.write(list, depth)?;
         nested.object.finish();
         Ok(())

@@ -5,7 +5,7 @@ use sluice_clickhouse::{
     endpoint::{Credentials, Endpoint, EndpointError},
     insert::{InsertTarget, TargetError, TargetSpec},
     probe::{Probe, ProbeError},
-    table::{self, Mismatch},
+    table::{self, Mismatch, TableFit},
 };
 use sluice_gateway_config::{ClickHouse, SchemaManagement};
 use std::path::Path;
@@ -105,14 +105,13 @@ impl Sink {
     }
 
     /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
-    /// decides. Returns the columns that it has beyond ours.
-    pub async fn check_table(&self) -> Result<Vec<String>, Error> {
+    /// decides.
+    pub async fn check_table(&self) -> Result<TableFit, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
-        let fit = table::check(&described).map_err(|mismatches| Error::Table {
+        table::check(&described).map_err(|mismatches| Error::Table {
             table: format!("{}.{}", self.database, self.table),
             mismatches,
-        })?;
-        Ok(fit.additional)
+        })
     }
 
     /// The version of the first server that answers.

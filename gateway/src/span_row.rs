@@ -22,8 +22,10 @@
 
 use crate::attributes::{self, AttributeWriter};
 use sluice_clickhouse::{
+    json_limits::JsonLimits,
     row_frames::{FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u8, put_u64},
+    table::JsonColumns,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
@@ -70,6 +72,8 @@ impl<E> From<attributes::Error> for RowError<E> {
 /// Buffers that a worker keeps between messages.
 #[derive(Default)]
 pub struct Scratch {
+    /// The limits of the table's `JSON` columns.
+    columns: JsonColumns,
     /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: neighbours in the row, alike for every span of a scope.
     shared: Vec<u8>,
     /// Where the scope begins in `shared`.
@@ -77,6 +81,13 @@ pub struct Scratch {
     event_names: Vec<u8>,
     nested_attributes: Vec<u8>,
     writer: AttributeWriter,
+}
+
+impl Scratch {
+    /// Empty buffers, for a table with these columns.
+    pub fn new(columns: JsonColumns) -> Self {
+        Self { columns, ..Self::default() }
+    }
 }
 
 /// The sink of a walk over one message.
@@ -105,10 +116,10 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     type Error = RowError<S::Error>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        let Scratch { shared, scope_at, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, scope_at, writer, .. } = &mut *self.scratch;
         shared.clear();
         put_string(shared, service_name(resource)?);
-        writer.write(shared, &resource.attributes, None)?;
+        writer.write(shared, columns.resource, &resource.attributes, None)?;
         *scope_at = shared.len();
         Ok(())
     }
@@ -122,7 +133,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
-        let Scratch { shared, event_names, nested_attributes, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, event_names, nested_attributes, writer, .. } = &mut *self.scratch;
         let row = self.rows.row();
         let start_at = row.len();
         let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
@@ -134,20 +145,21 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         put_string(row, span.name);
         row.extend_from_slice(kind(span.kind));
         row.extend_from_slice(shared);
-        writer.write(row, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
+        writer.write(row, columns.span, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
         row.extend_from_slice(status(span.status_code));
         put_string(row, span.status_message);
         if span.events.is_empty() {
             row.extend_from_slice(&[0; 3]);
         } else {
-            let scratch = Nested { names: event_names, attributes: nested_attributes, writer };
+            let scratch =
+                Nested { column: columns.event, names: event_names, attributes: nested_attributes, writer };
             put_events(row, span, self.fallback_nanos, scratch)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 4]);
         } else {
-            put_links(row, span, writer)?;
+            put_links(row, span, columns.link, writer)?;
         }
         if (row.len() - start_at) as u64 > ROW_BYTES_MAX {
             return Err(RowError::RowTooLarge);
@@ -159,6 +171,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
 
 /// Buffers for the columns of events, which are written side by side while the events are read once.
 struct Nested<'a> {
+    column: JsonLimits,
     names: &'a mut Vec<u8>,
     attributes: &'a mut Vec<u8>,
     writer: &'a mut AttributeWriter,
@@ -171,7 +184,7 @@ fn put_events<E>(
     fallback_nanos: i64,
     scratch: Nested<'_>,
 ) -> Result<(), RowError<E>> {
-    let Nested { names, attributes, writer } = scratch;
+    let Nested { column, names, attributes, writer } = scratch;
     names.clear();
     attributes.clear();
     put_len(row, span.events.len());
@@ -180,7 +193,7 @@ fn put_events<E>(
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
         put_datetime64(row, nanos);
         put_string(names, event.name);
-        writer.write(attributes, &event.attributes, original.map(|value| (ORIGINAL_TIME, value)))?;
+        writer.write(attributes, column, &event.attributes, original.map(|value| (ORIGINAL_TIME, value)))?;
         if (attributes.len() + names.len()) as u64 > ROW_BYTES_MAX {
             return Err(RowError::RowTooLarge);
         }
@@ -194,7 +207,12 @@ fn put_events<E>(
 
 /// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`: four arrays of the same length. Links are rare, so
 /// they are read once per column.
-fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, writer: &mut AttributeWriter) -> Result<(), RowError<E>> {
+fn put_links<E>(
+    row: &mut Vec<u8>,
+    span: &Span<'_>,
+    column: JsonLimits,
+    writer: &mut AttributeWriter,
+) -> Result<(), RowError<E>> {
     let len = span.links.len();
     put_len(row, len);
     for link in &span.links {
@@ -210,7 +228,7 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, writer: &mut AttributeWriter
     }
     put_len(row, len);
     for link in &span.links {
-        writer.write(row, &link?.attributes, None)?;
+        writer.write(row, column, &link?.attributes, None)?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ use crate::{
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use sluice_clickhouse::row_frames::RowFrames;
+use sluice_clickhouse::{row_frames::RowFrames, table::JsonColumns};
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     BorrowedMessage, Generation, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue, Report,
@@ -60,6 +60,8 @@ pub struct Parts {
     pub rule: BatchRule,
     /// What becomes of messages that cannot be read.
     pub on_missing: OnMissing,
+    /// The limits of the table's `JSON` columns.
+    pub columns: JsonColumns,
     /// Row buffers, and so open blocks, at the most.
     pub row_buffers_max: usize,
     /// The process' metrics.
@@ -119,8 +121,8 @@ impl Worker {
     /// A worker without partitions.
     pub fn new(parts: Parts) -> Self {
         Self {
+            scratch: Scratch::new(parts.columns),
             parts,
-            scratch: Scratch::default(),
             row_buffers: Vec::new(),
             row_buffers_made: 0,
             partitions: Vec::new(),

@@ -23,6 +23,7 @@ impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             kube::Error::Api(status) => write!(f, "{} (status {})", status.message, status.code),
+            kube::Error::Service(_) => f.write_str("the API server cannot be reached"),
             other => other.fmt(f),
         }
     }
@@ -36,6 +37,12 @@ impl Error for ApiError {
             other => other.source(),
         }
     }
+}
+
+/// An error with everything that caused it, in one line.
+pub fn described(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Classes of errors. None is fatal: each is tried again, later and later.
@@ -118,8 +125,16 @@ mod tests {
         let status = Status { code: 409, ..Status::failure("somebody else owns it", "Conflict") };
         let error = ApiError::from(kube::Error::Api(status.boxed()));
         assert_eq!(error.to_string(), "somebody else owns it (status 409)");
-        assert!(error.source().is_none());
+        assert_eq!(described(&error), error.to_string());
         assert_eq!(error.class(), ErrorClass::Conflict);
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_told_with_its_cause() {
+        let cause = std::io::Error::other("connection refused");
+        let error = ApiError::from(kube::Error::Service(Box::new(cause)));
+        assert_eq!(described(&error), "the API server cannot be reached: connection refused");
+        assert_eq!(error.class(), ErrorClass::Unavailable);
     }
 
     #[test]

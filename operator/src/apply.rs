@@ -66,7 +66,18 @@ pub enum Error {
         name: String,
         /// What it should be.
         replicas: u32,
-        /// What the API server said; a conflict says who else scales it.
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// Somebody else set the number of gateways.
+    #[error(
+        "somebody else scales the StatefulSet {name}, which is left so. Set replicas of the TracePipeline instead, and \
+         give the field back with: kubectl delete statefulset {name} --cascade=orphan"
+    )]
+    Contested {
+        /// Its name.
+        name: String,
+        /// What the API server said, which names who it is.
         source: ApiError,
     },
 }
@@ -76,9 +87,10 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Foreign { .. } => ErrorClass::Foreign,
-            Self::Look { source, .. } | Self::Apply { source, .. } | Self::Scale { source, .. } => {
-                source.class()
-            }
+            Self::Look { source, .. }
+            | Self::Apply { source, .. }
+            | Self::Scale { source, .. }
+            | Self::Contested { source, .. } => source.class(),
         }
     }
 }
@@ -194,7 +206,10 @@ impl Writer<'_> {
         self.api::<StatefulSet>(&namespace)
             .patch(&name, &PatchParams::apply(SCALER), &Patch::Apply(&scaled))
             .await
-            .map_err(|source| Error::Scale { name, replicas, source: source.into() })
+            .map_err(|error| match ApiError::from(error) {
+                source if source.class() == ErrorClass::Conflict => Error::Contested { name, source },
+                source => Error::Scale { name, replicas, source },
+            })
     }
 
     fn api<K: Appliable>(&self, namespace: &str) -> Api<K> {

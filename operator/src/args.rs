@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// error, warn, info, debug, trace, or a filter such as "info,sluice_operator=debug"
+    /// error, warn, info, debug, trace, or a filter of the Rust crate tracing
     #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,
 }

@@ -343,7 +343,7 @@ mod tests {
         let key = client_key("127.0.0.1:1");
         let first = clients.get(&key).unwrap();
         assert!(Arc::ptr_eq(&first, &clients.get(&key).unwrap()));
-        clients.close_idle(Duration::from_secs(60));
+        clients.close_idle(Duration::from_mins(1));
         assert!(Arc::ptr_eq(&first, &clients.get(&key).unwrap()));
         clients.close_idle(Duration::ZERO);
         assert!(!Arc::ptr_eq(&first, &clients.get(&key).unwrap()));

@@ -54,11 +54,13 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn start_log(args: &Args) -> Result<(), ParseError> {
-    let filter = EnvFilter::builder().parse(&args.log_level)?;
+    // It logs every failed attempt as an error; what fails is told by whoever asked, once.
+    let filter =
+        EnvFilter::builder().parse(&args.log_level)?.add_directive("kube_client::client=off".parse()?);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match args.log_format {
         LogFormat::Json => {
-            log.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
         }
         LogFormat::Text => log.init(),
     }

@@ -118,7 +118,7 @@ impl Metrics {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         families
             .iter()
-            .flat_map(|family| family.get_metric())
+            .flat_map(prometheus::proto::MetricFamily::get_metric)
             .map(|metric| metric.get_counter().get_value() as u64)
             .sum()
     }

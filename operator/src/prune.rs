@@ -4,6 +4,7 @@
 
 use crate::{
     api_error::{ApiError, ErrorClass},
+    apply::Appliable,
     cache::{Cache, owned},
     reconcile::World,
 };
@@ -15,8 +16,6 @@ use kube::{
 use sluice_crds::TracePipeline;
 use sluice_plan::{Applied, Objects, WorkloadSeen, names};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
-
-use crate::apply::Appliable;
 
 /// Older configs of gateways that are kept, so that with the current one three revisions can be rolled back to.
 const OLD_CONFIGS_KEPT: usize = 2;
@@ -97,7 +96,7 @@ fn surplus_configs(
     of_gateways.into_iter().skip(OLD_CONFIGS_KEPT).chain(of_jobs).collect()
 }
 
-/// Names of the ConfigMaps that pods of the pipeline mount.
+/// Names of the configs that pods of the pipeline mount.
 fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> {
     let pods = cache.pods_of(&pipeline.namespace().unwrap_or_default(), &pipeline.name_any());
     let volumes = pods.iter().filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();

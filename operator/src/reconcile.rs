@@ -10,7 +10,7 @@
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
 
 use crate::{
-    api_error::ErrorClass,
+    api_error::{ErrorClass, described},
     apply,
     cache::{Cache, Pipeline},
     memory::{Key, Memory},
@@ -180,7 +180,8 @@ async fn carry_out(
     observed: &Observed,
     world: &World,
 ) -> Result<(), Error> {
-    let applied = apply::apply(pipeline, build(plan), plan.replicas(), world).await?;
+    // Ten objects are kept over ten waits: 40 KB that belong on the heap.
+    let applied = Box::pin(apply::apply(pipeline, build(plan), plan.replicas(), world)).await?;
     prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
     Ok(())
 }
@@ -257,10 +258,4 @@ async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) {
 
 async fn is_listed(cache: &Cache) -> bool {
     matches!(timeout(Duration::from_secs(LISTED_SECONDS_MAX), cache.ready()).await, Ok(Ok(())))
-}
-
-/// An error with everything that caused it.
-fn described(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -9,7 +9,7 @@
 
 use crate::{
     admin::{self, Admin, Readiness},
-    api_error::ErrorClass,
+    api_error::{ApiError, ErrorClass, described},
     args::Args,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
@@ -26,6 +26,7 @@ use futures::{
 };
 use kube::{
     Client, Config,
+    config::{InferConfigError, KubeconfigError},
     runtime::{
         applier,
         controller::{self, Error as ControlError},
@@ -33,7 +34,7 @@ use kube::{
     },
 };
 use sluice_plan::Defaults;
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error as _, sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
@@ -72,11 +73,11 @@ pub enum Ending {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a pod's service account nor a kubeconfig.
-    #[error("cannot find out how to reach the API server")]
-    Config(#[source] Box<kube::config::InferConfigError>),
+    #[error("this is no pod with a service account, and the kubeconfig does not help: {0}")]
+    Config(String),
     /// The configuration cannot be used.
     #[error("cannot make a client for the API server")]
-    Client(#[source] Box<kube::Error>),
+    Client(#[source] ApiError),
     /// The probes cannot be served.
     #[error("cannot serve probes and metrics")]
     Admin(#[source] admin::Error),
@@ -102,7 +103,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
     info!(version = VERSION, listen = %args.listen, gateway_image = %args.gateway_image, "starting");
 
     let work = async {
-        let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+        let config = Config::infer().await.map_err(|error| Error::Config(what_is_wrong(&error)))?;
         let client = client(config.clone())?;
         reach(&client).await;
         readiness.set(true);
@@ -220,8 +221,17 @@ fn stop_signal() -> Result<Stop, Error> {
     Ok(asked.boxed().shared())
 }
 
+/// A parser quotes the lines around a mistake, which in a kubeconfig may be a token; so that much is not told.
+fn what_is_wrong(error: &InferConfigError) -> String {
+    match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(KubeconfigError::Parse(_)) => "it is not the YAML of a kubeconfig".to_owned(),
+        Some(cause) => cause.to_string(),
+        None => error.to_string(),
+    }
+}
+
 fn client(config: Config) -> Result<Client, Error> {
-    Client::try_from(config).map_err(|error| Error::Client(Box::new(error)))
+    Client::try_from(config).map_err(|error| Error::Client(error.into()))
 }
 
 /// A client of its own for the Lease: its requests must not wait behind others, nor longer than the Lease lasts.
@@ -253,7 +263,7 @@ async fn reach(client: &Client) {
             Ok(Ok(server)) => {
                 return info!(version = %server.git_version, "the API server answers");
             }
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => described(&ApiError::from(error)),
             Err(_) => "no answer in time".to_owned(),
         };
         if !is_away {

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{sync::Semaphore, time::timeout};
+use tracing::debug;
 
 /// A question is given up after this many seconds: long enough for an answer from another continent, twice.
 const ASK_SECONDS: u64 = 5;
@@ -192,9 +193,11 @@ fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
         }
     }
     if sample.missing.is_empty() {
-        // Partitions without offsets are worth having: a group coordinator that is away says nothing about size.
-        let positions = client.positions(&sample.topics, deadline).ok();
-        sample.lag_messages = positions.map(|positions| lag_messages(&positions, source.from_earliest));
+        match client.positions(&sample.topics, deadline) {
+            Ok(positions) => sample.lag_messages = Some(lag_messages(&positions, source.from_earliest)),
+            // Partitions without offsets are worth having: a coordinator that is away says nothing about their number.
+            Err(error) => debug!(%error, group = %source.client.consumer_group, "no lag"),
+        }
     }
     Ok(sample)
 }

@@ -23,6 +23,7 @@
 //! <https://clickhouse.com/docs/interfaces/formats/RowBinary#json>.
 
 use crate::json_array::{ArrayKind, put_array_header};
+use crate::json_limits::JsonLimits;
 use crate::json_paths::{JsonPaths, PathScope};
 use crate::rowbinary::{
     put_f64, put_i64, put_len, put_string, put_u8, put_u64, put_varuint, tag, varuint_bytes,
@@ -152,8 +153,8 @@ impl<'a> JsonObject<'a> {
     /// Writes the header of an array of `len` elements; the caller then writes these through `kind` into
     /// [`JsonObject::buffer`], or through [`JsonObject::element_object`].
     #[inline]
-    pub fn array(&mut self, kind: ArrayKind, len: usize) {
-        put_array_header(self.out, kind, len);
+    pub fn array(&mut self, kind: ArrayKind, len: usize, elements: JsonLimits) {
+        put_array_header(self.out, kind, len, elements);
     }
 
     /// Begins an object that is an element of an array of [`ArrayKind::Objects`] (which has no tag of its own).

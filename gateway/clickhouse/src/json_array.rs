@@ -9,22 +9,19 @@
 //! |---|---|---|---|
 //! | none, or only nulls | `Array(Nullable(String))` | `1e 23 15` len | `01` |
 //! | one scalar type, and nulls | `Array(Nullable(T))` | `1e 23 T` len | `00` value, or `01` |
-//! | objects only | `Array(JSON(max_dynamic_types=16, max_dynamic_paths=256))` | `1e 30 00 80 02 10 00 00 00` len | object |
+//! | objects only | `Array(JSON(...))`, [`crate::json_limits`] | `1e 30 00` limits `00 00 00` len | object |
 //! | anything else | `Array(Dynamic)` | `1e 2b 20` len | tag, value |
 //!
 //! Limits: the server takes 1 Gi elements (`format_binary_max_array_size`); how deep arrays nest is bounded by the
 //! caller.
 
 use crate::json::{put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null, put_tagged_string};
+use crate::json_limits::JsonLimits;
 use crate::rowbinary::{put_f64, put_i64, put_len, put_string, put_u8, tag};
 
 /// `max_types` of the `Dynamic` that mixed arrays hold. Specified: the default of `Dynamic`; it is part of the type,
 /// and another number would make another type of the same path.
 const DYNAMIC_TYPES_MAX: u8 = 32;
-
-/// The type of the objects in an array: `JSON(max_dynamic_types=16, max_dynamic_paths=256)`, which is what the
-/// server's own JSON parser infers. Version 0, varuint 256, 16, then no typed paths, no skipped paths, no patterns.
-const ELEMENT_OBJECT_TYPE: [u8; 8] = [tag::JSON, 0x00, 0x80, 0x02, 0x10, 0x00, 0x00, 0x00];
 
 /// Flag of a `Nullable` value that is there.
 const PRESENT: u8 = 0;
@@ -114,14 +111,14 @@ impl ArrayShape {
 
 /// Appends the type of an array and the number of its elements. Inside a mixed array this is a whole element's header.
 #[inline]
-pub fn put_array_header(out: &mut Vec<u8>, kind: ArrayKind, len: usize) {
+pub fn put_array_header(out: &mut Vec<u8>, kind: ArrayKind, len: usize, elements: JsonLimits) {
     put_u8(out, tag::ARRAY);
     match kind {
         ArrayKind::Bools => out.extend_from_slice(&[tag::NULLABLE, tag::BOOL]),
         ArrayKind::Ints => out.extend_from_slice(&[tag::NULLABLE, tag::INT64]),
         ArrayKind::Doubles => out.extend_from_slice(&[tag::NULLABLE, tag::FLOAT64]),
         ArrayKind::Strings => out.extend_from_slice(&[tag::NULLABLE, tag::STRING]),
-        ArrayKind::Objects => out.extend_from_slice(&ELEMENT_OBJECT_TYPE),
+        ArrayKind::Objects => elements.put_type(out),
         ArrayKind::Mixed => out.extend_from_slice(&[tag::DYNAMIC, DYNAMIC_TYPES_MAX]),
     }
     put_len(out, len);
@@ -129,8 +126,8 @@ pub fn put_array_header(out: &mut Vec<u8>, kind: ArrayKind, len: usize) {
 
 /// Appends the tag of an object inside a mixed array; a [`crate::json::JsonObject`] must follow.
 #[inline]
-pub fn put_object_tag(out: &mut Vec<u8>) {
-    out.extend_from_slice(&ELEMENT_OBJECT_TYPE);
+pub fn put_object_tag(out: &mut Vec<u8>, elements: JsonLimits) {
+    elements.put_type(out);
 }
 
 impl ArrayKind {
@@ -234,7 +231,7 @@ mod tests {
     #[test]
     fn homogeneous_arrays_are_nullable_elements_without_tags() {
         let mut out = Vec::new();
-        put_array_header(&mut out, ArrayKind::Ints, 3);
+        put_array_header(&mut out, ArrayKind::Ints, 3, JsonLimits::default().in_array());
         ArrayKind::Ints.int(&mut out, 1);
         ArrayKind::Ints.null(&mut out);
         ArrayKind::Ints.int(&mut out, 3);
@@ -247,12 +244,12 @@ mod tests {
             0, 3, 0, 0, 0, 0, 0, 0, 0,       // 3
         ]);
         let mut out = Vec::new();
-        put_array_header(&mut out, ArrayKind::Bools, 2);
+        put_array_header(&mut out, ArrayKind::Bools, 2, JsonLimits::default().in_array());
         ArrayKind::Bools.bool(&mut out, true);
         ArrayKind::Bools.bool(&mut out, false);
         assert_eq!(out, [0x1e, 0x23, 0x2d, 2, 0, 1, 0, 0]);
         let mut out = Vec::new();
-        put_array_header(&mut out, ArrayKind::Doubles, 1);
+        put_array_header(&mut out, ArrayKind::Doubles, 1, JsonLimits::default().in_array());
         ArrayKind::Doubles.double(&mut out, 1.5);
         assert_eq!(out, [0x1e, 0x23, 0x0e, 1, 0, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f]);
     }
@@ -260,19 +257,19 @@ mod tests {
     #[test]
     fn an_empty_array_has_the_type_that_the_server_itself_infers() {
         let mut out = Vec::new();
-        put_array_header(&mut out, shape(&[]).kind(), 0);
+        put_array_header(&mut out, shape(&[]).kind(), 0, JsonLimits::default().in_array());
         assert_eq!(out, [0x1e, 0x23, 0x15, 0x00]);
     }
 
     #[test]
     fn mixed_elements_carry_their_own_tags() {
         let (mut out, kind) = (Vec::new(), ArrayKind::Mixed);
-        put_array_header(&mut out, kind, 5);
+        put_array_header(&mut out, kind, 5, JsonLimits::default().in_array());
         kind.int(&mut out, 1);
         kind.string(&mut out, b"x");
         kind.null(&mut out);
         kind.bool(&mut out, true);
-        put_array_header(&mut out, ArrayKind::Strings, 1);
+        put_array_header(&mut out, ArrayKind::Strings, 1, JsonLimits::default().in_array());
         ArrayKind::Strings.string(&mut out, b"q");
         #[rustfmt::skip]
         assert_eq!(out, [
@@ -289,7 +286,7 @@ mod tests {
     #[test]
     fn objects_have_the_type_that_the_server_itself_infers() {
         let mut out = Vec::new();
-        put_array_header(&mut out, ArrayKind::Objects, 2);
+        put_array_header(&mut out, ArrayKind::Objects, 2, JsonLimits::default().in_array());
         assert_eq!(out, [0x1e, 0x30, 0x00, 0x80, 0x02, 0x10, 0x00, 0x00, 0x00, 2]);
     }
 }

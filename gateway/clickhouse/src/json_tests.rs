@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::json_array::ArrayShape;
+use crate::json_limits::JsonLimits;
 
 /// The bytes of one object and what became of its paths.
 fn object(write: impl FnOnce(&mut JsonObject<'_>)) -> (Vec<u8>, JsonSummary) {
@@ -97,7 +98,7 @@ fn a_count_above_127_takes_more_bytes_and_moves_the_object() {
 fn objects_in_an_array_have_paths_of_their_own() {
     let (bytes, _) = object(|object| {
         assert!(object.path(b"a"));
-        object.array(ArrayKind::Objects, 2);
+        object.array(ArrayKind::Objects, 2, JsonLimits::default().in_array());
         for value in [1, 2] {
             let mut element = object.element_object();
             assert!(element.path(b"a"));
@@ -123,7 +124,7 @@ fn a_long_object_inside_a_long_object_moves_only_itself() {
     for n in 0..200 {
         assert!(outer.path(format!("o{n}").as_bytes()));
         if n == 100 {
-            outer.array(ArrayKind::Objects, 1);
+            outer.array(ArrayKind::Objects, 1, JsonLimits::default().in_array());
             let mut inner = outer.element_object();
             for n in 0..300 {
                 assert!(inner.path(format!("i{n}").as_bytes()));
@@ -174,7 +175,7 @@ fn an_array_value_is_written_through_its_kind() {
     let (bytes, _) = object(|object| {
         assert!(object.path(b"a"));
         let shape = ArrayShape::default();
-        object.array(shape.kind(), shape.len);
+        object.array(shape.kind(), shape.len, JsonLimits::default().in_array());
     });
     assert_eq!(bytes, [1, 1, b'a', 0x1e, 0x23, 0x15, 0x00]);
 }

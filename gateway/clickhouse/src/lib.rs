@@ -33,6 +33,7 @@ pub mod frame;
 pub mod insert;
 pub mod json;
 pub mod json_array;
+pub mod json_limits;
 pub mod json_paths;
 pub mod outcome;
 pub mod probe;

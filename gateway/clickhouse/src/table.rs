@@ -12,6 +12,8 @@
 
 use std::fmt;
 
+use crate::json_limits::JsonLimits;
+
 /// What a column holds, hence which bytes are written for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
@@ -130,6 +132,36 @@ pub struct DescribedColumn {
 pub struct TableFit {
     /// Columns that the gateway does not fill, in the table's order; the server gives them their default.
     pub additional: Vec<String>,
+    /// The limits of the `JSON` columns' types.
+    pub json: JsonColumns,
+}
+
+/// The limits of the `JSON` columns' types, which are part of the types of objects in their arrays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JsonColumns {
+    /// Of `ResourceAttributes`.
+    pub resource: JsonLimits,
+    /// Of `SpanAttributes`.
+    pub span: JsonLimits,
+    /// Of `Events.Attributes`.
+    pub event: JsonLimits,
+    /// Of `Links.Attributes`.
+    pub link: JsonLimits,
+}
+
+impl JsonColumns {
+    fn of(described: &[DescribedColumn]) -> Self {
+        let limits = |name: &str| {
+            let column = described.iter().find(|column| column.name == name);
+            column.map_or_else(JsonLimits::default, |column| JsonLimits::of_type(&column.type_name))
+        };
+        Self {
+            resource: limits("ResourceAttributes"),
+            span: limits("SpanAttributes"),
+            event: limits("Events.Attributes"),
+            link: limits("Links.Attributes"),
+        }
+    }
 }
 
 /// One reason why rows cannot be written to a table.
@@ -199,7 +231,7 @@ pub fn check(described: &[DescribedColumn]) -> Result<TableFit, Vec<Mismatch>> {
     }
     let ours = |name: &str| COLUMNS.iter().any(|column| column.name == name);
     let additional = described.iter().filter(|column| !ours(&column.name)).map(|column| column.name.clone());
-    Ok(TableFit { additional: additional.collect() })
+    Ok(TableFit { additional: additional.collect(), json: JsonColumns::of(described) })
 }
 
 fn mismatch(column: Column, described: Option<&DescribedColumn>) -> Option<Mismatch> {
@@ -332,9 +364,9 @@ mod tests {
     #[test]
     fn our_own_layout_fits_in_any_order() {
         let mut columns = fitting();
-        assert_eq!(check(&columns), Ok(TableFit { additional: vec![] }));
+        assert_eq!(check(&columns), Ok(TableFit { additional: vec![], json: JsonColumns::of(&columns) }));
         columns.reverse();
-        assert_eq!(check(&columns), Ok(TableFit { additional: vec![] }));
+        assert_eq!(check(&columns), Ok(TableFit { additional: vec![], json: JsonColumns::of(&columns) }));
     }
 
     #[test]
@@ -445,6 +477,6 @@ mod tests {
         columns.push(described("Tenant", "String", "DEFAULT"));
         columns.push(described("Note", "Nullable(String)", ""));
         let additional = vec!["Day".to_owned(), "Tenant".to_owned(), "Note".to_owned()];
-        assert_eq!(check(&columns), Ok(TableFit { additional }));
+        assert_eq!(check(&columns), Ok(TableFit { additional, json: JsonColumns::of(&columns) }));
     }
 }

@@ -57,7 +57,7 @@ pub struct KeyValue<'a> {
 
 impl<'a> KeyValue<'a> {
     /// Reads an attribute as nearly every SDK writes it: a key, then a scalar. Without the loops that any order and
-    /// repetition need, this takes a third less time. `None` is for all else, malformed or not.
+    /// repetition need, the whole walk takes a sixth less time. `None` is for all else, malformed or not.
     #[inline(always)]
     fn read_usual(mut reader: Reader<'a>) -> Option<Self> {
         if !reader.next_is(key_value::KEY) {

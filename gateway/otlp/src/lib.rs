@@ -10,7 +10,7 @@
 //!
 //! **How.** A scan of one protobuf message notes, for each repeated field, where its first occurrence stands and how
 //! many there are; the iterator reads on from there until it has given that many. So any order and interleaving of
-//! fields is right, as protobuf demands, and each tag is read a bounded number of times (three, see
+//! fields is right, as protobuf demands, and each tag is read a bounded number of times (see
 //! `the_walker_is_total_and_linear`). Resource and scope may stand behind their spans: a first pass that skips by
 //! length finds them.
 //!
@@ -25,12 +25,15 @@
 //!
 //! **Limits.** Messages nest at most [`NESTING_DEPTH_MAX`] deep. The size of a message is the caller's to bound.
 //!
-//! **Cost.** About 40 tags a span of 460 bytes, so the walk must stay near 2.7 ns a tag to keep to 110 ns a span.
+//! **Cost.** About 40 tags a span of 460 bytes; the goal is 110 ns a span. Measured on 21 November 2026 on one of two
+//! shared EPYC cores, optimised with link-time optimisation, reading every field of every attribute: 128 ns a span of
+//! 523 bytes with 7.5 attributes (42 ns of them without looking into the attributes), 41 ns a span of 89 bytes with
+//! one. The choices that cost clarity say what they were worth in the same measurement.
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 #![expect(
     clippy::inline_always,
-    reason = "left to itself the compiler calls out for every key and value, and the walk takes 1.3 times as long"
+    reason = "left to itself the compiler calls out for every key and value, and the walk takes 1.3 times as long (see Cost)"
 )]
 
 mod any_value;

@@ -1,4 +1,6 @@
 //! Messages in, rows out: what the parts of the gateway do together, without a network.
 
+#![allow(clippy::unwrap_used, reason = "tests may unwrap")]
+
 mod encodes;
 mod rows;

@@ -6,6 +6,7 @@ use opentelemetry_proto::tonic::{
     trace::v1::{Status, span::Event, span::Link},
 };
 
+#[expect(clippy::unnecessary_wraps, reason = "a value is optional in the message")]
 fn text(value: &str) -> Option<AnyValue> {
     Some(AnyValue { value: Some(Value::StringValue(value.into())) })
 }

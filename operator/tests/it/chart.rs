@@ -1,4 +1,4 @@
-//! The chart carries a copy of the CustomResourceDefinition, because a chart cannot reach outside of itself.
+//! The chart carries a copy of the CRD, because a chart cannot reach outside of itself.
 
 #[test]
 fn the_charts_crd_is_the_generated_one() {

@@ -1,6 +1,8 @@
 //! Reconciles against a scripted API server and librdkafka's mock cluster: what is written, in which order, and what
 //! happens when the server refuses. Real clusters are e2e's; here are the faults that they cannot show.
 
+#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
+
 mod api_server;
 mod bench;
 mod chart;

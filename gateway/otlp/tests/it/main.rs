@@ -104,8 +104,9 @@ fn values_in_pieces_nest_as_deep_as_in_prost() {
     // An array whose first element stands in one piece and whose second, the deep one, in another: of the same
     // AnyValue, or of another one in the same KeyValue.
     let in_one_value = |deep: &[u8]| [&[0x2A, 2, 0x0A, 0], deep].concat();
-    for depth in 40..50 {
-        let mut deep = vec![0x18, 1];
+    // At the bottom a number or an empty array, because an array takes two levels and the limit may lie between.
+    for (depth, bottom) in (40..50).flat_map(|depth| [(depth, [0x18, 1]), (depth, [0x2A, 0])]) {
+        let mut deep = bottom.to_vec();
         for _ in 0..depth {
             deep = length_delimited(5, &length_delimited(1, &deep));
         }
