@@ -72,7 +72,7 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
             step::quiet(package, cargo(&["check", "-p", package]))
         });
     }
-    steps.tests(cargo(&["test", "--workspace", "--exclude", "e2e"]))?;
+    steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--exclude", "e2e"]))?;
     steps.tests(cargo(&["test", "-p", "e2e", "--lib", "--bins"]))?;
     steps.once("chart lints", manifests::lint);
     steps.once("chart renders", manifests::render);

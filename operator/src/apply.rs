@@ -135,8 +135,8 @@ pub async fn apply(
         disruption_budget: writer.apply(&cache.disruption_budgets, parts.disruption_budget).await?,
         schema_config_map: writer.apply_some(&cache.config_maps, parts.schema_config_map).await?,
         schema_job: writer.apply_some(&cache.jobs, parts.schema_job).await?,
-        workload: match writer.apply_some(&cache.stateful_sets, parts.workload).await? {
-            Some(workload) => Some(writer.scale(workload, replicas).await?),
+        workload: match parts.workload {
+            Some(workload) => Some(writer.workload(&cache.stateful_sets, workload, replicas).await?),
             None => None,
         },
     };
@@ -191,19 +191,47 @@ impl Writer<'_> {
         }
     }
 
-    async fn scale(&self, workload: StatefulSet, replicas: u32) -> Result<StatefulSet, Error> {
-        let now = workload.spec.as_ref().and_then(|spec| spec.replicas);
-        if now.is_some_and(|now| u32::try_from(now) == Ok(replicas)) {
-            return Ok(workload);
+    /// The StatefulSet and its number of replicas, each under its own field manager.
+    ///
+    /// A StatefulSet that does not say how many gets one, and pods that it adopts (it may have been deleted without
+    /// them) would be scaled away. So it is made with the number, the scaler takes the number, and then it is given up
+    /// here. The scaler goes first wherever it does not have the number yet, so that this may be cut off anywhere.
+    async fn workload(
+        &self,
+        live: &Store<StatefulSet>,
+        desired: StatefulSet,
+        replicas: u32,
+    ) -> Result<StatefulSet, Error> {
+        let (name, namespace) = (desired.name_any(), desired.namespace().unwrap_or_default());
+        match find(live, &namespace, &name) {
+            None => {
+                self.apply(live, with_replicas(desired.clone(), replicas)).await?;
+                self.scale(&namespace, name, replicas).await?;
+                self.apply(live, desired).await
+            }
+            Some(now) if is_owned(&*now, &self.owner_uid) && !is_scaled_by_us(&now) => {
+                self.scale(&namespace, name, replicas).await?;
+                self.apply(live, desired).await
+            }
+            Some(_) => {
+                let applied = self.apply(live, desired).await?;
+                let now = applied.spec.as_ref().and_then(|spec| spec.replicas);
+                if now.is_some_and(|now| u32::try_from(now) == Ok(replicas)) {
+                    return Ok(applied);
+                }
+                self.scale(&namespace, name, replicas).await
+            }
         }
-        let (name, namespace) = (workload.name_any(), workload.namespace().unwrap_or_default());
+    }
+
+    async fn scale(&self, namespace: &str, name: String, replicas: u32) -> Result<StatefulSet, Error> {
         let scaled = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas},
         });
         self.world.shared.metrics.wrote("replicas");
-        self.api::<StatefulSet>(&namespace)
+        self.api::<StatefulSet>(namespace)
             .patch(&name, &PatchParams::apply(SCALER), &Patch::Apply(&scaled))
             .await
             .map_err(|error| match ApiError::from(error) {
@@ -219,4 +247,15 @@ impl Writer<'_> {
 
 fn json_of<K: Serialize>(object: &K) -> serde_json::Value {
     serde_json::to_value(object).expect("objects of Kubernetes serialise: their maps have string keys")
+}
+
+fn with_replicas(mut workload: StatefulSet, replicas: u32) -> StatefulSet {
+    // The plan bounds it at 1,000.
+    let replicas = i32::try_from(replicas).unwrap_or(i32::MAX);
+    workload.spec.get_or_insert_default().replicas = Some(replicas);
+    workload
+}
+
+fn is_scaled_by_us(workload: &StatefulSet) -> bool {
+    workload.managed_fields().iter().any(|fields| fields.manager.as_deref() == Some(SCALER))
 }

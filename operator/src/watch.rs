@@ -58,13 +58,14 @@ impl Watches<'_> {
     pub fn start(mut self) -> Cache {
         let pipelines = self.pipelines();
         Cache {
-            stateful_sets: self.owned(),
-            config_maps: self.owned(),
-            services: self.owned(),
-            service_accounts: self.owned(),
-            disruption_budgets: self.owned(),
-            network_policies: self.owned(),
-            jobs: self.owned(),
+            // Who set the number of replicas is written in the managed fields.
+            stateful_sets: self.owned(|_| {}),
+            config_maps: self.owned(forget_managers),
+            services: self.owned(forget_managers),
+            service_accounts: self.owned(forget_managers),
+            disruption_budgets: self.owned(forget_managers),
+            network_policies: self.owned(forget_managers),
+            jobs: self.owned(forget_managers),
             pods: self.pods(),
             secrets: self.secrets(pipelines.clone()),
             pipelines,
@@ -89,11 +90,11 @@ impl Watches<'_> {
     }
 
     /// Objects of ours concern the pipeline that owns them.
-    fn owned<K>(&mut self) -> Store<K>
+    fn owned<K>(&mut self, trim: fn(&mut K)) -> Store<K>
     where
         K: Watched,
     {
-        self.watch(ours(), forget_managers, |object: &K, _| {
+        self.watch(ours(), trim, |object: &K, _| {
             let namespace = object.namespace();
             let owner = |owner| ObjectRef::from_owner_ref(namespace.as_deref(), owner, ());
             object.owner_references().iter().filter_map(owner).collect()
@@ -187,7 +188,7 @@ fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{}={}", names::MANAGED_BY, names::OPERATOR))
 }
 
-/// Managed fields are the larger half of an object and nobody here reads them.
+/// Managed fields are the larger half of an object.
 fn forget_managers<K: Resource>(object: &mut K) {
     object.managed_fields_mut().clear();
 }

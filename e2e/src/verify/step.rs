@@ -75,6 +75,11 @@ impl Steps {
         }
         say::progress("verify", "done");
         say::line(&format!("{} passed, {} failed", self.passed, self.failed));
+        self.code()
+    }
+
+    /// Success, unless something failed or nothing was checked.
+    fn code(&self) -> ExitCode {
         if self.failed == 0 && self.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
@@ -174,11 +179,11 @@ mod tests {
         steps.once("right", || Ok(()));
         steps.once("wrong", || bail!("so it is"));
         assert_eq!((steps.passed, steps.failed), (1, 1));
-        assert_eq!(steps.conclude(), ExitCode::FAILURE);
+        assert_eq!(steps.code(), ExitCode::FAILURE);
     }
 
     #[test]
     fn nothing_checked_is_no_success() {
-        assert_eq!(Steps::default().conclude(), ExitCode::FAILURE);
+        assert_eq!(Steps::default().code(), ExitCode::FAILURE);
     }
 }

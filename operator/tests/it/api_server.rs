@@ -108,10 +108,11 @@ impl ApiServer {
             uri.path().split('/').skip_while(|part| *part != "namespaces").skip(2).collect();
         let what = path.join("/");
         let mut state = self.state.lock().unwrap();
+        let manager =
+            uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
+        let field_manager = manager.unwrap_or_default().replace("%2F", "/");
         if method != Method::GET {
-            let manager =
-                uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
-            let field_manager = manager.unwrap_or_default().replace("%2F", "/");
+            let field_manager = field_manager.clone();
             state.writes.push(Write { method: method.to_string(), what: what.clone(), field_manager });
         }
         let refusal =
@@ -119,7 +120,9 @@ impl ApiServer {
         let (code, answer) = match (refusal, method) {
             (Some(code), _) => (code, failure(code, "scripted")),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
-            (None, Method::PATCH) => (200, state.merge(what.trim_end_matches("/status"), body)),
+            (None, Method::PATCH) => {
+                (200, state.merge(what.trim_end_matches("/status"), body, &field_manager))
+            }
             (None, Method::DELETE) => found(state.objects.remove(&what)),
             (None, _) => (201, body),
         };
@@ -130,9 +133,15 @@ impl ApiServer {
 }
 
 impl State {
-    fn merge(&mut self, what: &str, patch: Value) -> Value {
+    fn merge(&mut self, what: &str, patch: Value, field_manager: &str) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
         merge(&mut object, patch);
+        let managed = &mut object["metadata"]["managedFields"];
+        let mut managers = managed.as_array().cloned().unwrap_or_default();
+        if managers.iter().all(|entry| entry["manager"] != field_manager) {
+            managers.push(json!({"manager": field_manager, "operation": "Apply"}));
+        }
+        *managed = managers.into();
         self.store(what, object)
     }
 

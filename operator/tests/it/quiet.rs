@@ -18,16 +18,32 @@ async fn objects_are_written_in_the_order_in_which_they_are_needed() {
         "poddisruptionbudgets",
         "statefulsets",
         "statefulsets",
+        "statefulsets",
         "tracepipelines",
         "events",
     ];
     assert_eq!(kinds, expected);
-    let managers: Vec<&str> = writes[4..8].iter().map(|write| write.field_manager.as_str()).collect();
-    let of_workload =
-        ["sluice-operator", "sluice-operator", "sluice-operator/scaler", "sluice-operator/status"];
-    assert_eq!(managers, of_workload);
+    let managers: Vec<&str> = writes[4..9].iter().map(|write| write.field_manager.as_str()).collect();
+    let ours = "sluice-operator";
+    assert_eq!(managers, [ours, ours, "sluice-operator/scaler", ours, "sluice-operator/status"]);
     let workload = bench.server.get("statefulsets/prod-gateway").unwrap();
     assert_eq!(workload["spec"]["replicas"], 2, "8 partitions, 4 for each");
+}
+
+#[tokio::test]
+async fn a_start_that_was_cut_off_is_finished_without_losing_gateways() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    // Made with its replicas, and the operator died before the scaler had taken them.
+    bench.server.change("statefulsets/prod-gateway", |workload| {
+        workload["metadata"]["managedFields"] = json!([]);
+        workload["metadata"]["annotations"]["sluice.dev/applied-hash"] = "of the first step".into();
+    });
+    bench.reconcile("prod").await.unwrap();
+    let writes = bench.server.take_writes();
+    let managers: Vec<&str> = writes.iter().map(|write| write.field_manager.as_str()).collect();
+    assert_eq!(managers, ["sluice-operator/scaler", "sluice-operator"]);
 }
 
 #[tokio::test]
