@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_has_partitions_and_a_missing_one_has_none() {
+    fn a_topic_has_partitions() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("spans", 3, 1).unwrap();
         let client = Client::new(&client_key(&cluster.bootstrap_servers())).unwrap();

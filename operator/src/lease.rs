@@ -89,7 +89,8 @@ impl Lease {
         }
     }
 
-    /// Gives the Lease back, so that another operator need not wait until it expires.
+    /// Gives the Lease back, so that an operator that starts need not wait until it expires. One that stands by looks
+    /// when it would have expired.
     pub async fn release(&self) {
         match timeout(Duration::from_secs(RELEASE_SECONDS), self.manager.release()).await {
             Ok(Ok(())) => info!("gave the Lease back"),

@@ -83,9 +83,9 @@ impl Memory {
         is_due
     }
 
-    /// Forgets a pipeline that is gone.
-    pub fn forget(&self, key: &Key) {
-        self.pipelines().remove(key);
+    /// Forgets a pipeline that is gone; `false` when it was not known.
+    pub fn forget(&self, key: &Key) -> bool {
+        self.pipelines().remove(key).is_some()
     }
 
     /// Pipelines that are remembered: all that were reconciled and are still there.
@@ -142,7 +142,7 @@ mod tests {
     fn a_pipeline_that_is_gone_is_forgotten() {
         let memory = Memory::default();
         memory.failed(&key("a"), "x");
-        memory.forget(&key("a"));
-        assert!(memory.is_empty());
+        assert!(memory.forget(&key("a")));
+        assert!(memory.is_empty() && !memory.forget(&key("a")));
     }
 }

@@ -73,10 +73,12 @@ pub struct World {
 }
 
 impl World {
-    /// A pipeline is gone.
+    /// A pipeline is gone. Its objects go after it, and each of them brings us here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
-        self.shared.memory.forget(&key);
+        if !self.shared.memory.forget(&key) {
+            return;
+        }
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
         info!(namespace = %key.namespace, pipeline = %key.name, "gone");
