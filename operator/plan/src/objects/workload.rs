@@ -60,11 +60,11 @@ pub(crate) fn spec(plan: &Plan) -> StatefulSetSpec {
             ..StatefulSetUpdateStrategy::default()
         }),
         revision_history_limit: Some(REVISIONS_KEPT),
-        // Offsets are committed after the insert, so that Kafka has whatever is on a volume; it goes with the pipeline.
-        // While the pipeline is there, a volume stays for the gateway that comes back under its name.
+        // Offsets are committed after the insert, so that Kafka has whatever is on a volume: it goes with its gateway. One that
+        // stayed behind a gateway that was scaled in would outlive the pipeline, since nothing owns it any more.
         persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
             when_deleted: Some("Delete".into()),
-            when_scaled: Some("Retain".into()),
+            when_scaled: Some("Delete".into()),
         }),
         template: template(plan),
         volume_claim_templates: plan.volume.as_ref().map(|volume| vec![claim(plan, volume)]),
