@@ -71,8 +71,19 @@ fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
 
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
+    abort_on_panic();
     app::run(config).map_err(|error| Failure::new(1, format!("{error:#}")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A broken invariant ends the process, whichever thread finds it: one that lived on without its worker would look well and
+/// read nothing.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 fn run_check(config: &CheckedConfig, json: bool) -> Result<ExitCode, Failure> {
