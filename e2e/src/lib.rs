@@ -1,5 +1,6 @@
 //! Drives everything from outside: demo, verify, the local stack, end-to-end tests.
 
+pub mod cargo;
 pub mod cluster;
 pub mod demo;
 pub mod install;

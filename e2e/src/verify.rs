@@ -13,10 +13,11 @@ use std::process::{Command, ExitCode};
 use anyhow::Context as _;
 use clap::Args;
 
+use crate::cargo::cargo;
 use crate::install::{self, ImageArgs};
 use crate::process::interrupt;
 use crate::stack::{self, TargetArgs};
-use step::{Steps, cargo};
+use step::Steps;
 
 /// Tests of the end-to-end program at the same time. They wait for pods and servers more than they compute, and those that
 /// stop a shared server keep the others out themselves.

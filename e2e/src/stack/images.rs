@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::kubernetes::containerd;
-use super::paths::{Paths, workspace};
+use super::paths::Paths;
+use crate::cargo::{cargo, release_folder};
 use crate::process::{Job, command};
 use archive::{Archive, Entry};
 
@@ -105,28 +106,9 @@ pub struct Programs {
 /// What the compiler says.
 pub fn build_programs() -> anyhow::Result<Programs> {
     let paths = Paths::from_environment()?;
-    let mut cargo = command(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from));
-    cargo.current_dir(workspace()).args([
-        "build",
-        "--release",
-        "-p",
-        "sluice-gateway",
-        "-p",
-        "sluice-operator",
-    ]);
-    // What cargo told this program about its own package would otherwise look like settings of the build.
-    for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            cargo.env_remove(name);
-        }
-    }
+    let mut cargo = cargo(&["build", "--release", "-p", "sluice-gateway", "-p", "sluice-operator"]);
     Job { part: "programs", doing: "compile operator and gateway", log: paths.build_log("programs") }
         .run(&mut cargo)?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    let release = workspace().join(target).join("release");
+    let release = release_folder();
     Ok(Programs { operator: release.join("sluice-operator"), gateway: release.join("sluice-gateway") })
 }

@@ -5,7 +5,8 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
-use super::step::{cargo, printed};
+use super::step::printed;
+use crate::cargo::cargo;
 use crate::stack::{helm, paths};
 
 /// `helm lint --strict`.

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 
-use super::step::{cargo, printed};
+use super::step::printed;
+use crate::cargo::cargo;
 
 /// Packages that must build alone: without what another package's features would lend them.
 pub const PURE: [&str; 6] = [

@@ -2,14 +2,13 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use crate::process::{Job, command, interrupt};
+use crate::process::{Job, interrupt};
 use crate::say;
-use crate::stack::paths::{Paths, workspace};
+use crate::stack::paths::Paths;
 
 /// What passed and what failed so far.
 #[derive(Debug, Default)]
@@ -113,21 +112,6 @@ fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line == "running 0 tests"
         || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored")
-}
-
-/// Cargo in this workspace. What cargo told this program about its own package would look like settings of the build.
-pub fn cargo(arguments: &[&str]) -> Command {
-    let mut cargo = command(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from));
-    cargo.current_dir(workspace()).args(arguments);
-    for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            cargo.env_remove(name);
-        }
-    }
-    cargo
 }
 
 /// Runs a command whose output matters only when it fails.
