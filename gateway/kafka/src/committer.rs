@@ -6,7 +6,7 @@
 //!
 //! One request is in flight at the most, so that no commit can overtake another and take the group back.
 
-use crate::{consumer::Rebalancing, partition::PartitionId};
+use crate::{partition::PartitionId, rebalancing::Rebalancing};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
     Offset, TopicPartitionList,

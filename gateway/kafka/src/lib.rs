@@ -17,13 +17,16 @@
 //!
 //! The poll thread owns the consumer, the assignment and the ledger; nothing here takes a lock in the path of messages.
 
+mod assignment;
 mod committer;
 mod consumer;
 mod ledger;
 mod partition;
 mod probe;
+mod rebalancing;
 mod settings;
 mod stats;
+mod turns;
 
 pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
 pub use ledger::{Ledger, Verdict};

@@ -1,6 +1,6 @@
 //! What passes between the poll thread and the workers: partitions, and what became of the messages in them.
 
-use crate::consumer::Rebalancing;
+use crate::rebalancing::Rebalancing;
 use std::{fmt, sync::Arc};
 
 /// The messages of one partition. Only the worker that owns the partition polls it.

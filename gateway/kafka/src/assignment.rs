@@ -1,0 +1,145 @@
+//! Who has which partition, what may be committed, and what came back.
+//!
+//! Owner: the poll thread. The rebalance callbacks run on it too, so that the lock around this is never waited for.
+
+use crate::{
+    committer::{Committer, Outcome},
+    consumer::Inbox,
+    ledger::{Ledger, Verdict},
+    partition::{Ownership, Partition, PartitionId, Report},
+    stats::ConsumerStats,
+    turns::Turns,
+};
+use crossbeam_channel::{Receiver, Sender};
+use std::{sync::atomic::Ordering, time::Instant};
+
+/// What the callbacks and the poll thread share.
+pub struct Assignment {
+    /// Up to where partitions may be committed.
+    pub ledger: Ledger,
+    /// Which partitions are read now.
+    pub turns: Turns,
+    /// There from the consumer's start on.
+    pub committer: Option<Committer>,
+    inboxes: Vec<Inbox>,
+    next_inbox: usize,
+    owners: Vec<(PartitionId, usize)>,
+    reports: Receiver<Report>,
+}
+
+impl Assignment {
+    /// Nothing is owned yet.
+    pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, active_max: usize) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            turns: Turns::new(active_max),
+            committer: None,
+            inboxes,
+            next_inbox: 0,
+            owners: Vec::new(),
+            reports,
+        }
+    }
+
+    /// A sender per worker that wakes it.
+    pub fn wakes(&self) -> Vec<Sender<()>> {
+        self.inboxes.iter().map(|inbox| inbox.wake.clone()).collect()
+    }
+
+    /// Takes the reports that come until every one of these partitions is drained, or until `deadline`. Returns how many are
+    /// not.
+    pub fn drain(&mut self, ids: &[&PartitionId], deadline: Instant, stats: &ConsumerStats) -> usize {
+        loop {
+            let undrained = ids.iter().filter(|id| !self.ledger.is_drained(id)).count();
+            if undrained == 0 {
+                return 0;
+            }
+            match self.reports.recv_deadline(deadline) {
+                Ok(report) => self.take_report(&report, stats),
+                Err(_) => return undrained,
+            }
+        }
+    }
+
+    /// Begins to commit what is settled, unless a commit is in flight.
+    pub fn begin_commit(&mut self) {
+        let offsets = self.ledger.to_commit();
+        if let Some(committer) = &mut self.committer {
+            committer.begin(offsets);
+        }
+    }
+
+    /// Takes the outcome of the commit in flight, waiting for it until `deadline`.
+    pub fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
+        let Some(Outcome { offsets, result }) = self.committer.as_mut().and_then(|c| c.outcome_by(deadline))
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                stats.commits.fetch_add(1, Ordering::Relaxed);
+                for (id, offset) in &offsets {
+                    self.ledger.committed(id, *offset);
+                }
+            }
+            Err(error) => {
+                stats.commit_failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, "offsets were not committed; they are with the next commit");
+            }
+        }
+    }
+
+    /// Takes what workers and delivery have reported.
+    pub fn take_reports(&mut self, stats: &ConsumerStats) {
+        while let Ok(report) = self.reports.try_recv() {
+            self.take_report(&report, stats);
+        }
+    }
+
+    fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
+        let verdict = match report {
+            Report::Settled { id, generation, ordinal, range } => {
+                self.ledger.settled(id, *generation, *ordinal, *range)
+            }
+            Report::Released { id, generation, ranges } => self.ledger.released(id, *generation, *ranges),
+        };
+        if verdict == Verdict::Stale {
+            stats.stale_ranges.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives a partition to the worker that has the fewest.
+    pub fn give(&mut self, partition: Partition) {
+        let load = |index: usize| self.owners.iter().filter(|(_, owner)| *owner == index).count();
+        let workers = self.inboxes.len();
+        let order = (0..workers).map(|step| (self.next_inbox + step) % workers);
+        let index = order.min_by_key(|index| load(*index)).expect("there is at least one worker");
+        self.next_inbox = (index + 1) % workers;
+        self.owners.push((partition.id.clone(), index));
+        self.tell(index, Ownership::Gained(partition));
+    }
+
+    /// Tells the worker that owns a partition to let it go. `false` when no worker has it.
+    pub fn recall(&mut self, id: &PartitionId) -> bool {
+        let Some(place) = self.owners.iter().position(|(owned, _)| owned == id) else { return false };
+        let (id, index) = self.owners.swap_remove(place);
+        let Some(generation) = self.ledger.generation(&id) else { return false };
+        self.tell(index, Ownership::Lost(id, generation));
+        true
+    }
+
+    fn tell(&self, index: usize, ownership: Ownership) {
+        let inbox = &self.inboxes[index];
+        // A worker that has ended takes no partitions; the process is ending with it.
+        if inbox.ownership.send(ownership).is_ok() {
+            wake(&inbox.wake);
+        }
+    }
+}
+
+/// Wakes a worker.
+pub fn wake(sender: &Sender<()>) {
+    if sender.try_send(()).is_err() {
+        // A full channel holds a token already, and a closed one belongs to a worker that has ended.
+    }
+}

@@ -1,0 +1,119 @@
+//! Which partitions are read now, when more are owned than may be read at the same time. Pure.
+//!
+//! The memory budget counts with a number of active partitions. One pod can still own all partitions of a topic: those
+//! beyond the number are paused, and every [`TURN`] others have their turn.
+
+use crate::partition::PartitionId;
+use std::{collections::VecDeque, time::Duration};
+
+/// How long a turn lasts. Long enough to make resuming cheap (a partition that is paused gives back what was fetched ahead,
+/// and fetches it again), short enough to keep the lag of 64 partitions that take turns by eight within a quarter of a
+/// minute.
+pub const TURN: Duration = Duration::from_secs(2);
+
+/// The owned partitions, in the order in which they have their turns.
+#[derive(Debug)]
+pub struct Turns {
+    active_max: usize,
+    /// The first `active_max` are active.
+    order: VecDeque<PartitionId>,
+}
+
+/// What changes: partitions to pause first, then those to resume.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// To pause.
+    pub pause: Vec<PartitionId>,
+    /// To resume.
+    pub resume: Vec<PartitionId>,
+}
+
+impl Turns {
+    /// No partition yet; at least one may be active.
+    pub fn new(active_max: usize) -> Self {
+        Self { active_max: active_max.max(1), order: VecDeque::new() }
+    }
+
+    /// Adds partitions behind those that wait. All of them are named: librdkafka remembers that a partition was paused when it
+    /// was owned before, and forgets nothing by itself.
+    pub fn gained(&mut self, ids: &[PartitionId]) -> Change {
+        self.order.extend(ids.iter().cloned());
+        let (resume, pause) = ids.iter().cloned().partition(|id| self.active().contains(id));
+        Change { pause, resume }
+    }
+
+    /// Removes partitions; those that wait move up.
+    pub fn lost(&mut self, ids: &[PartitionId]) -> Change {
+        let before = self.active();
+        self.order.retain(|id| !ids.contains(id));
+        Change {
+            pause: Vec::new(),
+            resume: self.active().into_iter().filter(|id| !before.contains(id)).collect(),
+        }
+    }
+
+    /// Ends the turn of the active partitions, when there are others.
+    pub fn next(&mut self) -> Change {
+        if self.order.len() <= self.active_max {
+            return Change::default();
+        }
+        let before = self.active();
+        self.order.rotate_left(self.active_max);
+        let after = self.active();
+        Change {
+            pause: before.iter().filter(|id| !after.contains(id)).cloned().collect(),
+            resume: after.into_iter().filter(|id| !before.contains(id)).collect(),
+        }
+    }
+
+    fn active(&self) -> Vec<PartitionId> {
+        self.order.iter().take(self.active_max).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn ids(partitions: std::ops::Range<i32>) -> Vec<PartitionId> {
+        partitions.map(|partition| PartitionId { topic: "spans".into(), partition }).collect()
+    }
+
+    #[test]
+    fn nothing_is_paused_while_there_is_room() {
+        let mut turns = Turns::new(8);
+        assert_eq!(turns.gained(&ids(0..8)), Change { pause: vec![], resume: ids(0..8) });
+        assert_eq!(turns.next(), Change::default());
+        assert_eq!(turns.gained(&ids(8..10)), Change { pause: ids(8..10), resume: vec![] });
+        assert_eq!(turns.lost(&ids(0..1)).resume, ids(8..9));
+    }
+
+    proptest! {
+        /// Played against the set of partitions that are not paused: never more than allowed, and every one in its turn.
+        #[test]
+        fn every_partition_has_its_turn_and_never_too_many(count in 1i32..80, active_max in 1usize..16) {
+            let mut turns = Turns::new(active_max);
+            let all = ids(0..count);
+            let mut active: BTreeSet<PartitionId> = all.iter().cloned().collect();
+            for id in turns.gained(&all).pause {
+                prop_assert!(active.remove(&id));
+            }
+            let mut seen = BTreeSet::new();
+            for _ in 0..=all.len().div_ceil(active_max) {
+                prop_assert!(active.len() <= active_max);
+                prop_assert_eq!(active.len(), active_max.min(all.len()), "a place is unused");
+                seen.extend(active.iter().cloned());
+                let Change { pause, resume } = turns.next();
+                for id in pause {
+                    prop_assert!(active.remove(&id));
+                }
+                for id in resume {
+                    prop_assert!(active.insert(id));
+                }
+            }
+            prop_assert_eq!(seen.len(), all.len());
+        }
+    }
+}
