@@ -182,7 +182,7 @@ impl Consumer {
                 Some(Err(source @ KafkaError::MessageConsumptionFatal(_))) => {
                     return Err(Error::Fatal { group: self.group, source });
                 }
-                Some(Err(error)) => warn_once(&mut last_problem, &error),
+                Some(Err(error)) => warn_once(&mut last_problem, &error, &self.topics),
                 Some(Ok(message)) => unreachable_message(&message),
             }
             let context = self.client.context();
@@ -228,11 +228,14 @@ fn unreachable_message(message: &rdkafka::message::BorrowedMessage<'_>) {
     );
 }
 
-/// One line when the problem changes, not one per poll.
-fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError) {
+/// One line when the problem changes, not one per poll. That brokers are away is said where it is noticed first, once.
+fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[String]) {
+    use RDKafkaErrorCode::{AllBrokersDown, BrokerTransportFailure, Resolve};
     let code = error.rdkafka_error_code();
-    if *last != code {
-        tracing::warn!(%error, "the consumer reports a problem; it goes on trying");
-        *last = code;
+    if matches!(code, Some(AllBrokersDown | BrokerTransportFailure | Resolve)) || *last == code {
+        tracing::debug!(%error, "the consumer reports a problem");
+        return;
     }
+    tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem; it goes on trying");
+    *last = code;
 }
