@@ -41,7 +41,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// What an `up` found and did.
 #[derive(Clone, Debug)]
 pub struct Up {
-    /// Whether every part already ran: then whoever called `up` should leave the stack running.
+    /// Whether any part already ran: then the stack is somebody else's, who may have stopped a part on purpose, and whoever called
+    /// `up` should leave it running.
     pub ran_before: bool,
     /// Administrator's kubeconfig.
     pub kubeconfig: PathBuf,
@@ -59,7 +60,6 @@ pub fn up(program: &Path) -> anyhow::Result<Up> {
     let _lock = paths.lock()?;
     let kubernetes = Kubernetes::new(&paths)?;
     let ran: Vec<&'static str> = running(&paths, &kubernetes);
-    let ran_before = ran.len() == parts(&paths, &kubernetes).len();
     let began = build(&paths).and_then(|pause| start(&paths, &kubernetes, program, &pause));
     if let Err(failure) = began {
         say::progress("stack", "failed; stopping what this command started");
@@ -68,7 +68,7 @@ pub fn up(program: &Path) -> anyhow::Result<Up> {
             Err(second) => failure.context(format!("and then: {second:#}")),
         });
     }
-    Ok(Up { ran_before, kubeconfig: kubernetes.kubeconfig() })
+    Ok(Up { ran_before: !ran.is_empty(), kubeconfig: kubernetes.kubeconfig() })
 }
 
 /// Builds all parts that the cache lacks, those that download beside the one that compiles.
