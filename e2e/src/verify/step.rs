@@ -1,14 +1,20 @@
 //! One step of `verify`: a command that is right or wrong, or a test program whose tests are counted.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::process::{Job, interrupt};
 use crate::say;
 use crate::stack::paths::Paths;
+
+/// How often a wish to stop is looked for while tests run.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What passed and what failed so far.
 #[derive(Debug, Default)]
@@ -48,14 +54,13 @@ impl Steps {
         tests.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = tests.spawn().with_context(|| format!("start {name}"))?;
         let output = child.stdout.take().context("the output of the tests is not piped")?;
-        let mut counted = Counted::default();
-        for line in BufReader::new(output).lines() {
-            let line = line.with_context(|| format!("read the output of {name}"))?;
-            counted.see(&line);
-            if !is_noise(&line) {
-                say::line(&line);
-            }
-        }
+        let over = AtomicBool::new(false);
+        let mut counted = std::thread::scope(|scope| {
+            scope.spawn(|| end_when_asked(&child, &over));
+            let counted = Counted::of(BufReader::new(output));
+            over.store(true, Ordering::Release);
+            counted.with_context(|| format!("read the output of {name}"))
+        })?;
         let status = child.wait().with_context(|| format!("wait for {name}"))?;
         self.passed += counted.passed;
         self.failed += counted.failed;
@@ -91,7 +96,33 @@ struct Counted {
     failures: Vec<String>,
 }
 
+/// Ends a test program and all that it started once we are asked to stop.
+fn end_when_asked(child: &Child, over: &AtomicBool) {
+    while !over.load(Ordering::Acquire) {
+        if interrupt::requested() {
+            if let Err(error) = kill_process_group(Pid::from_child(child), Signal::TERM) {
+                say::error(&format!("the tests could not be ended: {error}"));
+            }
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 impl Counted {
+    /// Counts what a test program says while it says it, and passes it on.
+    fn of(output: impl BufRead) -> std::io::Result<Self> {
+        let mut counted = Self::default();
+        for line in output.lines() {
+            let line = line?;
+            counted.see(&line);
+            if !is_noise(&line) {
+                say::line(&line);
+            }
+        }
+        Ok(counted)
+    }
+
     fn see(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             self.failures.push(name.to_owned());
