@@ -11,4 +11,5 @@ pub mod produce;
 pub mod say;
 pub mod spans;
 pub mod stack;
+pub mod throughput;
 pub mod verify;

@@ -1,4 +1,4 @@
-//! Drives everything from outside: demo, verify, the local stack. Only reads the command line and ends with a code; the work
+//! Drives everything from outside: demo, verify, throughput, the local stack. Only reads the command line and ends with a code; the work
 //! is in the library.
 
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use e2e::demo::{self, DemoArgs};
 use e2e::say;
 use e2e::stack::command::StackCommand;
+use e2e::throughput::{self, ThroughputArgs, witness};
 use e2e::verify::{self, VerifyArgs};
 
 /// Sluice's harness: demo, verify, and the local stack
@@ -25,6 +26,13 @@ enum Command {
     /// Everything that CI checks; the last line counts
     Verify(VerifyArgs),
 
+    /// Spans a CPU-second of the gateway, and of peers beside it
+    Throughput(ThroughputArgs),
+
+    /// Runs one command for `throughput` and reports what it cost
+    #[command(hide = true)]
+    Witness(witness::WitnessArgs),
+
     /// A local Kubernetes, Kafka and ClickHouse
     #[command(subcommand)]
     Stack(StackCommand),
@@ -37,6 +45,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Throughput(args) => throughput::run(&args),
+        Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };
     done.unwrap_or_else(|failure| {

@@ -1,0 +1,264 @@
+//! `cargo throughput`: how many spans a CPU-second the gateway moves, and any other program beside it.
+//!
+//! ```text
+//! topic made and filled -> [ gateway, each peer ] x runs -> table, JSON
+//! ```
+//!
+//! Every run reads the same topic of the real broker from the earliest offset to the end, with a consumer group and a sink of its
+//! own. What counts is the kernel's accounting of the whole process from its start to its end ([`witness`]); wall times on shared
+//! cores say little. The gateway runs with 192 MiB, two workers and every partition active, and checks every record's checksum.
+//!
+//! A stack that ran before is left running; topic, groups, databases and files are removed, also after a failure.
+
+mod course;
+mod entrant;
+mod frames;
+mod kind;
+mod report;
+mod rows;
+mod server;
+mod sink;
+mod tally;
+pub mod witness;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use crate::cargo::{cargo, release_folder};
+use crate::process::{Job, interrupt};
+use crate::spans::Shape;
+use crate::stack::part::{PartStatus, State};
+use crate::stack::paths::Paths;
+use crate::{say, stack};
+use course::{Course, Finish};
+use entrant::{Entrant, Peer};
+use report::{Report, shape_name};
+use server::Engine;
+
+/// What is measured, with what load, and where the rows go.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct ThroughputArgs {
+    /// What the spans look like
+    #[arg(long, value_enum)]
+    shape: LoadShape,
+
+    /// Spans to put into the topic; runs of a few seconds need millions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    spans: u64,
+
+    /// Partitions of the topic, all read at the same time
+    #[arg(long, value_name = "P", default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=1024))]
+    partitions: i32,
+
+    /// Where the gateway's rows go
+    #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
+    sink: SinkChoice,
+
+    /// Where the peers' rows go: by default where the gateway's go; `clickhouse` is the server for those that ask more than inserts
+    #[arg(long, value_enum)]
+    peer_sink: Option<SinkChoice>,
+
+    /// A program to measure beside the gateway; may be given several times
+    #[arg(long = "peer", value_name = "NAME=COMMAND")]
+    peers: Vec<Peer>,
+
+    /// Times that each is run, in turn
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// Write the runs to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to measure instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Sinks:
+  null        a server in this program that takes inserts of RowBinary, keeps the bytes in a temporary file
+              and counts the rows by their numbers after the run; it answers no question but the gateway's
+  clickhouse  the local stack's server, into a table with the Null engine and then one with MergeTree; rows,
+              bytes and CPU time are from the server's query log, and with MergeTree lost and doubled from the
+              table; with --sink null, a --peer-sink clickhouse means the Null engine alone
+
+Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
+TABLE and ENGINE, where a table of the gateway's layout is ready. They read TOPIC as GROUP from the earliest
+offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs.
+
+Columns: `wall s` until the end of every partition is committed, `CPU s` user and system of the process from
+start to end, `peak MiB` the largest resident set of one process, `-` what cannot be known.
+
+Exit codes: 0 every span arrived in every run, 1 otherwise.";
+
+/// The two load shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LoadShape {
+    /// A web shop's services: 1,000 spans and 461 KB a message
+    Rich,
+    /// A load generator's: 8,192 spans and 989 KB a message
+    Loadgen,
+}
+
+/// The two kinds of sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SinkChoice {
+    /// Takes inserts, counts rows, keeps nothing
+    Null,
+    /// The real server
+    Clickhouse,
+}
+
+impl ThroughputArgs {
+    fn shape(&self) -> Shape {
+        match self.shape {
+            LoadShape::Rich => Shape::Rich,
+            LoadShape::Loadgen => Shape::Loadgen,
+        }
+    }
+
+    /// Where an entrant's rows go, one run after the other.
+    fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
+        let both = &[Finish::Server(Engine::Null), Finish::Server(Engine::MergeTree)];
+        let peer_sink = self.peer_sink.unwrap_or(self.sink);
+        match (entrant, self.sink, peer_sink) {
+            (Entrant::Gateway(_), SinkChoice::Null, _) | (Entrant::Peer(_), _, SinkChoice::Null) => {
+                &[Finish::NullSink]
+            }
+            (Entrant::Peer(_), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
+            (_, SinkChoice::Clickhouse, _) => both,
+        }
+    }
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
+    interrupt::watch()?;
+    let gateway = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => compiled()?,
+    };
+    let began_stack = begin_stack()?;
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let outcome = runtime.block_on(measure(args, Entrant::Gateway(gateway)));
+    if began_stack {
+        say::progress("stack", "stopping; its data stays for the next time");
+        stack::down(false)?;
+    }
+    let report = outcome?;
+    report.table().iter().for_each(|line| say::line(line));
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(&report).context("write the runs as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    let whole = report.runs.iter().all(report::RunReport::is_whole);
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What to do about the stack, from how its parts are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum StackPlan {
+    /// All of it runs: it is someone's, used and left alone.
+    Use,
+    /// Nothing of it runs: it is ours to bring up and to take down.
+    Begin,
+    /// Some of it runs: it is someone's, who may have stopped the rest on purpose. These parts do not answer.
+    Refuse(Vec<&'static str>),
+}
+
+fn plan_stack(parts: &[PartStatus]) -> StackPlan {
+    if parts.iter().all(|part| part.state == State::Down) {
+        return StackPlan::Begin;
+    }
+    let missing = parts.iter().filter(|part| part.state != State::Up);
+    let missing: Vec<_> = missing.map(|part| part.name).collect();
+    if missing.is_empty() { StackPlan::Use } else { StackPlan::Refuse(missing) }
+}
+
+/// Brings the stack up when nothing of it runs; tells whether it did. `up` alone does not do: it would complete a stack whose
+/// broker or server a test has just stopped, and say that it did not run before, so that we would take it away from that test.
+fn begin_stack() -> anyhow::Result<bool> {
+    match plan_stack(&stack::status()?) {
+        StackPlan::Use => Ok(false),
+        StackPlan::Begin => {
+            let program = std::env::current_exe().context("find this program's file")?;
+            stack::up(&program)?;
+            Ok(true)
+        }
+        StackPlan::Refuse(parts) => anyhow::bail!(
+            "the local stack runs but for {}; another command may be using it: try again when it is done, or run `cargo stack up`",
+            parts.join(", ")
+        ),
+    }
+}
+
+/// The gateway of this checkout in release form.
+fn compiled() -> anyhow::Result<PathBuf> {
+    let log = Paths::from_environment()?.build_log("gateway");
+    Job { part: "gateway", doing: "compile the gateway", log }.run(&mut cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "sluice-gateway",
+    ]))?;
+    Ok(release_folder().join("sluice-gateway"))
+}
+
+async fn measure(args: &ThroughputArgs, gateway: Entrant) -> anyhow::Result<Report> {
+    let Entrant::Gateway(program) = &gateway else { anyhow::bail!("the first entrant is the gateway") };
+    let mut course = Course::lay(program, args.shape(), args.spans, args.partitions).await?;
+    let mut entrants = vec![gateway.clone()];
+    entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
+    let outcome = rounds(args, &entrants, &mut course).await;
+    let removed = course.remove().await;
+    let report = outcome?;
+    removed?;
+    Ok(report)
+}
+
+/// Runs everyone in turn, so that what else the machine does meets all alike.
+async fn rounds(args: &ThroughputArgs, entrants: &[Entrant], course: &mut Course) -> anyhow::Result<Report> {
+    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new() };
+    for _ in 0..args.runs {
+        for entrant in entrants {
+            for finish in args.finishes(entrant) {
+                let run = course.run(entrant, *finish).await?;
+                say::progress(
+                    entrant.name(),
+                    &format!("{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s),
+                );
+                report.runs.push(run);
+            }
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(states: [State; 2]) -> Vec<PartStatus> {
+        let named = ["kafka", "clickhouse"].into_iter().zip(states);
+        let part =
+            |(name, state)| PartStatus { name, pid: None, address: String::new(), state, reason: None };
+        named.map(part).collect()
+    }
+
+    #[test]
+    fn only_a_stack_of_which_nothing_runs_is_ours_to_begin_and_to_end() {
+        assert_eq!(plan_stack(&parts([State::Down, State::Down])), StackPlan::Begin);
+        assert_eq!(plan_stack(&parts([State::Up, State::Up])), StackPlan::Use);
+        for other in [State::Down, State::Unhealthy] {
+            assert_eq!(plan_stack(&parts([State::Up, other])), StackPlan::Refuse(vec!["clickhouse"]));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One topic that all runs read, and a run from its start to its end.
+//!
+//! ```text
+//! sink made -> process started -> group has committed the end of every partition -> SIGTERM -> usage -> rows counted
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::entrant::{Entrant, Route, table_statements};
+use super::report::{Arrived, RunReport};
+use super::rows::Columns;
+use super::server::{Engine, Sink, TABLE};
+use super::sink::NullSink;
+use super::witness::{Usage, Watched};
+use crate::process::interrupt;
+use crate::produce::{self, Compression, Feed, Producer, Topic};
+use crate::say;
+use crate::spans::{Run, Shape};
+use crate::stack::kafka::HOST_ADDRESS;
+
+/// Time between two looks at the group's lag: short beside the seconds of a run; each look costs the broker a connection.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A run whose lag does not move for so long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
+const STALL: Duration = Duration::from_mins(2);
+
+/// Where a run's rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// To the null sink of this package.
+    NullSink,
+    /// To the server, into a table of this engine.
+    Server(Engine),
+}
+
+/// A topic full of spans.
+pub struct Course {
+    gateway: PathBuf,
+    folder: PathBuf,
+    topic: Topic,
+    run: Run,
+    sent: produce::Sent,
+    groups: Vec<String>,
+}
+
+impl Course {
+    /// Makes the topic and produces `spans` spans into it, with zstd.
+    pub async fn lay(gateway: &Path, shape: Shape, spans: u64, partitions: i32) -> Result<Course> {
+        let run = Run::fresh();
+        let name = format!("sluice-throughput-{:x}", run.id);
+        let folder = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let topic = Topic::create(HOST_ADDRESS, &name, partitions).await?;
+        let gateway = gateway.to_owned();
+        let mut course =
+            Course { gateway, folder, topic, run, sent: produce::Sent::default(), groups: Vec::new() };
+        match course.fill(shape, spans).await {
+            Ok(()) => Ok(course),
+            Err(error) => {
+                course.remove().await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    async fn fill(&mut self, shape: Shape, spans: u64) -> Result<()> {
+        say::progress("topic", &format!("{spans} spans to {}", self.topic.name()));
+        let producer = Producer::new(HOST_ADDRESS, Compression::Zstd, self.run)?;
+        let (topic, partitions) = (self.topic.name().to_owned(), self.topic.partitions());
+        let feed = Feed { topic, partitions, shape, spans_per_second: None };
+        let load = produce::Load::start_numbers(&producer, feed, 0..spans);
+        while !load.is_finished() {
+            interrupt::check()?;
+            tokio::time::sleep(LOOK).await;
+        }
+        self.sent = load.stop().await?;
+        let (acked, failure) =
+            (self.sent.acked.count(), self.sent.failure.as_deref().unwrap_or("no failure"));
+        ensure!(acked == spans, "the broker took {acked} of {spans} spans: {failure}");
+        let (messages, bytes) = (self.sent.messages, self.sent.bytes);
+        say::progress("topic", &format!("{messages} messages, {} MiB before zstd", bytes >> 20));
+        Ok(())
+    }
+
+    /// One run of an entrant over the whole topic.
+    pub async fn run(&mut self, entrant: &Entrant, finish: Finish) -> Result<RunReport> {
+        let number = self.groups.len();
+        let group = format!("{}-{number}", self.topic.name());
+        self.groups.push(group.clone());
+        let folder = self.folder.join(number.to_string());
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let mut route = Route {
+            brokers: HOST_ADDRESS.to_owned(),
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            group,
+            sink: crate::stack::clickhouse::HOST_URL.to_owned(),
+            database: format!("sluice_throughput_{:x}_{number}", self.run.id),
+            table: TABLE.to_owned(),
+            engine: match finish {
+                Finish::NullSink => Engine::Null.name(),
+                Finish::Server(engine) => engine.name(),
+            },
+        };
+        let statements = table_statements(&self.gateway, &route, &folder)?;
+        let spans = self.sent.acked.count();
+        let (wall, usage, arrived) = match finish {
+            Finish::NullSink => {
+                let columns = statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
+                let sink = NullSink::start(columns)?;
+                route.sink = sink.url();
+                let (wall, usage) = self.race(entrant, &route, &folder).await?;
+                (wall, usage, self.counted(&sink)?)
+            }
+            Finish::Server(engine) => {
+                let sink = Sink::create(&route.database, &statements, engine).await?;
+                let outcome = self.race_and_ask(entrant, &route, &folder, (&sink, engine)).await;
+                sink.delete().await?;
+                outcome?
+            }
+        };
+        let mut report = RunReport::new(entrant.name(), spans, wall.as_secs_f64(), usage, arrived);
+        if let Finish::Server(engine) = finish {
+            report.engine = Some(engine.name());
+        }
+        Ok(report)
+    }
+
+    async fn race_and_ask(
+        &self,
+        entrant: &Entrant,
+        route: &Route,
+        folder: &Path,
+        (sink, engine): (&Sink, Engine),
+    ) -> Result<(Duration, Usage, Arrived)> {
+        let (wall, usage) = self.race(entrant, route, folder).await?;
+        Ok((wall, usage, sink.arrived(self.run, &self.sent, engine).await?))
+    }
+
+    /// Runs the process until its group has committed everything; says how long that took and what it cost.
+    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path) -> Result<(Duration, Usage)> {
+        let name = entrant.name();
+        say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
+        let command = entrant.command(route, folder)?;
+        let mut process = Watched::start(&command, folder)?;
+        let (mut last, mut moved) = (i64::MAX, Instant::now());
+        let wall = loop {
+            interrupt::check()?;
+            process.check().with_context(|| format!("run {name}"))?;
+            let lag = self.topic.lag(&route.group).await?.messages;
+            if lag == 0 {
+                break process.elapsed();
+            }
+            if lag < last {
+                (last, moved) = (lag, Instant::now());
+            }
+            ensure!(
+                moved.elapsed() < STALL,
+                "{name} is {lag} messages behind and does not move; see {}",
+                folder.display()
+            );
+            tokio::time::sleep(LOOK).await;
+        };
+        let usage = tokio::task::spawn_blocking(move || process.stop());
+        let usage = usage.await.context("the thread that stops a process ended")?;
+        let usage = usage.with_context(|| format!("stop {name}"))?;
+        if usage.exit_code != 0 {
+            say::progress(name, &format!("ended with code {}", usage.exit_code));
+        }
+        Ok((wall, usage))
+    }
+
+    fn counted(&self, sink: &NullSink) -> Result<Arrived> {
+        let sent = sink.count(self.run, self.sent.acked.count())?;
+        if sent.tally.foreign() > 0 {
+            say::error(&format!("{} rows are of no span that was produced", sent.tally.foreign()));
+        }
+        Ok(Arrived {
+            format: sent.format,
+            rows: sent.tally.rows(),
+            lost: Some(sent.tally.lost()),
+            doubled: Some(sent.tally.doubled()),
+            bytes: sent.bytes,
+            server_cpu_us: None,
+        })
+    }
+
+    /// Removes topic, groups and files.
+    pub async fn remove(self) -> Result<()> {
+        for group in &self.groups {
+            self.topic.delete_group(group).await?;
+        }
+        self.topic.delete().await?;
+        fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
+    }
+}

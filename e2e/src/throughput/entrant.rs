@@ -1,0 +1,154 @@
+//! Who is measured: the gateway or a peer, as a command that reads a topic and writes to a sink.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use sluice_gateway_config::CONTRACT_VERSION;
+
+use crate::process::output;
+
+/// The gateway's memory limit in every figure.
+const MEMORY_LIMIT: &str = "192MiB";
+
+/// The gateway's workers in every figure: the cores of the machine that the figures are from.
+const WORKERS: u32 = 2;
+
+/// A peer by its name and the command that runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name in the report.
+    pub name: String,
+    /// What `sh -c` runs.
+    pub command: String,
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        match text.split_once('=') {
+            Some((name, command)) if !name.is_empty() && !command.trim().is_empty() => {
+                Ok(Peer { name: name.to_owned(), command: command.to_owned() })
+            }
+            _ => Err("it is NAME=COMMAND".to_owned()),
+        }
+    }
+}
+
+/// Who runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entrant {
+    /// The gateway, by its program.
+    Gateway(PathBuf),
+    /// Another program.
+    Peer(Peer),
+}
+
+/// What is read and where it goes.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// `host:port` of the broker.
+    pub brokers: String,
+    /// The topic.
+    pub topic: String,
+    /// Its partitions, all of which are read at the same time.
+    pub partitions: i32,
+    /// A consumer group that has read nothing yet.
+    pub group: String,
+    /// URL of the sink.
+    pub sink: String,
+    /// Database of the table.
+    pub database: String,
+    /// The table.
+    pub table: String,
+    /// The engine that a peer should give to a table that it makes itself.
+    pub engine: &'static str,
+}
+
+impl Entrant {
+    /// Its name in the report.
+    pub fn name(&self) -> &str {
+        match self {
+            Entrant::Gateway(_) => "gateway",
+            Entrant::Peer(peer) => &peer.name,
+        }
+    }
+
+    /// The command for a run; files that it needs go to `folder`.
+    pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
+        match self {
+            Entrant::Gateway(program) => {
+                let config = write_config(route, folder)?;
+                let mut command = Command::new(program);
+                // A pod's name would make the consumer a static member, which does not leave its group when it ends.
+                command.args(["run", "--config"]).arg(config).env_remove("POD_NAME");
+                Ok(command)
+            }
+            Entrant::Peer(Peer { command: text, .. }) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", text]);
+                command.env("BROKERS", &route.brokers).env("TOPIC", &route.topic).env("GROUP", &route.group);
+                command.env("SINK", &route.sink).env("DATABASE", &route.database).env("TABLE", &route.table);
+                command.env("ENGINE", route.engine);
+                Ok(command)
+            }
+        }
+    }
+}
+
+/// The statements with which the gateway would make the table of a route.
+pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<Vec<String>> {
+    let config = write_config(route, folder)?;
+    let printed = output(Command::new(program).args(["ddl", "print", "--config"]).arg(config))?;
+    Ok(printed.split(";\n").filter(|text| !text.trim().is_empty()).map(str::to_owned).collect())
+}
+
+fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
+    let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+    let listen = free.local_addr().context("ask for the free port")?.to_string();
+    // JSON is YAML too.
+    let config = json!({
+        "contractVersion": CONTRACT_VERSION,
+        "pipeline": {"namespace": "throughput", "name": "gateway"},
+        "source": {"kafka": {
+            "bootstrapServers": [route.brokers],
+            "topics": [route.topic],
+            "consumerGroup": route.group,
+            "initialOffset": "Earliest",
+            "partitionsActiveMax": route.partitions,
+        }},
+        "sink": {"clickhouse": {
+            "endpoints": [route.sink],
+            "database": route.database,
+            "table": route.table,
+            "schema": {"management": "CreateIfMissing"},
+        }},
+        "queue": {"mode": "Disabled"},
+        "workers": WORKERS,
+        "memory": {"limit": MEMORY_LIMIT},
+        "admin": {"listen": listen},
+        "log": {"level": "info", "format": "Text"},
+    });
+    let file = folder.join("gateway.yaml");
+    fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_a_name_and_a_command_that_may_hold_equal_signs() {
+        let peer: Peer = "rotel=A=1 exec rotel".parse().unwrap();
+        assert_eq!((peer.name.as_str(), peer.command.as_str()), ("rotel", "A=1 exec rotel"));
+        assert!("rotel".parse::<Peer>().is_err());
+        assert!("=x".parse::<Peer>().is_err());
+        assert!("x= ".parse::<Peer>().is_err());
+    }
+}

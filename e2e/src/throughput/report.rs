@@ -1,0 +1,229 @@
+//! What was measured, as a table and as JSON.
+
+use serde::Serialize;
+
+use super::witness::Usage;
+use crate::spans::Shape;
+
+/// One run of the gateway or a peer. What cannot be known is absent in the table and null in the JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// `gateway`, or the peer's name.
+    pub name: String,
+    /// The server's table engine; absent with the null sink.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<&'static str>,
+    /// The format of its inserts.
+    pub format: String,
+    /// Spans in the topic.
+    pub spans: u64,
+    /// Rows that the sink was given.
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: Option<u64>,
+    /// Rows beyond the first of a span.
+    pub doubled: Option<u64>,
+    /// From the start of the process until its group had committed the end of every partition, seconds.
+    pub wall_s: f64,
+    /// User and system CPU time of the process from its start to its end, seconds.
+    pub cpu_s: f64,
+    /// Spans a CPU-second.
+    pub spans_per_cpu_s: f64,
+    /// Bytes of the inserts, as compressed, a span.
+    pub bytes_per_span: f64,
+    /// Peak resident set, MiB.
+    pub peak_rss_mib: f64,
+    /// CPU time of the server for the inserts, seconds.
+    pub server_cpu_s: Option<f64>,
+    /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
+    #[serde(skip)]
+    pub context_switches: i64,
+}
+
+/// All runs on one topic.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// `rich` or `loadgen`.
+    pub shape: &'static str,
+    /// In the order in which they ran.
+    pub runs: Vec<RunReport>,
+}
+
+/// What the sink knows of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arrived {
+    /// The format of the inserts.
+    pub format: String,
+    /// Rows given.
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: Option<u64>,
+    /// Rows beyond the first of a span.
+    pub doubled: Option<u64>,
+    /// Bytes of the inserts.
+    pub bytes: u64,
+    /// CPU time of the server, microseconds.
+    pub server_cpu_us: Option<u64>,
+}
+
+/// The shape's name on the command line and in the report.
+pub fn shape_name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Numbered => "numbered",
+        Shape::Rich => "rich",
+        Shape::Loadgen => "loadgen",
+    }
+}
+
+/// Microseconds, bytes and counts as far as a report needs them: exact to 2^53.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a report's figures are rounded to three digits behind the point anyway"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn seconds(microseconds: u64) -> f64 {
+    float(microseconds) / 1e6
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn ratio(of: f64, to: f64) -> f64 {
+    if to > 0.0 { of / to } else { 0.0 }
+}
+
+impl RunReport {
+    /// Puts together what the kernel, the sink and the clock say of a run over `spans` spans.
+    pub fn new(name: &str, spans: u64, wall_s: f64, usage: Usage, arrived: Arrived) -> RunReport {
+        let cpu_s = seconds((usage.user_us + usage.system_us).unsigned_abs());
+        RunReport {
+            name: name.to_owned(),
+            engine: None,
+            format: arrived.format,
+            spans,
+            rows: arrived.rows,
+            lost: arrived.lost,
+            doubled: arrived.doubled,
+            wall_s: rounded(wall_s),
+            cpu_s: rounded(cpu_s),
+            spans_per_cpu_s: ratio(float(spans), cpu_s).round(),
+            bytes_per_span: rounded(ratio(float(arrived.bytes), float(spans))),
+            peak_rss_mib: rounded(float(usage.peak_rss_kib.unsigned_abs()) / 1024.0),
+            server_cpu_s: arrived.server_cpu_us.map(seconds).map(rounded),
+            context_switches: usage.context_switches,
+        }
+    }
+
+    /// Whether everything that can be known says that every span arrived.
+    pub fn is_whole(&self) -> bool {
+        self.rows >= self.spans && self.lost.unwrap_or(0) == 0
+    }
+
+    fn cells(&self) -> [String; 14] {
+        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        [
+            self.name.clone(),
+            self.engine.unwrap_or("null sink").to_owned(),
+            self.format.clone(),
+            self.spans.to_string(),
+            self.rows.to_string(),
+            known(self.lost.map(|count| count.to_string())),
+            known(self.doubled.map(|count| count.to_string())),
+            format!("{:.1}", self.wall_s),
+            format!("{:.2}", self.cpu_s),
+            format!("{:.0}", self.spans_per_cpu_s),
+            format!("{:.1}", self.bytes_per_span),
+            format!("{:.1}", self.peak_rss_mib),
+            self.context_switches.to_string(),
+            known(self.server_cpu_s.map(|seconds| format!("{seconds:.2}"))),
+        ]
+    }
+}
+
+const HEADINGS: [&str; 14] = [
+    "name",
+    "sink",
+    "format",
+    "spans",
+    "rows",
+    "lost",
+    "doubled",
+    "wall s",
+    "CPU s",
+    "spans/CPU s",
+    "B/span",
+    "peak MiB",
+    "switches",
+    "server CPU s",
+];
+
+/// Columns of words, which stand to the left; numbers stand to the right.
+const WORDS: usize = 3;
+
+impl Report {
+    /// The runs as lines of a table.
+    pub fn table(&self) -> Vec<String> {
+        let mut lines = vec![HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().map(RunReport::cells));
+        let mut widths = [0; HEADINGS.len()];
+        for cells in &lines {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = cell.len().max(*width);
+            }
+        }
+        let line = |cells: &[String; 14]| {
+            let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+                if column < WORDS { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+            padded.collect::<Vec<_>>().join("  ")
+        };
+        lines.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> RunReport {
+        let usage =
+            Usage { user_us: 1_500_000, system_us: 500_000, peak_rss_kib: 102_400, ..Usage::default() };
+        let arrived = Arrived {
+            format: "RowBinary".to_owned(),
+            rows: 1_000_001,
+            lost: Some(0),
+            doubled: Some(1),
+            bytes: 98_500_000,
+            server_cpu_us: None,
+        };
+        RunReport::new("gateway", 1_000_000, 2.25, usage, arrived)
+    }
+
+    #[test]
+    fn the_report_has_these_fields() {
+        let report = Report { shape: "rich", runs: vec![run()] };
+        assert_eq!(
+            serde_json::to_string(&report).unwrap(),
+            r#"{"shape":"rich","runs":[{"name":"gateway","format":"RowBinary","spans":1000000,"rows":1000001,"lost":0,"doubled":1,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
+        );
+    }
+
+    #[test]
+    fn a_run_is_whole_unless_something_says_that_it_is_not() {
+        assert!(run().is_whole());
+        assert!(RunReport { lost: None, doubled: None, ..run() }.is_whole());
+        assert!(!RunReport { lost: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 999_999, lost: None, ..run() }.is_whole());
+    }
+
+    #[test]
+    fn the_columns_of_the_table_are_aligned() {
+        let table = Report { shape: "rich", runs: vec![run(), run()] }.table();
+        assert_eq!(table.len(), 3);
+        assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
+    }
+}

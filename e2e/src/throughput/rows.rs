@@ -1,0 +1,181 @@
+//! The rows of an INSERT in `RowBinary`, walked from end to end.
+//!
+//! Job: find every row and the number of its span. Place in the flow: after the run, over what the null sink kept. Limits: the
+//! columns must be ones that [`Kind`] knows.
+
+use anyhow::{Context as _, Result, bail};
+
+use super::kind::{Bytes, Kind};
+use crate::spans::{NUMBER_KEY, Run};
+
+/// Tag of an `Int64` value.
+const TAG_INT64: u8 = 0x0a;
+
+/// A table's columns: names and types as the server prints them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns(pub Vec<(String, String)>);
+
+impl Columns {
+    /// The columns in a `CREATE TABLE` statement that has one column a line: ``    `Name` Type CODEC(...),``.
+    pub fn of_statement(statement: &str) -> Columns {
+        let column = |line: &str| {
+            let (name, rest) = line.trim().strip_prefix('`')?.split_once("` ")?;
+            let end = rest.find(" CODEC(").unwrap_or_else(|| rest.trim_end_matches(',').len());
+            Some((name.to_owned(), rest[..end].to_owned()))
+        };
+        Columns(statement.lines().filter_map(column).collect())
+    }
+
+    fn kind(&self, name: &str) -> Result<Kind> {
+        let found = self.0.iter().find(|(column, _)| column == name);
+        let (_, type_name) = found.with_context(|| format!("the table has no column {name}"))?;
+        Kind::of_type(type_name)
+    }
+}
+
+/// What a column is to the walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Column {
+    TraceId,
+    /// Where the number is, in a column of JSON or a map.
+    SpanAttributes(Kind),
+    Other(Kind),
+}
+
+/// The columns of an INSERT in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout(Vec<Column>);
+
+/// What the walk found in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The number of the span; none in a row of another run, or without a number.
+    pub number: Option<u64>,
+}
+
+impl Layout {
+    /// The layout that an INSERT names: ``INSERT INTO t (`Timestamp`, …) FORMAT RowBinary``.
+    pub fn of_insert(statement: &str, columns: &Columns) -> Result<Layout> {
+        if !statement.trim_end().ends_with("FORMAT RowBinary") {
+            bail!("rows can only be walked in the format RowBinary");
+        }
+        let (_, list) = statement.split_once(" (").context("the INSERT does not name its columns")?;
+        let (list, _) = list.split_once(')').context("the INSERT does not name its columns")?;
+        let column = |name: &str| {
+            let name = name.trim().trim_matches('`');
+            let kind = columns.kind(name)?;
+            Ok(match (name, kind) {
+                ("TraceId", Kind::Text) => Column::TraceId,
+                ("SpanAttributes", kind) => Column::SpanAttributes(kind),
+                (_, kind) => Column::Other(kind),
+            })
+        };
+        list.split(',').map(column).collect::<Result<_>>().map(Layout)
+    }
+
+    /// Walks every row of `raw`, which must end with a row.
+    pub fn walk(&self, raw: &[u8], run: Run, mut each: impl FnMut(Found)) -> Result<()> {
+        let prefix = run.trace_id_prefix();
+        let mut bytes = Bytes(raw);
+        while !bytes.0.is_empty() {
+            each(self.row(&mut bytes, prefix.as_bytes())?);
+        }
+        Ok(())
+    }
+
+    fn row(&self, bytes: &mut Bytes<'_>, prefix: &[u8]) -> Result<Found> {
+        let (mut ours, mut number) = (false, None);
+        for column in &self.0 {
+            match column {
+                Column::TraceId => ours = bytes.text()?.starts_with(prefix),
+                Column::SpanAttributes(Kind::Json) => number = number_in_json(bytes)?,
+                Column::SpanAttributes(Kind::Map(_, value)) => number = number_in_map(bytes, value)?,
+                Column::SpanAttributes(kind) | Column::Other(kind) => bytes.skip(kind)?,
+            }
+        }
+        Ok(Found { number: number.filter(|_| ours) })
+    }
+}
+
+fn number_in_json(bytes: &mut Bytes<'_>) -> Result<Option<u64>> {
+    let mut number = None;
+    for _ in 0..bytes.length()? {
+        let path = bytes.text()?;
+        if path == NUMBER_KEY.as_bytes() && bytes.0.first() == Some(&TAG_INT64) {
+            let value = bytes.take(9)?[1..].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            number = Some(value);
+        } else {
+            bytes.skip_tagged()?;
+        }
+    }
+    Ok(number)
+}
+
+fn number_in_map(bytes: &mut Bytes<'_>, value: &Kind) -> Result<Option<u64>> {
+    let mut number = None;
+    for _ in 0..bytes.length()? {
+        let key = bytes.text()?;
+        if key == NUMBER_KEY.as_bytes() && *value == Kind::Text {
+            number = std::str::from_utf8(bytes.text()?).ok().and_then(|text| text.parse().ok());
+        } else {
+            bytes.skip(value)?;
+        }
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: Run = Run { id: 0xabcd, start_ns: 1 };
+
+    const STATEMENT: &str = "CREATE TABLE IF NOT EXISTS `d`.`t`\n(\n    `TraceId` String CODEC(ZSTD(1)),\n    \
+        `Time` DateTime64(9) CODEC(Delta(8), ZSTD(1)),\n    `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),\n    \
+        INDEX i TraceId TYPE bloom_filter(0.001) GRANULARITY 1\n)\nENGINE = MergeTree";
+
+    fn layout(list: &str) -> Result<Layout> {
+        let insert = format!("INSERT INTO `d`.`t` ({list}) FORMAT RowBinary");
+        Layout::of_insert(&insert, &Columns::of_statement(STATEMENT))
+    }
+
+    /// A row of `Time`, `TraceId`, `SpanAttributes`.
+    fn row(trace_id: &str, number: u8) -> Vec<u8> {
+        let mut row = vec![0; 8];
+        row.push(32);
+        row.extend_from_slice(format!("{trace_id:0<32}").as_bytes());
+        row.extend_from_slice(&[2, 1, b'a', 0x2d, 1, 10]);
+        row.extend_from_slice(b"sluice.seq");
+        row.extend_from_slice(&[TAG_INT64, number, 1, 0, 0, 0, 0, 0, 0]);
+        row
+    }
+
+    #[test]
+    fn the_columns_are_read_from_the_statement() {
+        let columns = Columns::of_statement(STATEMENT).0;
+        let columns: Vec<_> = columns.iter().map(|(name, kind)| (name.as_str(), kind.as_str())).collect();
+        let expected = [
+            ("TraceId", "String"),
+            ("Time", "DateTime64(9)"),
+            ("SpanAttributes", "JSON(max_dynamic_paths=64)"),
+        ];
+        assert_eq!(columns, expected);
+    }
+
+    #[test]
+    fn every_row_gives_its_number_and_those_of_others_none() {
+        let raw =
+            [row("000000000000abcd", 7), row("000000000000abce", 8), row("000000000000abcd", 9)].concat();
+        let layout = layout("`Time`, `TraceId`, `SpanAttributes`").unwrap();
+        let mut found = Vec::new();
+        layout.walk(&raw, RUN, |row| found.push(row.number)).unwrap();
+        assert_eq!(found, [Some(263), None, Some(265)]);
+        assert!(layout.walk(&raw[..raw.len() - 1], RUN, |_| ()).is_err(), "a row without its end");
+    }
+
+    #[test]
+    fn an_insert_that_cannot_be_walked_is_refused() {
+        assert!(layout("`Time`, `Other`").is_err());
+        assert!(Layout::of_insert("INSERT INTO t FORMAT Native", &Columns::default()).is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! What the stages are given: messages, the rows that they make, and LZ4 blocks of these rows. Made once, before any
+//! clock starts.
+
+use crate::spans::{Generator, Run, Shape};
+use crate::stages::{Lz4, Worker};
+use sluice_clickhouse::row_frames::FRAME_RAW_BYTES;
+
+/// A run of its own number, so that every call makes the same bytes. The start is 20 November 2026.
+const RUN: Run = Run { id: 0x5106_ce00_0000_0001, start_ns: 1_795_132_800_000_000_000 };
+
+/// Input of every stage.
+pub struct Load {
+    /// In Kafka's order.
+    pub messages: Vec<Vec<u8>>,
+    /// Spans in all messages.
+    pub spans: u64,
+    /// The rows of all messages, one after the other.
+    pub rows: Vec<u8>,
+    /// The rows in LZ4 blocks of a frame's size.
+    pub blocks: Vec<Vec<u8>>,
+}
+
+impl Load {
+    /// At least so many spans, in whole messages.
+    pub fn new(shape: Shape, spans: u64) -> Self {
+        let message_spans = shape.message_spans();
+        let spans = spans.next_multiple_of(message_spans);
+        let mut generator = Generator::new(shape, RUN);
+        let messages: Vec<_> = (0..spans / message_spans)
+            .map(|number| generator.message(number * message_spans..(number + 1) * message_spans).to_vec())
+            .collect();
+        let mut rows = Vec::new();
+        let encoded = Worker::new().encode(&messages, |full| rows.extend_from_slice(full));
+        assert!(encoded == spans, "{encoded} of {spans} spans became rows");
+        let mut lz4 = Lz4::new(FRAME_RAW_BYTES);
+        let blocks = rows.chunks(FRAME_RAW_BYTES).map(|piece| lz4.compress(piece).to_vec()).collect();
+        Self { messages, spans, rows, blocks }
+    }
+
+    /// Bytes of all messages.
+    pub fn message_bytes(&self) -> u64 {
+        bytes(&self.messages)
+    }
+
+    /// Bytes of all LZ4 blocks.
+    pub fn block_bytes(&self) -> u64 {
+        bytes(&self.blocks)
+    }
+}
+
+fn bytes(pieces: &[Vec<u8>]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}

@@ -1,0 +1,274 @@
+//! The stages. Each takes the whole load and tells what came out.
+
+use crate::load::Load;
+use cityhash_rs::cityhash_102_128;
+use clap::ValueEnum;
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark};
+use sluice_gateway::{
+    batch::BatchRule,
+    block::{OpenBlock, Place},
+    buffers::Pool,
+    encode::{Encoded, Payload},
+    span_row::{RowError, Scratch, SpanRows},
+};
+use sluice_gateway_config::Insert;
+use sluice_kafka::{Generation, PartitionId};
+use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
+use std::{convert::Infallible, hint::black_box, ops::Range, time::Instant};
+
+/// Kafka's timestamp of every message, in ns; the load's spans have usable ones of their own.
+const TIMESTAMP_NANOS: i64 = 1_795_132_800_000_000_000;
+
+/// Row bytes at which `encode` begins anew: one more row of any length up to the buffer's margin still fits a frame, so
+/// that none is ever cut.
+const ROWS_BYTES_MAX: usize = FRAME_RAW_BYTES - (ROW_BUFFER_BYTES - FRAME_RAW_BYTES);
+
+/// Memory for blocks. Chosen: one block that closes by the default rule takes 4 to 5 MB. With little more than that, the
+/// first round, which does not count, has already touched every chunk, as a gateway that has run for a minute has.
+const POOL_BYTES: u64 = 8 << 20;
+
+/// One step from message bytes to frames, or all of them.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// The walk, down to the fields of each span.
+    WalkSpans,
+    /// The walk to the bottom of every attribute.
+    WalkAll,
+    /// The walk, and rows.
+    Encode,
+    /// LZ4 of the rows in pieces of 64 KiB.
+    #[value(name = "lz4-64k")]
+    Lz4In64K,
+    /// LZ4 of the rows in pieces of 256 KiB, which is a frame.
+    #[value(name = "lz4-256k")]
+    Lz4In256K,
+    /// LZ4 of the rows in pieces of 1 MiB.
+    #[value(name = "lz4-1m")]
+    Lz4In1M,
+    /// The hash of the LZ4 blocks.
+    Hash,
+    /// Message bytes to sealed blocks.
+    Path,
+}
+
+impl Stage {
+    /// Its name on the command line and in the report.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Bytes that go into it.
+    pub fn bytes_in(self, load: &Load) -> u64 {
+        match self {
+            Self::WalkSpans | Self::WalkAll | Self::Encode | Self::Path => load.message_bytes(),
+            Self::Lz4In64K | Self::Lz4In256K | Self::Lz4In1M => load.rows.len() as u64,
+            Self::Hash => load.block_bytes(),
+        }
+    }
+
+    /// Does it once for the whole load; the bytes that came out, if that is what it is about.
+    pub fn run(self, load: &Load, worker: &mut Worker) -> Option<u64> {
+        match self {
+            Self::WalkSpans => walk_spans(load),
+            Self::WalkAll => walk_all(load),
+            Self::Encode => {
+                let mut bytes = 0;
+                worker.encode(&load.messages, |rows| bytes += black_box(rows).len() as u64);
+                return Some(bytes);
+            }
+            Self::Lz4In64K => return Some(lz4(load, 64 << 10)),
+            Self::Lz4In256K => return Some(lz4(load, FRAME_RAW_BYTES)),
+            Self::Lz4In1M => return Some(lz4(load, 1 << 20)),
+            Self::Hash => hash(load),
+            Self::Path => return Some(worker.path(load)),
+        }
+        None
+    }
+}
+
+fn walk_spans(load: &Load) {
+    let mut sink = TopLevel(0);
+    let spans: u64 = load.messages.iter().map(|message| read(sluice_otlp::walk(message, &mut sink))).sum();
+    black_box(sink.0);
+    assert!(spans == load.spans, "{spans} of {} spans were walked over", load.spans);
+}
+
+fn walk_all(load: &Load) {
+    let spans: u64 = load.messages.iter().map(|message| read(sluice_otlp::validate(message))).sum();
+    assert!(spans == load.spans, "{spans} of {} spans were walked over", load.spans);
+}
+
+fn read<E: std::fmt::Debug>(outcome: Result<u64, E>) -> u64 {
+    outcome.expect("the generator's messages can be read")
+}
+
+/// Adds up what stands in the fields of each span, so that they have to be read.
+struct TopLevel(u64);
+
+impl SpanSink for TopLevel {
+    type Error = Malformed;
+
+    fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Malformed> {
+        self.0 += resource.attributes.len() as u64;
+        Ok(())
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Malformed> {
+        self.0 += (scope.name.len() + scope.version.len()) as u64;
+        Ok(())
+    }
+
+    fn span(&mut self, span: &Span<'_>) -> Result<(), Malformed> {
+        let ids = span.trace_id.len() + span.span_id.len() + span.parent_span_id.len();
+        let texts = span.trace_state.len() + span.name.len() + span.status_message.len();
+        let lists = span.attributes.len() + span.events.len() + span.links.len();
+        let codes = span.kind.cast_unsigned() ^ span.status_code.cast_unsigned();
+        self.0 = self.0.wrapping_add((ids + texts + lists) as u64 + u64::from(codes));
+        self.0 ^= span.start_time_unix_nano ^ span.end_time_unix_nano;
+        Ok(())
+    }
+}
+
+/// What a worker thread keeps from message to message.
+pub struct Worker {
+    pool: Pool,
+    scratch: Scratch,
+    block: OpenBlock,
+}
+
+impl Worker {
+    /// One that has seen no message.
+    pub fn new() -> Self {
+        let block = OpenBlock::new(RowFrames::new(), Instant::now());
+        Self { pool: Pool::new(POOL_BYTES, 1, 1), scratch: Scratch::default(), block }
+    }
+
+    /// Writes the rows of the messages; gives `take` what the buffer holds each time that it is full, and at the end.
+    /// Returns the spans.
+    pub fn encode(&mut self, messages: &[Vec<u8>], take: impl FnMut(&[u8])) -> u64 {
+        let rows = &mut self.block.rows;
+        let empty = rows.mark(&NoFrames);
+        let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
+        let spans = messages.iter().map(|message| read(sluice_otlp::walk(message, &mut sink))).sum();
+        sink.begin_anew();
+        spans
+    }
+
+    /// What the worker does with each message, without Kafka and without sending the blocks; the bytes of all blocks.
+    fn path(&mut self, load: &Load) -> u64 {
+        let rule = BatchRule::of(&Insert::default());
+        let messages = i64::try_from(load.messages.len()).expect("messages in memory can be counted");
+        let (mut rows, mut bytes) = (0, 0);
+        for (message, offset) in load.messages.iter().zip(0..) {
+            let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS };
+            match sluice_gateway::encode::encode(&self.pool, &mut self.scratch, &mut self.block, payload) {
+                Encoded::Whole { end_nanos_max, .. } => {
+                    self.block.add_message(offset, message.len(), end_nanos_max, Instant::now());
+                }
+                other => panic!("the generator's messages can be read and fit a block: {other:?}"),
+            }
+            let is_last = offset + 1 == messages;
+            if is_last || rule.is_full(self.block.rows.totals().rows, self.block.message_bytes()) {
+                let sealed =
+                    self.block.seal(&self.pool, place()).expect("the pool holds more than one block");
+                rows += sealed.rows;
+                bytes += black_box(sealed).bytes as u64;
+            }
+        }
+        assert!(rows == load.spans, "{rows} of {} spans are in blocks", load.spans);
+        bytes
+    }
+}
+
+/// Rows as the gateway writes them, taken back before a frame is full.
+struct RowsAlone<'a, T> {
+    scratch: &'a mut Scratch,
+    rows: &'a mut RowFrames,
+    empty: RowMark,
+    take: T,
+}
+
+impl<T: FnMut(&[u8])> RowsAlone<'_, T> {
+    fn sink(&mut self) -> SpanRows<'_, NoFrames> {
+        SpanRows::new(self.scratch, self.rows, NoFrames, TIMESTAMP_NANOS)
+    }
+
+    fn begin_anew(&mut self) {
+        (self.take)(self.rows.row());
+        self.rows.rewind(&mut NoFrames, self.empty).expect("without frames there is none to read back");
+    }
+}
+
+impl<T: FnMut(&[u8])> SpanSink for RowsAlone<'_, T> {
+    type Error = RowError<Infallible>;
+
+    fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
+        self.sink().resource(resource)
+    }
+
+    fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
+        self.sink().scope(scope)
+    }
+
+    fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
+        if self.rows.row().len() > ROWS_BYTES_MAX {
+            self.begin_anew();
+        }
+        self.sink().span(span)
+    }
+}
+
+/// A store that is never given a frame.
+struct NoFrames;
+
+impl FrameStore for NoFrames {
+    type Error = Infallible;
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), Infallible> {
+        panic!("rows are taken back before they fill a frame, and here is one of {} bytes", frame.len());
+    }
+
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn truncate(&mut self, _len: usize) {}
+
+    fn read(&self, _range: Range<usize>, _out: &mut Vec<u8>) {}
+}
+
+/// LZ4 with the buffers of a frame encoder, without header and hash.
+pub struct Lz4 {
+    out: Vec<u8>,
+    table: CompressTable,
+}
+
+impl Lz4 {
+    /// For pieces of up to `raw_bytes`.
+    pub fn new(raw_bytes: usize) -> Self {
+        Self { out: vec![0; get_maximum_output_size(raw_bytes)], table: CompressTable::large() }
+    }
+
+    /// The LZ4 block of `raw`.
+    pub fn compress(&mut self, raw: &[u8]) -> &[u8] {
+        let bytes = compress_into_with_table(raw, &mut self.out, &mut self.table)
+            .expect("the output buffer has LZ4's maximum output size");
+        &self.out[..bytes]
+    }
+}
+
+fn lz4(load: &Load, piece_bytes: usize) -> u64 {
+    let mut lz4 = Lz4::new(piece_bytes);
+    load.rows.chunks(piece_bytes).map(|piece| black_box(lz4.compress(piece)).len() as u64).sum()
+}
+
+fn hash(load: &Load) {
+    for block in &load.blocks {
+        black_box(cityhash_102_128(black_box(block)));
+    }
+}
+
+fn place() -> Place {
+    Place { id: PartitionId { topic: "spans".into(), partition: 0 }, generation: Generation(1), ordinal: 0 }
+}
