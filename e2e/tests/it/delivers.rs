@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::produce::{Compression, Producer};
 use e2e::spans::{Run, Shape, expected_row};
+use serde_json::json;
 
 use crate::scene::{self, Scene, Uses};
 
@@ -50,6 +51,27 @@ async fn every_shape_and_compression_is_read() -> Result<()> {
             ensure!(verdict.lost == 0, "{codec:?} {shape:?}: {verdict:?}");
         }
         scene.wait_committed().await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn latest_begins_behind_what_is_there_and_stays_there() -> Result<()> {
+    scene::run("latest_begins_behind", Uses::Servers, 4, async |scene: &mut Scene| {
+        let old = Producer::new(&scene.environment.kafka_host, Compression::Zstd, Run::fresh())?;
+        old.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+        scene.start(&json!({"source": {"kafka": {"initialOffset": "Latest"}}})).await?;
+        // The beginning is committed before anything was read: a gateway that ends now begins there again, not at a later end.
+        scene.wait_committed().await?;
+        let gateways = scene.pipeline.gateways();
+        for name in gateways.uids().await?.keys() {
+            gateways.kill(name).await?;
+        }
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..10_000).await?;
+        scene.assert_nothing_lost(&sent).await?;
+        let rows = scene.oracle().rows().await?;
+        ensure!(rows == 10_000, "{rows} rows: those that were there before are not to be read");
+        Ok(())
     })
     .await
 }

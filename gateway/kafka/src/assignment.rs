@@ -21,6 +21,9 @@ pub struct Assignment {
     pub turns: Turns,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
+    /// Partitions whose beginning is to be committed: without a commit, `Latest` would begin behind what was read and not
+    /// inserted when the process ended.
+    pins: Vec<PartitionId>,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
     owners: Vec<(PartitionId, usize)>,
@@ -34,6 +37,7 @@ impl Assignment {
             ledger: Ledger::default(),
             turns: Turns::new(active_max),
             committer: None,
+            pins: Vec::new(),
             inboxes,
             next_inbox: 0,
             owners: Vec::new(),
@@ -61,17 +65,29 @@ impl Assignment {
         }
     }
 
-    /// Begins to commit what is settled, unless a commit is in flight.
+    /// Has the beginning of partitions committed, unless an offset of them is.
+    pub fn pin(&mut self, ids: &[PartitionId]) {
+        self.pins.extend(ids.iter().cloned());
+    }
+
+    /// Begins to commit what is settled, unless a commit is in flight. Beginnings go first.
     pub fn begin_commit(&mut self) {
-        let offsets = self.ledger.to_commit();
-        if let Some(committer) = &mut self.committer {
-            committer.begin(offsets);
+        let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
+            return;
+        };
+        let owned = |id: &PartitionId| self.ledger.generation(id).is_some();
+        let pins: Vec<PartitionId> = std::mem::take(&mut self.pins).into_iter().filter(owned).collect();
+        if pins.is_empty() {
+            committer.begin(self.ledger.to_commit());
+        } else {
+            committer.begin_pins(pins);
         }
     }
 
     /// Takes the outcome of the commit in flight, waiting for it until `deadline`.
     pub fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
-        let Some(Outcome { offsets, result }) = self.committer.as_mut().and_then(|c| c.outcome_by(deadline))
+        let Some(Outcome { offsets, pins, result }) =
+            self.committer.as_mut().and_then(|c| c.outcome_by(deadline))
         else {
             return;
         };
@@ -83,6 +99,7 @@ impl Assignment {
                 }
             }
             Err(error) => {
+                self.pins.extend(pins);
                 stats.commit_failures.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%error, "offsets were not committed; they are with the next commit");
             }

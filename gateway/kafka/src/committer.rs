@@ -22,11 +22,25 @@ use std::{
 /// Offsets to commit: the next one to read, by partition.
 pub type Offsets = Vec<(PartitionId, i64)>;
 
+/// How long a broker may take to say what is committed, or where a partition ends.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the thread is asked for.
+#[derive(Debug)]
+enum Request {
+    /// Commit these.
+    Commit(Offsets),
+    /// Commit the end of those that have no committed offset yet.
+    Pin(Vec<PartitionId>),
+}
+
 /// What became of a commit.
 #[derive(Debug)]
 pub struct Outcome {
     /// What was to be committed.
     pub offsets: Offsets,
+    /// What was to be pinned.
+    pub pins: Vec<PartitionId>,
     /// What the coordinator said.
     pub result: KafkaResult<()>,
 }
@@ -34,7 +48,7 @@ pub struct Outcome {
 /// The poll thread's end of the commit thread.
 #[derive(Debug)]
 pub struct Committer {
-    requests: Sender<Offsets>,
+    requests: Sender<Request>,
     outcomes: Receiver<Outcome>,
     in_flight: bool,
 }
@@ -42,14 +56,14 @@ pub struct Committer {
 impl Committer {
     /// Starts the thread. It ends when this end is dropped, or with the consumer.
     pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
-        let (requests, requests_in) = bounded::<Offsets>(1);
+        let (requests, requests_in) = bounded::<Request>(1);
         let (outcomes_out, outcomes) = bounded(1);
         let work = move || {
-            for offsets in requests_in {
+            for request in requests_in {
                 let Some(consumer) = consumer.upgrade() else { return };
-                let result = consumer.commit(&list(&offsets), CommitMode::Sync);
+                let outcome = carry_out(&consumer, request);
                 drop(consumer);
-                if outcomes_out.send(Outcome { offsets, result }).is_err() {
+                if outcomes_out.send(outcome).is_err() {
                     return;
                 }
             }
@@ -58,11 +72,27 @@ impl Committer {
         Ok(Self { requests, outcomes, in_flight: false })
     }
 
-    /// Begins a commit, unless one is in flight.
+    /// Whether a request is in flight.
+    pub fn is_busy(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Begins a commit, unless a request is in flight.
     pub fn begin(&mut self, offsets: Offsets) {
-        if !self.in_flight && !offsets.is_empty() {
+        if !offsets.is_empty() {
+            self.request(Request::Commit(offsets));
+        }
+    }
+
+    /// Begins to commit where partitions that nobody has committed an offset for end now, unless a request is in flight.
+    pub fn begin_pins(&mut self, pins: Vec<PartitionId>) {
+        self.request(Request::Pin(pins));
+    }
+
+    fn request(&mut self, request: Request) {
+        if !self.in_flight {
             // The thread has gone only when the consumer has.
-            self.in_flight = self.requests.send(offsets).is_ok();
+            self.in_flight = self.requests.send(request).is_ok();
         }
     }
 
@@ -77,6 +107,38 @@ impl Committer {
         self.in_flight = false;
         Some(outcome)
     }
+}
+
+fn carry_out(consumer: &BaseConsumer<Rebalancing>, request: Request) -> Outcome {
+    match request {
+        Request::Commit(offsets) => {
+            let result = consumer.commit(&list(&offsets), CommitMode::Sync);
+            Outcome { offsets, pins: Vec::new(), result }
+        }
+        Request::Pin(pins) => match ends(consumer, &pins) {
+            Ok(offsets) if offsets.is_empty() => Outcome { offsets, pins, result: Ok(()) },
+            Ok(offsets) => {
+                let result = consumer.commit(&list(&offsets), CommitMode::Sync);
+                Outcome { offsets, pins, result }
+            }
+            Err(error) => Outcome { offsets: Vec::new(), pins, result: Err(error) },
+        },
+    }
+}
+
+/// Where those partitions end that have no committed offset.
+fn ends(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> KafkaResult<Offsets> {
+    let mut asked = TopicPartitionList::with_capacity(ids.len());
+    for id in ids {
+        asked.add_partition(&id.topic, id.partition);
+    }
+    let committed = consumer.committed_offsets(asked, ASK_TIMEOUT)?;
+    let mut ends = Vec::new();
+    for element in committed.elements().iter().filter(|element| element.offset() == Offset::Invalid) {
+        let (_, end) = consumer.fetch_watermarks(element.topic(), element.partition(), ASK_TIMEOUT)?;
+        ends.push((PartitionId { topic: element.topic().into(), partition: element.partition() }, end));
+    }
+    Ok(ends)
 }
 
 fn list(offsets: &Offsets) -> TopicPartitionList {

@@ -139,7 +139,7 @@ impl Consumer {
         let (reports, reports_in) = bounded(REPORTS_MAX);
         let active_max = kafka.partitions_active_max as usize;
         let assignment = Assignment::new(inboxes, reports_in, active_max);
-        let rebalancing = Rebalancing::new(assignment, limits.revoke_wait);
+        let rebalancing = Rebalancing::new(assignment, kafka.initial_offset, limits.revoke_wait);
         let mut config = ClientConfig::new();
         for (name, value) in consumer_settings(kafka, identity) {
             config.set(name, value);

@@ -20,6 +20,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance},
     error::{KafkaError, RDKafkaErrorCode},
 };
+use sluice_gateway_config::InitialOffset;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
@@ -36,17 +37,19 @@ pub struct Rebalancing {
     assignment: Mutex<Assignment>,
     stats: Arc<ConsumerStats>,
     consumer: OnceLock<Weak<BaseConsumer<Rebalancing>>>,
+    initial_offset: InitialOffset,
     revoke_wait: Duration,
     reachable: AtomicBool,
 }
 
 impl Rebalancing {
     /// Callbacks for one consumer, which [`Rebalancing::serves`] names once it is made.
-    pub fn new(assignment: Assignment, revoke_wait: Duration) -> Self {
+    pub fn new(assignment: Assignment, initial_offset: InitialOffset, revoke_wait: Duration) -> Self {
         Self {
             assignment: Mutex::new(assignment),
             stats: Arc::default(),
             consumer: OnceLock::new(),
+            initial_offset,
             revoke_wait,
             reachable: AtomicBool::new(true),
         }
@@ -95,8 +98,11 @@ impl Rebalancing {
     pub fn commit_by(&self, deadline: Instant) {
         let mut assignment = self.assignment();
         assignment.take_outcome(deadline, &self.stats);
-        assignment.begin_commit();
-        assignment.take_outcome(deadline, &self.stats);
+        // Once for beginnings that wait, once for what is settled.
+        for _ in 0..2 {
+            assignment.begin_commit();
+            assignment.take_outcome(deadline, &self.stats);
+        }
     }
 }
 
@@ -156,7 +162,11 @@ impl ConsumerContext for Rebalancing {
 
     fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if let Rebalance::Assign(list) = rebalance {
-            let change = self.assignment().turns.gained(&ids(list));
+            let gained = ids(list);
+            if self.initial_offset == InitialOffset::Latest {
+                self.assignment().pin(&gained);
+            }
+            let change = self.assignment().turns.gained(&gained);
             carry_out(consumer, &change);
             self.stats.joined.store(true, Ordering::Release);
         }
