@@ -26,6 +26,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Prometheus' text format, which every browser shows as plain text as well.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
+/// How long to wait when a connection cannot be accepted: out of file descriptors, most likely, and others have to close some.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
 /// What the admin server asks the gateway.
 pub trait Health: Send + Sync + 'static {
     /// Whether the process still does its work; the reason when it does not.
@@ -55,8 +58,7 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, health: Arc<imp
     loop {
         let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely; others have to close some first.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
         let (metrics, health) = (metrics.clone(), health.clone());

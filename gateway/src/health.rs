@@ -45,6 +45,7 @@ impl Status {
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         metrics.partitions_owned.set(stats.partitions_owned.load(Ordering::Relaxed));
         metrics.rebalances.set(count(stats.rebalances.load(Ordering::Relaxed)));
+        metrics.stale_ranges.set(count(stats.stale_ranges.load(Ordering::Relaxed)));
         metrics.commits.with_label_values(&["ok"]).set(count(stats.commits.load(Ordering::Relaxed)));
         metrics
             .commits

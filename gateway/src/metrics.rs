@@ -57,6 +57,8 @@ pub struct Metrics {
     pub committed_offset: IntGaugeVec,
     /// Assignments and revocations.
     pub rebalances: IntGauge,
+    /// Ranges that settled after their partition had another owner.
+    pub stale_ranges: IntGauge,
     /// Commits by result.
     pub commits: IntGaugeVec,
     /// Chunks of the pool by state.
@@ -167,6 +169,10 @@ impl Metrics {
                 &["topic", "partition"],
             ),
             rebalances: make.gauge("rebalances", "Assignments and revocations since the start."),
+            stale_ranges: make.gauge(
+                "stale_ranges",
+                "Ranges settled after their partition had another owner, since the start; their rows may be doubled.",
+            ),
             commits: make.gauges("commits", "Offset commits since the start.", &["result"]),
             block_pool_bytes: make.gauges(
                 "block_pool_bytes",

@@ -1,8 +1,9 @@
 //! What an answer of ClickHouse to an INSERT means.
 //!
 //! Job: from exception code, HTTP status and, for one code, the message, to what the caller does next. Place in the
-//! flow: the insert client calls [`classify`] for every answer; delivery acts on the [`Class`], and asks [`in_vain`]
-//! what to do once that has not helped. Pure; the tables below are the whole of it.
+//! flow: the insert client calls [`classify`] for every answer; delivery acts on the [`Class`], and goes on without
+//! end. [`in_vain`] is the other half of the table, what a class becomes once acting on it has not helped; delivery does not
+//! ask for it yet. Pure; the tables below are the whole of it.
 //!
 //! The HTTP status alone says little: 241 (memory), 242 (read-only table), 252 (too many parts) and 319 (status
 //! unknown) all come as 500, and so does 33 (unreadable rows).

@@ -120,7 +120,8 @@ impl Assignment {
             }
             Report::Released { id, generation, ranges } => self.ledger.released(id, *generation, *ranges),
         };
-        if verdict == Verdict::Stale {
+        // A partition that is let go late settles nothing.
+        if verdict == Verdict::Stale && matches!(report, Report::Settled { .. }) {
             stats.stale_ranges.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -20,6 +20,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// Time for a container's shim to end after its container was removed.
 const SHIM_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether they have.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// Those that act on pods or nodes end first, so that nothing starts again what is being removed.
 const FIRST: [&str; 6] =
     ["volumes", "kubelet", "coredns", "kube-proxy", "kube-scheduler", "kube-controller-manager"];
@@ -87,7 +90,7 @@ fn end_containers(state: &Path) -> anyhow::Result<()> {
 fn end_shims(state: &Path) -> anyhow::Result<()> {
     let end = Instant::now() + SHIM_PATIENCE;
     while Instant::now() < end && !shims(state).is_empty() {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK_AGAIN);
     }
     for shim in shims(state) {
         shim.signal(Signal::KILL).with_context(|| format!("kill the shim {}", shim.pid()))?;
