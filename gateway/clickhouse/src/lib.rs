@@ -6,7 +6,7 @@
 //! ```text
 //! worker thread (sync, no I/O)                                     I/O threads (tokio)
 //! ----------------------------------------------------------      ------------------------------------------
-//! rowbinary, json, json_array  ->  row_frames  ->  frame   ====>   body  ->  client  ->  outcome::Class
+//! rowbinary, json, json_array -> row_frames -> frame, lz4  ====>   body  ->  client  ->  outcome::Class
 //!        ^ columns in the order of                (256 KiB)                   ^
 //!        | table::COLUMNS                                                     | insert::InsertTarget, settings
 //!
@@ -35,6 +35,13 @@ pub mod json;
 pub mod json_array;
 pub mod json_limits;
 pub mod json_paths;
+#[expect(
+    unsafe_code,
+    reason = "loads and copies without bounds checks, in three functions that say what they need"
+)]
+pub mod lz4;
+#[doc(hidden)]
+pub mod lz4_round_trip;
 pub mod outcome;
 pub mod probe;
 pub mod row_frames;
