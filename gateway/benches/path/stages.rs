@@ -89,7 +89,11 @@ impl Stage {
 
 fn walk_spans(load: &Load) {
     let mut sink = TopLevel(0);
-    let spans: u64 = load.messages.iter().map(|message| read(sluice_otlp::walk(message, &mut sink))).sum();
+    let spans: u64 = load
+        .messages
+        .iter()
+        .map(|message| read_in_order(sluice_otlp::walk_in_order(message, &mut sink)))
+        .sum();
     black_box(sink.0);
     assert!(spans == load.spans, "{spans} of {} spans were walked over", load.spans);
 }
@@ -99,8 +103,12 @@ fn walk_all(load: &Load) {
     assert!(spans == load.spans, "{spans} of {} spans were walked over", load.spans);
 }
 
-fn read<E: std::fmt::Debug>(outcome: Result<u64, E>) -> u64 {
+fn read<T, E: std::fmt::Debug>(outcome: Result<T, E>) -> T {
     outcome.expect("the generator's messages can be read")
+}
+
+fn read_in_order<E: std::fmt::Debug>(outcome: Result<Option<u64>, E>) -> u64 {
+    read(outcome).expect("the generator's messages have resource and scope in front of the spans")
 }
 
 /// Adds up what stands in the fields of each span, so that they have to be read.
@@ -150,7 +158,10 @@ impl Worker {
         let rows = &mut self.block.rows;
         let empty = rows.mark(&NoFrames);
         let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
-        let spans = messages.iter().map(|message| read(sluice_otlp::walk(message, &mut sink))).sum();
+        let spans = messages
+            .iter()
+            .map(|message| read_in_order(sluice_otlp::walk_in_order(message, &mut sink)))
+            .sum();
         sink.begin_anew();
         spans
     }

@@ -16,22 +16,40 @@ pub struct Resource<'a> {
 impl<'a> Resource<'a> {
     /// Finds the resource in a `ResourceSpans`, wherever it stands; empty if there is none.
     pub(crate) fn find(mut reader: Reader<'a>) -> Result<Self, Malformed> {
-        let mut found = Self::default();
+        let mut found = Self::before_scopes(&mut reader)?;
         while !reader.is_empty() {
-            let from = reader;
+            let key = reader.key()?;
+            reader.bytes(key)?;
+            found.read_on(&mut reader)?;
+        }
+        Ok(found)
+    }
+
+    /// The resource of a `ResourceSpans` as far as it stands before the first `ScopeSpans`, where the reader is then.
+    pub(crate) fn before_scopes(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        found.read_on(reader)?;
+        Ok(found)
+    }
+
+    /// Merges what stands before the next `ScopeSpans`, where the reader is then, or at its end.
+    fn read_on(&mut self, reader: &mut Reader<'a>) -> Result<(), Malformed> {
+        while !reader.is_empty() {
+            let from = *reader;
             let key = reader.key()?;
             match key {
                 resource_spans::RESOURCE => {
                     let content = reader.message(key, OtlpMessage::Resource)?;
-                    found.merge(content, from)?;
+                    self.merge(content, from)?;
                 }
                 resource_spans::SCOPE_SPANS => {
-                    reader.bytes(key)?;
+                    *reader = from;
+                    return Ok(());
                 }
                 _ => reader.pass(key)?,
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Merges a `Resource` into this one. `parent` is the `ResourceSpans` from before it.

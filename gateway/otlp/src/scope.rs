@@ -20,22 +20,40 @@ pub struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// Finds the scope in a `ScopeSpans`, wherever it stands; empty if there is none.
     pub(crate) fn find(mut reader: Reader<'a>) -> Result<Self, Malformed> {
-        let mut found = Self::default();
+        let mut found = Self::before_spans(&mut reader)?;
         while !reader.is_empty() {
-            let from = reader;
+            let key = reader.key()?;
+            reader.bytes(key)?;
+            found.read_on(&mut reader)?;
+        }
+        Ok(found)
+    }
+
+    /// The scope of a `ScopeSpans` as far as it stands before the first span, where the reader is then.
+    pub(crate) fn before_spans(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        found.read_on(reader)?;
+        Ok(found)
+    }
+
+    /// Merges what stands before the next span, where the reader is then, or at its end.
+    fn read_on(&mut self, reader: &mut Reader<'a>) -> Result<(), Malformed> {
+        while !reader.is_empty() {
+            let from = *reader;
             let key = reader.key()?;
             match key {
-                scope_spans::SPANS => {
-                    reader.bytes(key)?;
-                }
                 scope_spans::SCOPE => {
                     let content = reader.message(key, OtlpMessage::InstrumentationScope)?;
-                    found.merge(content, from)?;
+                    self.merge(content, from)?;
+                }
+                scope_spans::SPANS => {
+                    *reader = from;
+                    return Ok(());
                 }
                 _ => reader.pass(key)?,
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Merges an `InstrumentationScope` into this one. `parent` is the `ScopeSpans` from before it.

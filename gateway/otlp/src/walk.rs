@@ -31,14 +31,63 @@ pub trait SpanSink {
 /// What is inside attributes, events and links is checked only as far as the sink reads it. When this returns an
 /// error the sink has already been told what stands before it, so a caller who wants all or nothing notes where it
 /// was and goes back there.
+///
+/// Resource and scope are looked for behind their spans too, so every span's start is read one time more than
+/// [`walk_in_order`] does.
 #[inline]
 pub fn walk<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<u64, S::Error> {
+    match walk_message(message, Order::Any, sink) {
+        Ok(spans) => Ok(spans),
+        Err(Ended::BySink(error)) => Err(error),
+        Err(Ended::OutOfOrder) => unreachable!("in any order nothing is out of order"),
+    }
+}
+
+/// [`walk`] in one pass, for messages in which every resource and scope stands before its spans, as all known SDKs and
+/// collectors write them. `None` when one does not: the sink was then told spans under half of their resource or
+/// scope, so the caller goes back to where it was and walks in any order.
+#[inline]
+pub fn walk_in_order<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<Option<u64>, S::Error> {
+    match walk_message(message, Order::DescribedFirst, sink) {
+        Ok(spans) => Ok(Some(spans)),
+        Err(Ended::BySink(error)) => Err(error),
+        Err(Ended::OutOfOrder) => Ok(None),
+    }
+}
+
+/// Where resources and scopes may stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Anywhere, as protobuf has it.
+    Any,
+    /// Before what they describe.
+    DescribedFirst,
+}
+
+/// Why a walk ends early.
+enum Ended<E> {
+    /// A resource or scope stands behind what it describes, and may not.
+    OutOfOrder,
+    /// The sink's error, or that the message is malformed in its words.
+    BySink(E),
+}
+
+impl<E: From<Malformed>> From<Malformed> for Ended<E> {
+    fn from(malformed: Malformed) -> Self {
+        Self::BySink(malformed.into())
+    }
+}
+
+type Walked<S> = Result<u64, Ended<<S as SpanSink>::Error>>;
+
+#[inline]
+fn walk_message<S: SpanSink>(message: &[u8], order: Order, sink: &mut S) -> Walked<S> {
     let mut spans: u64 = 0;
     let mut reader = Reader::new(message);
     while !reader.is_empty() {
         let key = reader.key()?;
         if key == traces_data::RESOURCE_SPANS {
-            let walked = walk_resource_spans(reader.message(key, OtlpMessage::ResourceSpans)?, sink)?;
+            let walked = walk_resource_spans(reader.message(key, OtlpMessage::ResourceSpans)?, order, sink)?;
             spans = spans.saturating_add(walked);
         } else {
             reader.pass(key)?;
@@ -47,33 +96,45 @@ pub fn walk<S: SpanSink>(message: &[u8], sink: &mut S) -> Result<u64, S::Error> 
     Ok(spans)
 }
 
-fn walk_resource_spans<S: SpanSink>(mut reader: Reader<'_>, sink: &mut S) -> Result<u64, S::Error> {
-    sink.resource(&Resource::find(reader)?)?;
+fn walk_resource_spans<S: SpanSink>(mut reader: Reader<'_>, order: Order, sink: &mut S) -> Walked<S> {
+    let resource = match order {
+        Order::Any => Resource::find(reader)?,
+        Order::DescribedFirst => Resource::before_scopes(&mut reader)?,
+    };
+    sink.resource(&resource).map_err(Ended::BySink)?;
     let mut spans: u64 = 0;
     while !reader.is_empty() {
         let key = reader.key()?;
-        if key == resource_spans::SCOPE_SPANS {
-            let walked = walk_scope_spans(reader.message(key, OtlpMessage::ScopeSpans)?, sink)?;
-            spans = spans.saturating_add(walked);
-        } else {
-            reader.pass(key)?;
+        match key {
+            resource_spans::SCOPE_SPANS => {
+                let walked = walk_scope_spans(reader.message(key, OtlpMessage::ScopeSpans)?, order, sink)?;
+                spans = spans.saturating_add(walked);
+            }
+            resource_spans::RESOURCE if order == Order::DescribedFirst => return Err(Ended::OutOfOrder),
+            _ => reader.pass(key)?,
         }
     }
     Ok(spans)
 }
 
-fn walk_scope_spans<S: SpanSink>(mut reader: Reader<'_>, sink: &mut S) -> Result<u64, S::Error> {
-    sink.scope(&Scope::find(reader)?)?;
+fn walk_scope_spans<S: SpanSink>(mut reader: Reader<'_>, order: Order, sink: &mut S) -> Walked<S> {
+    let scope = match order {
+        Order::Any => Scope::find(reader)?,
+        Order::DescribedFirst => Scope::before_spans(&mut reader)?,
+    };
+    sink.scope(&scope).map_err(Ended::BySink)?;
     let mut spans: u64 = 0;
     while !reader.is_empty() {
         let key = reader.key()?;
-        if key == scope_spans::SPANS {
-            let mut span = Span::default();
-            span.merge(reader.message(key, OtlpMessage::Span)?)?;
-            sink.span(&span)?;
-            spans = spans.saturating_add(1);
-        } else {
-            reader.pass(key)?;
+        match key {
+            scope_spans::SPANS => {
+                let mut span = Span::default();
+                span.merge(reader.message(key, OtlpMessage::Span)?)?;
+                sink.span(&span).map_err(Ended::BySink)?;
+                spans = spans.saturating_add(1);
+            }
+            scope_spans::SCOPE if order == Order::DescribedFirst => return Err(Ended::OutOfOrder),
+            _ => reader.pass(key)?,
         }
     }
     Ok(spans)
