@@ -119,6 +119,15 @@ fn noise(spans: usize, bytes: usize, seed: u64) -> Vec<u8> {
     message(resource(vec![]), vec![span(vec![attribute("noise", value)]); spans])
 }
 
+/// A message field whose content is these fields, one after the other.
+fn field(key: u8, fields: &[Vec<u8>]) -> Vec<u8> {
+    let content = fields.concat();
+    let mut bytes = vec![key];
+    prost::encoding::encode_varint(content.len() as u64, &mut bytes);
+    bytes.extend(content);
+    bytes
+}
+
 /// Makes a valid message end in the middle of its last span.
 fn broken(mut message: Vec<u8>) -> Vec<u8> {
     message.truncate(message.len() - 3);
@@ -163,6 +172,31 @@ fn a_message_without_room_is_taken_back_and_fits_later() {
     assert_eq!(case.add(&second), Encoded::NoRoom);
     assert_eq!(case.rows(), (1, encoded(&first)));
     assert_eq!(case.pool.free_bytes(), case.pool.total_bytes());
+}
+
+#[test]
+fn a_resource_and_a_scope_behind_their_spans_give_the_same_rows() {
+    let value = |text: &str| Some(AnyValue { value: Some(Value::StringValue(text.into())) });
+    let resource = resource(vec![attribute("service.name", value("shop")), attribute("host", value("h"))]);
+    let scope = InstrumentationScope { name: "scope".into(), ..InstrumentationScope::default() };
+    let long = InstrumentationScope { name: "x".repeat(7 << 20), ..InstrumentationScope::default() };
+    // ResourceSpans: resource is field 1, scope_spans is field 2; so it is with the scope and the spans of ScopeSpans.
+    let resource = field(0x0A, &[resource.encode_to_vec()]);
+    let [scope, long] = [scope, long].map(|scope| field(0x0A, &[scope.encode_to_vec()]));
+    let spans = field(0x12, &[span(vec![attribute("a", value("b"))]).encode_to_vec()]);
+    let encoded_of = |resource_spans: &[Vec<u8>]| encoded(&field(0x0A, resource_spans));
+    let in_order = encoded_of(&[resource.clone(), field(0x12, &[scope.clone(), spans.clone()])]);
+    assert!(in_order.windows(4).any(|bytes| bytes == b"shop"));
+    let table: [&[Vec<u8>]; 4] = [
+        &[field(0x12, &[scope.clone(), spans.clone()]), resource.clone()],
+        &[resource.clone(), field(0x12, &[spans.clone(), scope.clone()])],
+        &[field(0x12, &[spans.clone(), scope.clone()]), resource.clone()],
+        // A row with the first scope's name would be too large, but the second name is the scope's.
+        &[resource, field(0x12, &[long, spans, scope])],
+    ];
+    for fields in table {
+        assert_eq!(encoded_of(fields), in_order);
+    }
 }
 
 proptest! {

@@ -82,6 +82,37 @@ fn resource_and_scope_are_told_first_wherever_they_stand() {
     assert_eq!(called(&before), expected);
 }
 
+/// What the walk in one pass tells, if it comes to the end.
+fn called_in_order(message: &[u8]) -> Option<Vec<String>> {
+    let mut calls = Calls::default();
+    walk_in_order(message, &mut calls).unwrap().map(|_| calls.0)
+}
+
+#[test]
+fn one_pass_is_enough_until_a_resource_or_scope_stands_behind_what_it_describes() {
+    let (scope, resource) = (field(SCOPE, &[string(0x0A, "lib")]), field(RESOURCE, &[attribute(0x0A, "r")]));
+    let unknown = vec![0x78, 9]; // field 15, a varint
+    let scope_spans = |fields: &[Vec<u8>]| field(SCOPE_SPANS, fields);
+    let table: &[(&str, &[Vec<u8>], bool)] = &[
+        ("nothing", &[], true),
+        ("in order", &[resource.clone(), scope_spans(&[scope.clone(), span("one")])], true),
+        ("neither", &[scope_spans(&[span("one")])], true),
+        ("a resource alone", &[resource.clone()], true),
+        ("a scope alone", &[scope_spans(&[scope.clone()])], true),
+        ("pieces", &[resource.clone(), resource.clone(), scope_spans(&[scope.clone(), scope.clone()])], true),
+        ("unknown", &[unknown.clone(), resource.clone(), unknown, scope_spans(&[span("one")])], true),
+        ("a resource behind", &[scope_spans(&[span("one")]), resource.clone()], false),
+        ("a resource behind no span", &[scope_spans(&[]), resource.clone()], false),
+        ("a second piece behind", &[resource.clone(), scope_spans(&[span("one")]), resource], false),
+        ("a scope behind", &[scope_spans(&[span("one"), scope.clone()])], false),
+        ("a second scope behind", &[scope_spans(&[scope.clone(), span("one"), scope])], false),
+    ];
+    for (what, fields, in_order) in table {
+        let message = field(RESOURCE_SPANS, fields);
+        assert_eq!(called_in_order(&message), in_order.then(|| called(&message)), "{what}");
+    }
+}
+
 #[test]
 fn an_absent_resource_or_scope_is_told_as_empty() {
     assert_eq!(called(&[]), [""; 0]);

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 use proptest::test_runner::TestCaseError;
 use prost::Message;
 
-use crate::decoded::decoded;
+use crate::decoded::{decoded, decoded_in_order};
 
 /// Where prost reads the bytes the walk must read the same; where it does not the walk must not, unless they are only
 /// not UTF-8.
@@ -28,7 +28,21 @@ pub fn agree(bytes: &[u8]) -> Result<(), TestCaseError> {
         Err(error) if error.to_string().contains("UTF-8") => Ok(()),
         Err(error) => check(validated.is_err(), || format!("prost: {error}, validate: {validated:?}")),
     }
+    .and_then(|()| agree_in_order(bytes))
     .map_err(|error| TestCaseError::fail(format!("{error}\nbytes: {bytes:02X?}")))
+}
+
+/// The walk in one pass tells the same as the other one, or that the message is out of order; never another thing.
+fn agree_in_order(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let (any_order, in_order) = (decoded(bytes), decoded_in_order(bytes));
+    let agrees = match (&any_order, &in_order) {
+        (_, Ok(None)) | (Err(_), Err(_)) => true,
+        (Ok((expected, spans)), Ok(Some((told, told_spans)))) => {
+            spans == told_spans && told.encode_to_vec() == expected.encode_to_vec()
+        }
+        _ => false,
+    };
+    check(agrees, || format!("any order: {any_order:?}\nin order:  {in_order:?}"))
 }
 
 fn check(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), TestCaseError> {

@@ -5,13 +5,20 @@ use opentelemetry_proto::tonic::common::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData, span};
-use sluice_otlp::{Attributes, Malformed, SpanSink, Value, walk};
+use sluice_otlp::{Attributes, Malformed, SpanSink, Value, walk, walk_in_order};
 
 /// The message and the number of spans that the walk counted.
 pub fn decoded(bytes: &[u8]) -> Result<(TracesData, u64), Malformed> {
     let mut structs = Structs(TracesData::default());
     let spans = walk(bytes, &mut structs)?;
     Ok((structs.0, spans))
+}
+
+/// The same by the walk in one pass; `None` when it says that the message is out of order.
+pub fn decoded_in_order(bytes: &[u8]) -> Result<Option<(TracesData, u64)>, Malformed> {
+    let mut structs = Structs(TracesData::default());
+    let spans = walk_in_order(bytes, &mut structs)?;
+    Ok(spans.map(|spans| (structs.0, spans)))
 }
 
 struct Structs(TracesData);
@@ -135,7 +142,7 @@ fn any_value(value: Value<'_>) -> Result<AnyValue, Malformed> {
     Ok(AnyValue { value })
 }
 
-/// Only messages that prost can read come here, so their strings are UTF-8.
+/// In messages that prost can read, strings are UTF-8; of others only the error matters.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("prost read this string")
+    String::from_utf8_lossy(bytes).into_owned()
 }

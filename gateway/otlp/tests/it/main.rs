@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use agreement::agree;
+use decoded::decoded_in_order;
 use rng::Rng;
 use wire_tree::Tree;
 
@@ -32,6 +33,7 @@ proptest! {
         let bytes = message.encode_to_vec();
         prop_assert!(TracesData::decode(&bytes[..]).is_ok());
         agree(&bytes)?;
+        prop_assert!(matches!(decoded_in_order(&bytes), Ok(Some(_))), "prost writes fields in order");
     }
 
     #[test]
