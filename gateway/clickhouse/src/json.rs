@@ -75,7 +75,14 @@ impl<'a> JsonObject<'a> {
     #[inline]
     #[must_use = "a value may only be written after a path that was taken"]
     pub fn path(&mut self, path: &[u8]) -> bool {
-        self.path_parts(&[path])
+        let Self { out, paths, scope, .. } = self;
+        let new = paths.count(scope) < JSON_PATHS_MAX && paths.add(scope, out, path, out.len());
+        if new {
+            put_string(out, path);
+        } else {
+            self.note_left_out();
+        }
+        new
     }
 
     /// As [`JsonObject::path`], for the path made of `parts` joined by dots (`[b"http.request", b"method"]` is
@@ -93,23 +100,24 @@ impl<'a> JsonObject<'a> {
             }
             self.out.extend_from_slice(part);
         }
-        let taken = self.take(start);
-        if !taken {
-            self.out.truncate(before);
+        let Self { out, paths, scope, .. } = self;
+        let new =
+            paths.count(scope) < JSON_PATHS_MAX && paths.add(scope, &out[..before], &out[start..], before);
+        if !new {
+            out.truncate(before);
+            self.note_left_out();
         }
-        taken
+        new
     }
 
-    /// Takes the path that begins at `start` and ends the buffer, unless it is known or there are too many.
-    #[inline]
-    fn take(&mut self, start: usize) -> bool {
-        if self.paths.count(&self.scope) >= JSON_PATHS_MAX {
+    /// Counts a path that the object has already or has no room for.
+    #[cold]
+    fn note_left_out(&mut self) {
+        if self.paths.count(&self.scope) < JSON_PATHS_MAX {
+            self.duplicates += 1;
+        } else {
             self.over_limit += 1;
-            return false;
         }
-        let new = self.paths.add(&mut self.scope, self.out, start);
-        self.duplicates += usize::from(!new);
-        new
     }
 
     /// Writes a `String` value.
@@ -194,8 +202,15 @@ pub fn put_empty_object(out: &mut Vec<u8>) {
 /// Appends tag and value of a `String`.
 #[inline]
 pub fn put_tagged_string(out: &mut Vec<u8>, value: &[u8]) {
-    put_u8(out, tag::STRING);
-    put_string(out, value);
+    match u8::try_from(value.len()) {
+        // A length of up to 127 is its own varuint.
+        Ok(len @ ..=0x7f) => out.extend_from_slice(&[tag::STRING, len]),
+        _ => {
+            put_u8(out, tag::STRING);
+            put_len(out, value.len());
+        }
+    }
+    out.extend_from_slice(value);
 }
 
 /// Appends tag and value of a `Bool`.

@@ -8,16 +8,24 @@
 //! The paths themselves are not copied: they are compared where they already lie, in the row buffer. Open objects
 //! form a stack; an object may only add paths while it is the innermost one.
 //!
-//! Cost: up to [`LINEAR_PATHS_MAX`] paths an object keeps a list and compares one 64-bit digest per path, then bytes
-//! where digests agree. Above, it keeps a table keyed by a seeded hash, so that neither many keys nor keys chosen to
-//! collide make it quadratic. Memory: 24 bytes a path, 16 to 32 more in a table, released down to
+//! Cost: a path's 64-bit digest chooses one of [`SEEN_BITS`] bits; a bit that is not set says that the path is new, which
+//! is all that most paths need. Otherwise, up to [`LINEAR_PATHS_MAX`] paths an object searches a list of digests and
+//! compares bytes where digests agree. Above, it keeps a table keyed by a seeded hash, so that neither many keys nor
+//! keys chosen to collide make it quadratic. Memory: 24 bytes a path, 32 to 64 more in a table, released down to
 //! [`KEPT_PATHS_MAX`] paths when the outermost object ends.
 
+use crate::rowbinary::varuint_bytes;
 use std::hash::{BuildHasher, RandomState};
 
-/// Paths up to which a list of digests is searched, the usual span having 5 to 20. Chosen: 32 digests are four cache
+/// Paths up to which a list of digests is searched, the usual span having 5 to 20. Chosen: 32 paths are twelve cache
 /// lines, and building a table costs more than searching them.
 pub const LINEAR_PATHS_MAX: usize = 32;
+
+/// Bits that tell most new paths from known ones. Chosen: with the 8 paths of a usual span one path in 70 is
+/// searched for in vain.
+pub const SEEN_BITS: usize = u64::BITS as usize * SEEN_WORDS;
+
+const SEEN_WORDS: usize = 4;
 
 /// Paths whose memory is kept between rows. Chosen: 4,096 paths are about 250 KiB, far above what spans carry; a row
 /// with 100,000 must not leave its 6 MB behind in every worker.
@@ -26,20 +34,32 @@ pub const KEPT_PATHS_MAX: usize = 4_096;
 /// An unused slot of a table.
 const FREE: usize = usize::MAX;
 
-/// Where a path lies in the row buffer.
+/// A path of an open object.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    start: usize,
-    end: usize,
+struct Path {
+    digest: u64,
+    /// Where it is in the row buffer, its length before it.
+    at: usize,
+    /// Its bytes without that length.
+    len: usize,
+}
+
+impl Path {
+    fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
+        let start = self.at + varuint_bytes(self.len as u64);
+        &buffer[start..start + self.len]
+    }
+
+    fn is(&self, digest: u64, path: &[u8], buffer: &[u8]) -> bool {
+        self.digest == digest && self.bytes(buffer) == path
+    }
 }
 
 /// The paths of all open objects. Reused from row to row.
 #[derive(Debug, Default)]
 pub struct JsonPaths {
-    /// One digest per path of every open object, the innermost object's last.
-    digests: Vec<u64>,
-    /// Beside `digests`.
-    places: Vec<Place>,
+    /// Those of every open object, the innermost object's last.
+    paths: Vec<Path>,
     /// The open-addressed tables of those open objects that have one, the innermost object's last. A slot holds the
     /// path's number within its object, or [`FREE`].
     slots: Vec<usize>,
@@ -49,11 +69,12 @@ pub struct JsonPaths {
 /// The part of [`JsonPaths`] that belongs to one open object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathScope {
-    /// Where its paths begin in `digests` and `places`.
+    /// Where its paths begin in `paths`.
     first_path: usize,
-    /// Where its table begins in `slots`; it is the rest of `slots` when `has_table`.
+    /// Where its table begins in `slots`, if it has one; it is the rest of `slots` then.
     first_slot: usize,
-    has_table: bool,
+    /// The bits of its paths' digests.
+    seen: [u64; SEEN_WORDS],
 }
 
 impl JsonPaths {
@@ -64,79 +85,72 @@ impl JsonPaths {
 
     /// Forgets objects that were never finished, as after a malformed message.
     pub fn clear(&mut self) {
-        self.close(&PathScope { first_path: 0, first_slot: 0, has_table: false });
+        self.close(&PathScope { first_path: 0, first_slot: 0, seen: [0; SEEN_WORDS] });
     }
 
     /// Opens the scope of an object inside all that are open.
     #[inline]
     pub(crate) fn open(&mut self) -> PathScope {
-        PathScope { first_path: self.digests.len(), first_slot: self.slots.len(), has_table: false }
+        PathScope { first_path: self.paths.len(), first_slot: self.slots.len(), seen: [0; SEEN_WORDS] }
     }
 
     /// Paths that the innermost scope holds.
     #[inline]
     pub(crate) fn count(&self, scope: &PathScope) -> usize {
-        self.digests.len() - scope.first_path
+        self.paths.len() - scope.first_path
     }
 
-    /// Adds the path `buffer[start..]` to the innermost scope, or returns false when it has that path already.
+    /// Adds a path to the innermost scope, or returns false when it has that path already. A path that is added stands
+    /// in `buffer[at..]`, after its length, or is put there next.
     #[inline]
-    pub(crate) fn add(&mut self, scope: &mut PathScope, buffer: &[u8], start: usize) -> bool {
-        let path = &buffer[start..];
-        let digest = digest(path);
-        if scope.has_table {
-            return self.add_to_table(scope, buffer, Place { start, end: buffer.len() });
+    pub(crate) fn add(&mut self, scope: &mut PathScope, buffer: &[u8], path: &[u8], at: usize) -> bool {
+        let new = Path { digest: digest(path), at, len: path.len() };
+        if self.count(scope) >= LINEAR_PATHS_MAX {
+            return self.add_to_table(scope, buffer, path, new);
         }
-        let known = self.digests[scope.first_path..]
-            .iter()
-            .zip(&self.places[scope.first_path..])
-            .any(|(known, place)| *known == digest && &buffer[place.start..place.end] == path);
-        if known {
+        let (word, bit) = seen_bit(new.digest);
+        if scope.seen[word] & bit != 0 && self.is_listed(scope, buffer, path, new.digest) {
             return false;
         }
-        self.digests.push(digest);
-        self.places.push(Place { start, end: buffer.len() });
-        if self.count(scope) > LINEAR_PATHS_MAX {
-            scope.has_table = true;
-            self.rebuild_table(scope, buffer);
-        }
+        scope.seen[word] |= bit;
+        self.paths.push(new);
         true
     }
 
     /// Closes the innermost scope.
     #[inline]
     pub(crate) fn close(&mut self, scope: &PathScope) {
-        self.digests.truncate(scope.first_path);
-        self.places.truncate(scope.first_path);
+        self.paths.truncate(scope.first_path);
         self.slots.truncate(scope.first_slot);
-        if scope.first_path == 0 && self.digests.capacity() > KEPT_PATHS_MAX {
-            self.digests.shrink_to(KEPT_PATHS_MAX);
-            self.places.shrink_to(KEPT_PATHS_MAX);
+        if scope.first_path == 0 && self.paths.capacity() > KEPT_PATHS_MAX {
+            self.paths.shrink_to(KEPT_PATHS_MAX);
             self.slots.shrink_to(KEPT_PATHS_MAX * 4);
         }
     }
 
-    fn add_to_table(&mut self, scope: &PathScope, buffer: &[u8], place: Place) -> bool {
-        let path = &buffer[place.start..place.end];
-        let digest = digest(path);
+    #[cold]
+    fn is_listed(&self, scope: &PathScope, buffer: &[u8], path: &[u8], digest: u64) -> bool {
+        self.paths[scope.first_path..].iter().any(|known| known.is(digest, path, buffer))
+    }
+
+    #[cold]
+    fn add_to_table(&mut self, scope: &PathScope, buffer: &[u8], path: &[u8], new: Path) -> bool {
+        let number = self.count(scope);
+        // Kept at most half full, so that a search ends after two slots on average.
+        if number * 2 >= self.slots.len() - scope.first_slot {
+            self.rebuild_table(scope, buffer);
+        }
         let table = &mut self.slots[scope.first_slot..];
         let mask = table.len() - 1;
         let mut at = slot_of(&self.seed, path) & mask;
         while table[at] != FREE {
-            let number = scope.first_path + table[at];
-            let known = self.places[number];
-            if self.digests[number] == digest && &buffer[known.start..known.end] == path {
+            if self.paths[scope.first_path + table[at]].is(new.digest, path, buffer) {
                 return false;
             }
             at = (at + 1) & mask;
         }
-        table[at] = self.digests.len() - scope.first_path;
-        self.digests.push(digest);
-        self.places.push(place);
-        // Kept at most half full, so that a search ends after two slots on average.
-        if self.count(scope) * 2 > self.slots.len() - scope.first_slot {
-            self.rebuild_table(scope, buffer);
-        }
+        table[at] = number;
+        self.paths.push(new);
         true
     }
 
@@ -146,8 +160,8 @@ impl JsonPaths {
         self.slots.truncate(scope.first_slot);
         self.slots.resize(scope.first_slot + slots, FREE);
         let table = &mut self.slots[scope.first_slot..];
-        for (number, place) in self.places[scope.first_path..].iter().enumerate() {
-            let mut at = slot_of(&self.seed, &buffer[place.start..place.end]) & (slots - 1);
+        for (number, path) in self.paths[scope.first_path..].iter().enumerate() {
+            let mut at = slot_of(&self.seed, path.bytes(buffer)) & (slots - 1);
             while table[at] != FREE {
                 at = (at + 1) & (slots - 1);
             }
@@ -162,30 +176,37 @@ fn slot_of(seed: &RandomState, path: &[u8]) -> usize {
     usize::from_le_bytes(hash)
 }
 
+/// The bit of a digest, by its word. The high bits of a product depend on all bits of its factors.
+#[inline]
+fn seen_bit(digest: u64) -> (usize, u64) {
+    let [.., bit, word] = digest.to_le_bytes();
+    (usize::from(word) % SEEN_WORDS, 1 << (bit % 64))
+}
+
 /// A cheap digest: length, first and last eight bytes. Equal paths have equal digests; the converse is checked by
 /// comparing bytes.
 #[inline]
 fn digest(path: &[u8]) -> u64 {
+    // An odd multiplier spreads a word over all higher bits, so that head and tail do not cancel out.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (head, tail) = match (path.first_chunk::<8>(), path.last_chunk::<8>()) {
         (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
         _ => (path.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)), 0),
     };
-    // An odd multiplier spreads the head over all bits, so that head and tail do not cancel out.
-    (head ^ path.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ tail
+    ((head ^ path.len() as u64).wrapping_mul(SPREAD) ^ tail).wrapping_mul(SPREAD)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rowbinary::put_string;
     use std::collections::HashSet;
 
     /// Adds `path` to the buffer and the scope; takes it out of the buffer again when it is known.
     fn add(paths: &mut JsonPaths, scope: &mut PathScope, buffer: &mut Vec<u8>, path: &[u8]) -> bool {
-        let start = buffer.len();
-        buffer.extend_from_slice(path);
-        let new = paths.add(scope, buffer, start);
-        if !new {
-            buffer.truncate(start);
+        let new = paths.add(scope, buffer, path, buffer.len());
+        if new {
+            put_string(buffer, path);
         }
         new
     }
@@ -241,8 +262,7 @@ mod tests {
             assert!(add(&mut paths, &mut scope, &mut buffer, format!("{n}").as_bytes()));
         }
         paths.close(&scope);
-        assert!(paths.digests.capacity() <= KEPT_PATHS_MAX);
-        assert!(paths.places.capacity() <= KEPT_PATHS_MAX);
+        assert!(paths.paths.capacity() <= KEPT_PATHS_MAX);
         assert!(paths.slots.capacity() <= KEPT_PATHS_MAX * 4);
     }
 

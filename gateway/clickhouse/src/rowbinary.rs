@@ -48,7 +48,17 @@ pub const VARUINT_BYTES_MAX: usize = 10;
 
 /// Appends `n` as a varuint (1 to [`VARUINT_BYTES_MAX`] bytes).
 #[inline]
-pub fn put_varuint(out: &mut Vec<u8>, mut n: u64) {
+pub fn put_varuint(out: &mut Vec<u8>, n: u64) {
+    if n < 0x80 {
+        out.push(low_seven_bits(n));
+    } else {
+        put_long_varuint(out, n);
+    }
+}
+
+/// Most lengths are below 128; the loop for others, copied to wherever a string is written, would make these slower.
+#[inline(never)]
+fn put_long_varuint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(low_seven_bits(n) | 0x80);
         n >>= 7;
