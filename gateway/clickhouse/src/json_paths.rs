@@ -104,16 +104,16 @@ impl JsonPaths {
     /// in `buffer[at..]`, after its length, or is put there next.
     #[inline]
     pub(crate) fn add(&mut self, scope: &mut PathScope, buffer: &[u8], path: &[u8], at: usize) -> bool {
-        let new = Path { digest: digest(path), at, len: path.len() };
+        let digest = digest(path);
         if self.count(scope) >= LINEAR_PATHS_MAX {
-            return self.add_to_table(scope, buffer, path, new);
+            return self.add_to_table(scope, buffer, path, at);
         }
-        let (word, bit) = seen_bit(new.digest);
-        if scope.seen[word] & bit != 0 && self.is_listed(scope, buffer, path, new.digest) {
+        let (word, bit) = seen_bit(digest);
+        if scope.seen[word] & bit != 0 && self.is_listed(scope, buffer, path, digest) {
             return false;
         }
         scope.seen[word] |= bit;
-        self.paths.push(new);
+        self.paths.push(Path { digest, at, len: path.len() });
         true
     }
 
@@ -122,7 +122,15 @@ impl JsonPaths {
     pub(crate) fn close(&mut self, scope: &PathScope) {
         self.paths.truncate(scope.first_path);
         self.slots.truncate(scope.first_slot);
-        if scope.first_path == 0 && self.paths.capacity() > KEPT_PATHS_MAX {
+        if self.paths.capacity() > KEPT_PATHS_MAX {
+            self.shrink();
+        }
+    }
+
+    /// Gives back what an object of very many paths took, when no object is open.
+    #[cold]
+    fn shrink(&mut self) {
+        if self.paths.is_empty() {
             self.paths.shrink_to(KEPT_PATHS_MAX);
             self.slots.shrink_to(KEPT_PATHS_MAX * 4);
         }
@@ -134,7 +142,8 @@ impl JsonPaths {
     }
 
     #[cold]
-    fn add_to_table(&mut self, scope: &PathScope, buffer: &[u8], path: &[u8], new: Path) -> bool {
+    fn add_to_table(&mut self, scope: &PathScope, buffer: &[u8], path: &[u8], at: usize) -> bool {
+        let digest = digest(path);
         let number = self.count(scope);
         // Kept at most half full, so that a search ends after two slots on average.
         if number * 2 >= self.slots.len() - scope.first_slot {
@@ -142,15 +151,15 @@ impl JsonPaths {
         }
         let table = &mut self.slots[scope.first_slot..];
         let mask = table.len() - 1;
-        let mut at = slot_of(&self.seed, path) & mask;
-        while table[at] != FREE {
-            if self.paths[scope.first_path + table[at]].is(new.digest, path, buffer) {
+        let mut slot = slot_of(&self.seed, path) & mask;
+        while table[slot] != FREE {
+            if self.paths[scope.first_path + table[slot]].is(digest, path, buffer) {
                 return false;
             }
-            at = (at + 1) & mask;
+            slot = (slot + 1) & mask;
         }
-        table[at] = number;
-        self.paths.push(new);
+        table[slot] = number;
+        self.paths.push(Path { digest, at, len: path.len() });
         true
     }
 

@@ -64,19 +64,6 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// Reads a scalar that `AnyValue`s often hold; `None` is for all else, malformed or not.
-    #[inline(always)]
-    pub(crate) fn read_scalar(reader: &mut Reader<'a>) -> Option<Self> {
-        let key = reader.key().ok()?;
-        match key {
-            any_value::STRING => reader.bytes(key).ok().map(Self::String),
-            any_value::INT => reader.varint(key).ok().map(|number| Self::Int(number.cast_signed())),
-            any_value::BOOL => reader.varint(key).ok().map(|number| Self::Bool(number != 0)),
-            any_value::DOUBLE => reader.fixed64(key).ok().map(|bits| Self::Double(f64::from_bits(bits))),
-            _ => None,
-        }
-    }
-
     /// This value after the array or the list of attributes that `key` announces, and the reader behind it.
     #[inline(never)]
     fn merged_with_messages(
@@ -136,6 +123,46 @@ impl<'a> Value<'a> {
             Self::Array(array) => array.iter().try_for_each(|element| element?.check()),
             Self::KeyValues(list) => list.check(),
             _ => Ok(()),
+        }
+    }
+}
+
+/// A value that is one field of the message: what most attributes have.
+#[derive(Debug, Clone, Copy)]
+pub enum Scalar<'a> {
+    /// [`Value::String`].
+    String(&'a [u8]),
+    /// [`Value::Bool`].
+    Bool(bool),
+    /// [`Value::Int`].
+    Int(i64),
+    /// [`Value::Double`].
+    Double(f64),
+}
+
+impl<'a> Scalar<'a> {
+    /// Reads the scalar of an `AnyValue`; `None` is for all else, malformed or not.
+    #[inline(always)]
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Option<Self> {
+        let key = reader.key().ok()?;
+        match key {
+            any_value::STRING => reader.bytes(key).ok().map(Self::String),
+            any_value::INT => reader.varint(key).ok().map(|number| Self::Int(number.cast_signed())),
+            any_value::BOOL => reader.varint(key).ok().map(|number| Self::Bool(number != 0)),
+            any_value::DOUBLE => reader.fixed64(key).ok().map(|bits| Self::Double(f64::from_bits(bits))),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> From<Scalar<'a>> for Value<'a> {
+    #[inline(always)]
+    fn from(scalar: Scalar<'a>) -> Self {
+        match scalar {
+            Scalar::String(text) => Self::String(text),
+            Scalar::Bool(flag) => Self::Bool(flag),
+            Scalar::Int(number) => Self::Int(number),
+            Scalar::Double(number) => Self::Double(number),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Attributes: lists of keys and values, of a resource, a scope, a span, an event, a link or inside a value.
 
-use crate::any_value::Value;
+use crate::any_value::{Scalar, Value};
 use crate::fields::{OtlpMessage, key_value};
 use crate::malformed::Malformed;
 use crate::repeated::{Repeated, RepeatedIter};
@@ -59,7 +59,7 @@ impl<'a> KeyValue<'a> {
     /// Reads an attribute as nearly every SDK writes it: a key, then a scalar. Without the loops that any order and
     /// repetition need, the whole walk takes a sixth less time. `None` is for all else, malformed or not.
     #[inline(always)]
-    fn read_usual(mut reader: Reader<'a>) -> Option<Self> {
+    fn read_usual(mut reader: Reader<'a>) -> Option<(&'a [u8], Scalar<'a>)> {
         if !reader.next_is(key_value::KEY) {
             return None;
         }
@@ -71,8 +71,8 @@ impl<'a> KeyValue<'a> {
         if !reader.is_empty() || value.is_empty() {
             return None;
         }
-        let scalar = Value::read_scalar(&mut value)?;
-        value.is_empty().then_some(Self { key, value: scalar })
+        let scalar = Scalar::read(&mut value)?;
+        value.is_empty().then_some((key, scalar))
     }
 
     #[inline(always)]
@@ -98,13 +98,22 @@ impl<'a> KeyValue<'a> {
 pub struct AttributesIter<'a>(RepeatedIter<'a>);
 
 impl<'a> AttributesIter<'a> {
+    /// The next attribute, if it is one as nearly every SDK writes it: a key, then a scalar. Otherwise `None` and nothing
+    /// is read: the iterator tells what it is, or that it is malformed, or that there is none.
+    ///
+    /// For callers who count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
+    #[inline(always)]
+    pub fn next_usual(&mut self) -> Option<(&'a [u8], Scalar<'a>)> {
+        self.0.read_if(OtlpMessage::KeyValue, KeyValue::read_usual)
+    }
+
     #[inline(always)]
     fn read(&mut self) -> Result<Option<KeyValue<'a>>, Malformed> {
         let Some(reader) = self.0.read(OtlpMessage::KeyValue)? else {
             return Ok(None);
         };
-        if let Some(attribute) = KeyValue::read_usual(reader) {
-            return Ok(Some(attribute));
+        if let Some((key, scalar)) = KeyValue::read_usual(reader) {
+            return Ok(Some(KeyValue { key, value: scalar.into() }));
         }
         let mut attribute = KeyValue::default();
         attribute.merge(reader)?;

@@ -51,7 +51,7 @@ mod validate;
 mod walk;
 mod wire;
 
-pub use any_value::{Array, ArrayIter, Value};
+pub use any_value::{Array, ArrayIter, Scalar, Value};
 pub use attributes::{Attributes, AttributesIter, KeyValue};
 pub use events::{Event, Events, EventsIter};
 pub use fields::OtlpMessage;

@@ -192,6 +192,24 @@ impl<'a> RepeatedIter<'a> {
         self.remaining = 0;
     }
 
+    /// What `read` makes of the next occurrence, if it stands right here; otherwise nothing is read.
+    #[inline(always)]
+    pub(crate) fn read_if<T>(
+        &mut self,
+        of: OtlpMessage,
+        read: impl FnOnce(Reader<'a>) -> Option<T>,
+    ) -> Option<T> {
+        if self.remaining == 0 || !self.holder.next_is(self.place.key) {
+            return None;
+        }
+        let mut holder = self.holder;
+        let occurrence = holder.key().and_then(|key| holder.message(key, of)).ok()?;
+        let found = read(occurrence)?;
+        self.holder = holder;
+        self.remaining = self.remaining.saturating_sub(1);
+        Some(found)
+    }
+
     /// The next occurrence, a message of the type `of`.
     #[inline(always)]
     pub(crate) fn read(&mut self, of: OtlpMessage) -> Result<Option<Reader<'a>>, Malformed> {
