@@ -21,14 +21,15 @@ use crate::json_text;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sluice_clickhouse::{
     json::{
-        JsonObject, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null, put_tagged_string,
+        JsonObject, put_empty_object, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null,
+        put_tagged_string,
     },
     json_array::{ArrayKind, ArrayShape, ElementKind, put_array_header, put_object_tag},
     json_limits::JsonLimits,
     json_paths::JsonPaths,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
-use sluice_otlp::{Array, Attributes, KeyValue, Malformed, Value};
+use sluice_otlp::{Array, Attributes, KeyValue, Malformed, Scalar, Value};
 
 /// How deep lists and arrays nest in a value before the rest becomes text. Chosen: what instrumentation sends nests 2 to
 /// 3 deep; a path grows with every level, and the server limits the complexity of a type.
@@ -68,6 +69,10 @@ impl AttributeWriter {
         attributes: &Attributes<'_>,
         extra: Option<(&[u8], u64)>,
     ) -> Result<(), Error> {
+        if attributes.is_empty() && extra.is_none() {
+            put_empty_object(out);
+            return Ok(());
+        }
         let Self { paths, prefix, text } = self;
         prefix.clear();
         let limit = out.len().saturating_add(usize::try_from(ROW_BYTES_MAX).unwrap_or(usize::MAX));
@@ -76,12 +81,11 @@ impl AttributeWriter {
         let outcome = members.write(attributes, 0);
         match outcome {
             Ok(()) => {
-                let mut object = members.object;
-                if let Some((path, value)) = extra.filter(|(path, _)| object.path(path)) {
+                if let Some((path, value)) = extra.filter(|(path, _)| members.object.path(path)) {
                     debug_assert!(!path.is_empty());
-                    object.uint(value);
+                    members.object.uint(value);
                 }
-                object.finish();
+                members.object.finish();
             }
             // The objects that are open are given up with the row.
             Err(_) => paths.clear(),
@@ -107,7 +111,12 @@ impl Members<'_> {
     /// Writes what is not a list first, so that a literal path wins; then the lists.
     fn write(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
         let mut lists = false;
-        for attribute in attributes {
+        let mut attributes_left = attributes.iter();
+        loop {
+            while let Some((key, scalar)) = attributes_left.next_usual() {
+                self.scalar_member(key, scalar, depth)?;
+            }
+            let Some(attribute) = attributes_left.next() else { break };
             let KeyValue { key, value } = attribute?;
             match value {
                 Value::Empty => {}
@@ -133,15 +142,32 @@ impl Members<'_> {
     }
 
     fn member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
-        let taken = if depth == self.root {
-            self.object.path(key)
-        } else {
-            self.object.path_parts(&[self.prefix.as_slice(), key])
-        };
-        if taken {
+        if self.path(key, depth) {
             self.value(value, depth)?;
         }
         self.within_limit()
+    }
+
+    #[inline]
+    fn scalar_member(&mut self, key: &[u8], scalar: Scalar<'_>, depth: usize) -> Result<(), Error> {
+        if self.path(key, depth) {
+            match scalar {
+                Scalar::String(text) => self.object.string(text),
+                Scalar::Bool(value) => self.object.bool(value),
+                Scalar::Int(value) => self.object.int(value),
+                Scalar::Double(value) => self.object.double(value),
+            }
+        }
+        self.within_limit()
+    }
+
+    #[inline]
+    fn path(&mut self, key: &[u8], depth: usize) -> bool {
+        if depth == self.root {
+            self.object.path(key)
+        } else {
+            self.object.path_parts(&[self.prefix.as_slice(), key])
+        }
     }
 
     fn within_limit(&mut self) -> Result<(), Error> {
