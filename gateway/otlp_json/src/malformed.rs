@@ -1,0 +1,78 @@
+//! The one error of this package: why a text cannot be read, and where.
+
+/// A message that is not OTLP/JSON, or is cut short.
+///
+/// Reading it again gives the same answer: the caller rejects the message, it never retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed OTLP/JSON at byte {position}: {reason}")]
+pub struct Malformed {
+    position: usize,
+    reason: Reason,
+}
+
+impl Malformed {
+    pub(crate) const fn new(position: usize, reason: Reason) -> Self {
+        Self { position, reason }
+    }
+
+    /// How far the text was read, in bytes from the start of the message: up to the end of the value, or to the character,
+    /// that cannot be read.
+    pub const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What is wrong there.
+    pub const fn reason(&self) -> Reason {
+        self.reason
+    }
+}
+
+/// What is wrong with a message that is [`Malformed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It is longer than the rewriter was made for.
+    #[error("the message is longer than the largest that is read")]
+    TooLong,
+    /// Bytes that are not UTF-8.
+    #[error("not UTF-8")]
+    NotUtf8,
+    /// Not JSON, or something behind it.
+    #[error("not JSON")]
+    NotJson,
+    /// The text ends within a value.
+    #[error("the text ends within a value")]
+    Truncated,
+    /// A value of another JSON type than the field's.
+    #[error("a value of the wrong type")]
+    TypeWrong,
+    /// A string where a number is wanted, and it is none.
+    #[error("a string that is no number")]
+    NotANumber,
+    /// An integer that does not fit the field, or is not whole.
+    #[error("a number that does not fit the field")]
+    NumberDoesNotFit,
+    /// The name of no value of the enumeration.
+    #[error("a name that the enumeration does not have")]
+    NameUnknown,
+    /// An id that is not hex of the right length.
+    #[error("an id that is not hex of its length")]
+    IdWrong,
+    /// Bytes that are not base64.
+    #[error("bytes that are not base64")]
+    NotBase64,
+    /// Messages are nested deeper than [`sluice_otlp::NESTING_DEPTH_MAX`].
+    #[error("messages are nested too deep")]
+    NestedTooDeep,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_where_and_why() {
+        let told = Malformed::new(7, Reason::IdWrong).to_string();
+        assert_eq!(told, "malformed OTLP/JSON at byte 7: an id that is not hex of its length");
+    }
+}

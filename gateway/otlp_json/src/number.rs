@@ -1,0 +1,114 @@
+//! Numbers: as JSON has them, or in strings, to the types of the fields.
+
+/// A number as `serde_json` gives it: integers of up to 64 bits as such, all else as a double.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Number {
+    Unsigned(u64),
+    Negative(i64),
+    Float(f64),
+}
+
+/// 2^63 and 2^64, the first doubles that fit neither type.
+const INT64_END: f64 = 9_223_372_036_854_775_808.0;
+const UINT64_END: f64 = 18_446_744_073_709_551_616.0;
+
+impl Number {
+    /// A number in a string; `None` when it is none by the grammar of JSON (but zeros may lead).
+    pub(crate) fn quoted(text: &str) -> Option<Self> {
+        let (first, last) = (text.bytes().next()?, text.bytes().next_back()?);
+        // Rust takes a plus, serde_json takes blanks; neither is part of a number.
+        if !(first == b'-' || first.is_ascii_digit()) || !last.is_ascii_digit() {
+            return None;
+        }
+        if let Ok(number) = text.parse() {
+            return Some(Self::Unsigned(number));
+        }
+        if let Ok(number) = text.parse() {
+            return Some(Self::Negative(number));
+        }
+        serde_json::from_str(text).ok().map(Self::Float)
+    }
+
+    /// As a `fixed64`; `None` when it does not fit or is not whole.
+    pub(crate) fn unsigned(self) -> Option<u64> {
+        match self {
+            Self::Unsigned(number) => Some(number),
+            Self::Negative(number) => number.try_into().ok(),
+            Self::Float(number) => {
+                let fits = number.fract() == 0.0 && (0.0..UINT64_END).contains(&number);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "checked: whole and in range"
+                )]
+                fits.then_some(number as u64)
+            }
+        }
+    }
+
+    /// As an `int64`; `None` when it does not fit or is not whole.
+    pub(crate) fn signed(self) -> Option<i64> {
+        match self {
+            Self::Unsigned(number) => number.try_into().ok(),
+            Self::Negative(number) => Some(number),
+            Self::Float(number) => {
+                let fits = number.fract() == 0.0 && (-INT64_END..INT64_END).contains(&number);
+                #[expect(clippy::cast_possible_truncation, reason = "checked: whole and in range")]
+                fits.then_some(number as i64)
+            }
+        }
+    }
+
+    /// As a `double`: the nearest one.
+    #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is wanted")]
+    pub(crate) fn double(self) -> f64 {
+        match self {
+            Self::Unsigned(number) => number as f64,
+            Self::Negative(number) => number as f64,
+            Self::Float(number) => number,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_numbers_by_the_grammar_of_json() {
+        let table: &[(&str, Option<Number>)] = &[
+            ("0", Some(Number::Unsigned(0))),
+            ("007", Some(Number::Unsigned(7))),
+            ("18446744073709551615", Some(Number::Unsigned(u64::MAX))),
+            ("18446744073709551616", Some(Number::Float(UINT64_END))),
+            ("-9223372036854775808", Some(Number::Negative(i64::MIN))),
+            ("1e3", Some(Number::Float(1000.0))),
+            ("-1.5E+1", Some(Number::Float(-15.0))),
+        ];
+        for (text, number) in table {
+            assert_eq!(Number::quoted(text), *number, "{text}");
+        }
+        for text in
+            ["", "-", "+1", " 1", "1 ", "0x10", "1.", ".5", "1e", "nan", "inf", "1_000", "--1", "1e999"]
+        {
+            assert_eq!(Number::quoted(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_fit_or_do_not() {
+        let float = Number::Float;
+        assert_eq!(Number::Unsigned(u64::MAX).unsigned(), Some(u64::MAX));
+        assert_eq!(Number::Negative(-1).unsigned(), None);
+        assert_eq!(float(1e3).unsigned(), Some(1000));
+        assert_eq!(float(-0.0).unsigned(), Some(0));
+        assert_eq!(float(0.5).unsigned(), None);
+        assert_eq!(float(UINT64_END).unsigned(), None);
+        assert_eq!(Number::Unsigned(1 << 63).signed(), None);
+        assert_eq!(Number::Negative(i64::MIN).signed(), Some(i64::MIN));
+        assert_eq!(float(-INT64_END).signed(), Some(i64::MIN));
+        assert_eq!(float(INT64_END).signed(), None);
+        assert_eq!(float(f64::NAN).signed(), None);
+        assert_eq!(float(f64::INFINITY).unsigned(), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The rewriter: a text in, the same message on the wire out.
+
+use serde::de::DeserializeSeed as _;
+use serde_json::Deserializer;
+use serde_json::error::Category;
+
+use crate::malformed::{Malformed, Reason};
+use crate::value::{Output, Root};
+use crate::wire::{MESSAGE_BYTES_MAX, Wire};
+
+/// Resident bytes that one message takes at most while it is rewritten, for each of its own. The wire takes one: it is
+/// never longer than the text. The other is the longest string with escapes: it doubles its memory when it grows, so that
+/// the old and the new piece hold twice its bytes, but these are not on the wire yet.
+pub const SCRATCH_BYTES_PER_MESSAGE_BYTE: u64 = 2;
+
+/// A mark that some editors and systems put in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Rewrites messages one after the other into one buffer.
+#[derive(Debug)]
+pub struct JsonRewriter {
+    wire: Wire,
+    message_bytes_max: usize,
+}
+
+impl JsonRewriter {
+    /// One for messages of up to so many bytes, at most [`MESSAGE_BYTES_MAX`]. It takes no memory before the first message.
+    pub fn new(message_bytes_max: usize) -> Self {
+        Self { wire: Wire::default(), message_bytes_max: message_bytes_max.min(MESSAGE_BYTES_MAX) }
+    }
+
+    /// The wire of a message in OTLP/JSON, valid until the next one. The walk can read it: it is never malformed.
+    pub fn rewrite(&mut self, message: &[u8]) -> Result<&[u8], Malformed> {
+        if message.len() > self.message_bytes_max {
+            return Err(Malformed::new(0, Reason::TooLong));
+        }
+        self.wire.begin(message.len());
+        if message.is_empty() {
+            return Ok(&[]);
+        }
+        let text = message.strip_prefix(BYTE_ORDER_MARK).unwrap_or(message);
+        let skipped = message.len() - text.len();
+        // All of it at once, because it is cheaper than string by string, and what is passed over counts too.
+        let text = std::str::from_utf8(text)
+            .map_err(|error| Malformed::new(skipped + error.valid_up_to(), Reason::NotUtf8))?;
+        let capacity = self.wire.capacity();
+        let read = self.read(text);
+        debug_assert_eq!(self.wire.capacity(), capacity, "the wire outgrew its room");
+        read.map_err(|(position, reason)| Malformed::new(skipped + position, reason))?;
+        debug_assert!(self.wire.as_bytes().len() <= message.len(), "the wire is longer than the text");
+        Ok(self.wire.as_bytes())
+    }
+
+    /// Reads the text; or tells how far it was read, and why no further.
+    fn read(&mut self, text: &str) -> Result<(), (usize, Reason)> {
+        let mut output = Output { wire: &mut self.wire, failure: None };
+        let mut json = Deserializer::from_str(text);
+        // Our own limit counts messages, as that of the wire does.
+        json.disable_recursion_limit();
+        let read = Root(&mut output).deserialize(&mut json).and_then(|()| json.end());
+        read.map_err(|error| {
+            let reason = output.failure.unwrap_or(match error.classify() {
+                Category::Data => Reason::TypeWrong,
+                Category::Eof => Reason::Truncated,
+                Category::Syntax | Category::Io => Reason::NotJson,
+            });
+            (position(text, error.line(), error.column()), reason)
+        })
+    }
+}
+
+/// The byte at a line, counted from 1, and a column, counted in bytes, as `serde_json` tells them.
+fn position(text: &str, line: usize, column: usize) -> usize {
+    let lines_before = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let line_start: usize = lines_before.map(str::len).sum();
+    line_start.saturating_add(column).min(text.len())
+}
+
+/// Reads a whole message, to the bottom of every attribute, and tells how many spans it has. For tools, tests and fuzzing: it
+/// panics when the wire is not what this package promises.
+pub fn validate(message: &[u8]) -> Result<u64, Malformed> {
+    let mut rewriter = JsonRewriter::new(MESSAGE_BYTES_MAX);
+    let wire = rewriter.rewrite(message)?;
+    assert!(wire.len() <= message.len(), "{} bytes became {} on the wire", message.len(), wire.len());
+    Ok(sluice_otlp::validate(wire).expect("what was rewritten can be walked over"))
+}

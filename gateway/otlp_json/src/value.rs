@@ -1,0 +1,301 @@
+//! Values: from what `serde_json` calls to what stands on the wire.
+//!
+//! One visitor for all fields. What it is told decides with the kind of the field what is written; every pair that is not
+//! named is of the wrong type. So no error quotes the value, which may be as long as the message.
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use sluice_otlp::OtlpMessage;
+use std::fmt;
+
+use crate::fields::{Field, Kind, field};
+use crate::malformed::Reason;
+use crate::number::Number;
+use crate::text::{base64_bytes, read_base64, read_hex, replace_surrogates};
+use crate::wire::{Open, Wire};
+
+/// Where all values go.
+pub(crate) struct Output<'w> {
+    pub(crate) wire: &'w mut Wire,
+    /// Why reading stopped, when it was one of ours that stopped it.
+    pub(crate) failure: Option<Reason>,
+}
+
+impl Output<'_> {
+    #[cold]
+    fn fail<E: Error>(&mut self, reason: Reason) -> E {
+        self.failure = Some(reason);
+        E::custom(reason)
+    }
+
+    /// A message in a field, or in an element of one.
+    fn message<'de, A: MapAccess<'de>>(
+        &mut self,
+        key: u8,
+        of: OtlpMessage,
+        object: A,
+    ) -> Result<(), A::Error> {
+        let open = self.open(key, of)?;
+        self.fields(of, object)?;
+        self.wire.close(open);
+        Ok(())
+    }
+
+    fn empty_message<E: Error>(&mut self, key: u8, of: OtlpMessage) -> Result<(), E> {
+        let open = self.open(key, of)?;
+        self.wire.close(open);
+        Ok(())
+    }
+
+    fn open<E: Error>(&mut self, key: u8, of: OtlpMessage) -> Result<Open, E> {
+        self.wire.open(key, of).ok_or_else(|| self.fail(Reason::NestedTooDeep))
+    }
+
+    fn fields<'de, A: MapAccess<'de>>(&mut self, of: OtlpMessage, mut object: A) -> Result<(), A::Error> {
+        while let Some(found) = object.next_key_seed(Name(of))? {
+            match found {
+                Some(field) => object.next_value_seed(Value { output: self, field })?,
+                None => drop(object.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn number<E: Error>(&mut self, Field { key, kind }: Field, number: Number) -> Result<(), E> {
+        let fits = match kind {
+            Kind::Fixed64 => number.unsigned().map(|number| self.wire.fixed64(key, number)),
+            Kind::Int64 => number.signed().map(|number| self.wire.varint(key, number.cast_unsigned())),
+            Kind::Double => {
+                self.wire.fixed64(key, number.double().to_bits());
+                Some(())
+            }
+            // Ten bytes would stand for a negative one in its full width; the walk reads the low 32 bits.
+            Kind::Enumeration(_) => number
+                .signed()
+                .and_then(|number| i32::try_from(number).ok())
+                .map(|number| self.wire.varint(key, number.cast_unsigned().into())),
+            _ => return Err(self.fail(Reason::TypeWrong)),
+        };
+        fits.ok_or_else(|| self.fail(Reason::NumberDoesNotFit))
+    }
+
+    /// A string of a field that is not of bytes.
+    fn word<E: Error>(&mut self, field: Field, word: &str) -> Result<(), E> {
+        let number = match (field.kind, word) {
+            (Kind::Enumeration(names), _) => {
+                let number = names.iter().zip(0..).find(|(name, _)| **name == word).map(|(_, number)| number);
+                let number = number.ok_or_else(|| self.fail(Reason::NameUnknown))?;
+                Number::Unsigned(number)
+            }
+            (Kind::Double, "NaN") => Number::Float(f64::NAN),
+            (Kind::Double, "Infinity") => Number::Float(f64::INFINITY),
+            (Kind::Double, "-Infinity") => Number::Float(f64::NEG_INFINITY),
+            (Kind::Double | Kind::Fixed64 | Kind::Int64, _) => {
+                Number::quoted(word).ok_or_else(|| self.fail(Reason::NotANumber))?
+            }
+            _ => return Err(self.fail(Reason::TypeWrong)),
+        };
+        self.number(field, number)
+    }
+
+    /// A string of a field of bytes, its escapes undone.
+    fn string<E: Error>(&mut self, Field { key, kind }: Field, text: &[u8], escaped: bool) -> Result<(), E> {
+        let (read, otherwise) = match kind {
+            Kind::Text if escaped => {
+                let replace = |room: &mut [u8]| {
+                    room.copy_from_slice(text);
+                    replace_surrogates(room);
+                    true
+                };
+                (self.wire.filled(key, text.len(), replace), Reason::TypeWrong)
+            }
+            Kind::Text => {
+                self.wire.bytes(key, text);
+                (true, Reason::TypeWrong)
+            }
+            Kind::Id(bytes) => {
+                let bytes = if text.is_empty() { 0 } else { bytes };
+                (self.wire.filled(key, bytes, |room| read_hex(text, room)), Reason::IdWrong)
+            }
+            Kind::Bytes => {
+                let bytes = base64_bytes(text);
+                (self.wire.filled(key, bytes, |room| read_base64(text, room)), Reason::NotBase64)
+            }
+            _ => (false, Reason::TypeWrong),
+        };
+        if read { Ok(()) } else { Err(self.fail(otherwise)) }
+    }
+}
+
+/// The outermost message.
+pub(crate) struct Root<'o, 'w>(pub(crate) &'o mut Output<'w>);
+
+impl<'de> DeserializeSeed<'de> for Root<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Root<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
+        self.0.fields(OtlpMessage::TracesData, object)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Err(self.0.fail(Reason::TypeWrong))
+    }
+}
+
+/// The name of a field of this message.
+struct Name(OtlpMessage);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<Field>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<Field>, D::Error> {
+        // As bytes, so that a lone surrogate in a name that nobody knows is no error.
+        json.deserialize_bytes(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<Field>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<Option<Field>, E> {
+        Ok(field(self.0, name))
+    }
+}
+
+/// The value of a field.
+struct Value<'o, 'w> {
+    output: &'o mut Output<'w>,
+    field: Field,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        match self.field.kind {
+            Kind::Text | Kind::Id(_) | Kind::Bytes => json.deserialize_option(self),
+            _ => json.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value of the field's type")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        // As bytes, because a lone surrogate is an error in text.
+        json.deserialize_bytes(self)
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<(), E> {
+        if self.field.kind != Kind::Bool {
+            return Err(self.output.fail(Reason::TypeWrong));
+        }
+        self.output.wire.varint(self.field.key, flag.into());
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.output.number(self.field, Number::Unsigned(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.output.number(self.field, Number::Negative(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.output.number(self.field, Number::Float(number))
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<(), E> {
+        self.output.word(self.field, word)
+    }
+
+    fn visit_borrowed_bytes<E: Error>(self, text: &'de [u8]) -> Result<(), E> {
+        self.output.string(self.field, text, false)
+    }
+
+    fn visit_bytes<E: Error>(self, text: &[u8]) -> Result<(), E> {
+        self.output.string(self.field, text, true)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
+        match self.field.kind {
+            Kind::One(of) => self.output.message(self.field.key, of, object),
+            _ => Err(self.output.fail(Reason::TypeWrong)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Kind::List(of) = self.field.kind else { return Err(self.output.fail(Reason::TypeWrong)) };
+        let key = self.field.key;
+        while list.next_element_seed(Element { output: self.output, key, of })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// An element of a list of messages.
+struct Element<'o, 'w> {
+    output: &'o mut Output<'w>,
+    key: u8,
+    of: OtlpMessage,
+}
+
+impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Element<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.output.empty_message(self.key, self.of)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<(), A::Error> {
+        self.output.message(self.key, self.of, object)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Err(self.output.fail(Reason::TypeWrong))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Err(self.output.fail(Reason::TypeWrong))
+    }
+}
