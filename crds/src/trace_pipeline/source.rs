@@ -45,7 +45,8 @@ pub struct KafkaSource {
     #[serde(default)]
     pub initial_offset: InitialOffset,
 
-    /// How the messages are encoded: OtlpProto.
+    /// How the messages are encoded: OtlpProto (the default) or OtlpJson. With OtlpJson each worker needs memory for two of
+    /// the largest record batches more.
     #[serde(default)]
     pub format: Format,
 
@@ -80,4 +81,6 @@ pub enum Format {
     /// An OTLP export request as protobuf, the Collector's `otlp_proto`.
     #[default]
     OtlpProto,
+    /// An OTLP export request as JSON, the Collector's `otlp_json`.
+    OtlpJson,
 }

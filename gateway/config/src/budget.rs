@@ -6,6 +6,7 @@
 //! | kafka | active partitions × record batch × 3/2 | librdkafka holds a whole batch as fetched and decompresses all of it |
 //! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, while it grows; frame scratch |
+//! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
@@ -16,6 +17,7 @@
 //! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest that
 //! would do.
 
+use crate::gateway_config::Format;
 use crate::units::ByteSize;
 
 /// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen; the resident set of an idle gateway is well below
@@ -32,6 +34,10 @@ pub const ROW_BYTES_MAX: u64 = 8 << 20;
 
 /// Per worker: a row of the largest size in a vector that doubles while it grows, and a frame's output.
 pub const WORKER_BYTES: u64 = 2 * ROW_BYTES_MAX + (512 << 10);
+
+/// With `format: OtlpJson`, per worker and byte of the largest message, which a record batch holds: the message on the
+/// protobuf wire, and its longest string with escapes. The gateway asserts that its rewriter needs no more.
+pub const JSON_BYTES_PER_MESSAGE_BYTE: u64 = 2;
 
 /// Per insert on its way: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
@@ -64,6 +70,8 @@ pub struct Sizing {
     pub partitions_active_max: u32,
     /// The largest record batch, decompressed.
     pub record_batch_bytes_max: ByteSize,
+    /// How the messages are encoded.
+    pub format: Format,
     /// Inserts at the same time.
     pub insert_concurrency: u32,
 }
@@ -154,13 +162,22 @@ impl Fixed {
         Self {
             kafka: active.saturating_mul(kafka_bytes_per_partition(sizing.record_batch_bytes_max)),
             rows: active.saturating_mul(ROW_BUFFER_BYTES),
-            workers: u64::from(sizing.workers).saturating_mul(WORKER_BYTES),
+            workers: u64::from(sizing.workers)
+                .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
             http: u64::from(sizing.insert_concurrency).saturating_mul(INSERT_BYTES),
         }
     }
 
     fn sum(&self) -> u64 {
         [self.kafka, self.rows, self.workers, self.http].into_iter().fold(BASE_BYTES, u64::saturating_add)
+    }
+}
+
+/// What a worker needs to rewrite a message from JSON.
+fn json_bytes(sizing: &Sizing) -> u64 {
+    match sizing.format {
+        Format::OtlpProto => 0,
+        Format::OtlpJson => sizing.record_batch_bytes_max.get().saturating_mul(JSON_BYTES_PER_MESSAGE_BYTE),
     }
 }
 
@@ -188,6 +205,7 @@ mod tests {
             workers: 2,
             partitions_active_max: 8,
             record_batch_bytes_max: ByteSize::mib(batch_mib),
+            format: Format::OtlpProto,
             insert_concurrency: 2,
         }
     }
@@ -198,6 +216,13 @@ mod tests {
             let budget = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap();
             assert!(budget.blocks.get() >= 2 * BLOCK_BYTES_MAX, "{budget:?}");
         }
+    }
+
+    #[test]
+    fn json_takes_two_messages_a_worker_more() {
+        let proto = Budget::divide(&sizing(512, 16)).unwrap();
+        let json = Budget::divide(&Sizing { format: Format::OtlpJson, ..sizing(512, 16) }).unwrap();
+        assert_eq!(json.workers.get() - proto.workers.get(), 2 * 2 * (16 << 20));
     }
 
     #[test]
@@ -212,12 +237,14 @@ mod tests {
         #[test]
         fn the_parts_add_up_to_the_limit(
             limit_mib in 1u64..16_384, workers in 1u32..64, active in 1u32..1_024, batch_kib in 64u64..262_144,
+            json: bool,
         ) {
             let sizing = Sizing {
                 limit: ByteSize::mib(limit_mib),
                 workers,
                 partitions_active_max: active,
                 record_batch_bytes_max: ByteSize::kib(batch_kib),
+                format: if json { Format::OtlpJson } else { Format::OtlpProto },
                 insert_concurrency: 2,
             };
             match Budget::divide(&sizing) {

@@ -150,6 +150,7 @@ impl GatewayConfig {
             workers: self.workers,
             partitions_active_max: self.source.kafka.partitions_active_max,
             record_batch_bytes_max: self.source.kafka.record_batch_bytes_max,
+            format: self.source.kafka.format,
             insert_concurrency: self.sink.clickhouse.insert.concurrency,
         }
     }

@@ -107,6 +107,8 @@ pub enum Format {
     /// An OTLP `ExportTraceServiceRequest` or `TracesData` as protobuf (the Collector's `otlp_proto`).
     #[default]
     OtlpProto,
+    /// The same in OTLP/JSON (the Collector's `otlp_json`): one document a message.
+    OtlpJson,
 }
 
 /// The sink: ClickHouse.

@@ -2,7 +2,7 @@
 //!
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
-use sluice_gateway_config::{Format, InitialOffset, Kafka};
+use sluice_gateway_config::{InitialOffset, Kafka};
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,6 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
 
 /// Settings that reach the brokers at all; enough to ask for metadata.
 pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
-    let Format::OtlpProto = kafka.format;
     vec![
         ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
         ("socket.keepalive.enable", "true".into()),
@@ -103,6 +102,7 @@ fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
 mod tests {
     use super::*;
     use sluice_gateway_config::ByteSize;
+    use sluice_gateway_config::Format;
 
     fn kafka() -> Kafka {
         Kafka {

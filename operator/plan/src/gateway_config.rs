@@ -94,11 +94,17 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
             InitialOffset::Earliest => contract::InitialOffset::Earliest,
             InitialOffset::Latest => contract::InitialOffset::Latest,
         },
-        format: match kafka.format {
-            Format::OtlpProto => contract::Format::OtlpProto,
-        },
+        format: format(spec),
         partitions_active_max: share.partitions_active_max,
         record_batch_bytes_max: batch,
+    }
+}
+
+/// How the messages are encoded.
+pub(crate) fn format(spec: &TracePipelineSpec) -> contract::Format {
+    match spec.source.kafka.format {
+        Format::OtlpProto => contract::Format::OtlpProto,
+        Format::OtlpJson => contract::Format::OtlpJson,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     size,
 };
 use sluice_crds::{QueueMode, TopicStatus, TracePipeline, status::reason};
-use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Insert, Sizing, Violations, parse};
+use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
 
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +151,7 @@ struct Sizes {
     resources: Sized,
     grace: Duration,
     record_batch_bytes_max: ByteSize,
+    format: Format,
     workers: u32,
 }
 
@@ -165,7 +166,8 @@ impl Sizes {
             return Err(found);
         };
         let workers = spec.gateway.workers.unwrap_or(resources.cores);
-        found.or(Self { resources, grace, record_batch_bytes_max, workers })
+        let format = gateway_config::format(spec);
+        found.or(Self { resources, grace, record_batch_bytes_max, format, workers })
     }
 
     /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
@@ -203,6 +205,7 @@ impl Sizes {
             workers: self.workers,
             partitions_active_max: 1,
             record_batch_bytes_max: self.record_batch_bytes_max,
+            format: self.format,
             insert_concurrency: Insert::default().concurrency,
         }
     }

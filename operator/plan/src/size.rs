@@ -37,6 +37,7 @@ pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32)
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sluice_gateway_config::Format;
 
     fn sizing(limit_mib: u64, workers: u32, batch_mib: u64) -> Sizing {
         Sizing {
@@ -44,6 +45,7 @@ mod tests {
             workers,
             partitions_active_max: 1,
             record_batch_bytes_max: ByteSize::mib(batch_mib),
+            format: Format::OtlpProto,
             insert_concurrency: 2,
         }
     }

@@ -36,6 +36,25 @@ fn replicas_follow_the_partitions_unless_the_spec_says() {
 }
 
 #[test]
+fn json_reaches_the_gateways_and_counts_in_their_memory() {
+    let of_kafka = |format: &str, batch: &str| {
+        let kafka = json!({
+            "bootstrapServers": ["kafka:9092"], "topics": ["otlp_spans"], "format": format, "recordBatchBytesMax": batch,
+        });
+        with("/spec/source/kafka", kafka)
+    };
+    let pipeline = of_kafka("OtlpJson", "1Mi");
+    let config_map = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts().config_map;
+    assert!(config_map.data.unwrap().values().any(|config| config.contains("format: OtlpJson")));
+    // 20 MiB a batch fit the sample's limit only while no worker needs twice that for itself.
+    let fits = |format| {
+        let pipeline = of_kafka(format, "20Mi");
+        matches!(plan(&pipeline, &observed(&pipeline, 12), &defaults()), Ok(Planned::Ready(_)))
+    };
+    assert_eq!((fits("OtlpProto"), fits("OtlpJson")), (true, false));
+}
+
+#[test]
 fn the_workload_has_no_replicas_and_waits_for_the_schema() {
     let pipeline = demo();
     let facts = |schema| Observed { schema, ..observed(&pipeline, 12) };
