@@ -1,6 +1,7 @@
 //! One message into one block: whole, or not at all.
 //!
 //! What a message has written before it turned out to be unreadable, or to have no room, is taken back to the last byte.
+//! One in JSON is on the wire before anything is written.
 //!
 //! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. When that
 //! does not come to a good end, whatever the reason, the message is walked again by the walk that looks for them behind
@@ -9,6 +10,7 @@
 use crate::{
     block::OpenBlock,
     buffers::{ChunkStore, Pool, Purpose, StoreError},
+    read::Reader,
     reject::Reason,
     span_row::{RowError, Scratch, SpanRows},
 };
@@ -42,7 +44,17 @@ pub struct Payload<'a> {
 }
 
 /// Encodes a message into a block, whole or not at all.
-pub fn encode(pool: &Pool, scratch: &mut Scratch, block: &mut OpenBlock, message: Payload<'_>) -> Encoded {
+pub fn encode(
+    pool: &Pool,
+    reader: &mut Reader,
+    scratch: &mut Scratch,
+    block: &mut OpenBlock,
+    message: Payload<'_>,
+) -> Encoded {
+    let message = match reader.wire(message.bytes) {
+        Ok(bytes) => Payload { bytes, ..message },
+        Err(reason) => return Encoded::Rejected(reason),
+    };
     let mark = block.mark(pool);
     let mut rows = rows_of(pool, scratch, block, message);
     if let Ok(Some(spans)) = walk_in_order(message.bytes, &mut rows) {

@@ -16,6 +16,7 @@ pub mod encode;
 pub mod health;
 mod json_text;
 pub mod metrics;
+pub mod read;
 pub mod reject;
 pub mod retry;
 pub mod sink;

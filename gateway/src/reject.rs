@@ -12,6 +12,14 @@ pub enum Reason {
     /// It is not OTLP.
     #[error("it is not an OTLP trace message: {0}")]
     Malformed(sluice_otlp::Malformed),
+    /// It is not OTLP/JSON.
+    #[error("it is not an OTLP trace message in JSON: {0}")]
+    MalformedJson(sluice_otlp_json::Malformed),
+    /// It is longer than the budget allows for one in JSON.
+    #[error(
+        "it is longer than source.kafka.recordBatchBytesMax, which decides how much memory a worker has to rewrite JSON"
+    )]
+    MessageTooLong,
     /// A row of it is too large.
     #[error("one of its spans makes a row that is larger than the limit")]
     RowTooLarge,
@@ -24,7 +32,8 @@ impl Reason {
     /// The reason as a metric label.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Malformed(_) => "malformed",
+            Self::Malformed(_) | Self::MalformedJson(_) => "malformed",
+            Self::MessageTooLong => "message_too_long",
             Self::RowTooLarge => "row_too_large",
             Self::MessageTooLarge => "message_too_large",
         }

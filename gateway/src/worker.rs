@@ -19,6 +19,7 @@ use crate::{
     buffers::{Pool, StoreError},
     encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
+    read::Reader,
     reject::{self, Reason},
     span_row::Scratch,
 };
@@ -58,6 +59,8 @@ pub struct Parts {
     pub pool: Arc<Pool>,
     /// When a block closes.
     pub rule: BatchRule,
+    /// How messages are read.
+    pub reader: Reader,
     /// What becomes of messages that cannot be read.
     pub on_missing: OnMissing,
     /// The limits of the table's `JSON` columns.
@@ -253,7 +256,7 @@ impl Worker {
                 return Taken::NoRoom;
             }
             let block = reading.block.as_mut().expect("a block was opened just now");
-            match encode(&self.parts.pool, &mut self.scratch, block, payload) {
+            match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
                     block.add_message(message.offset(), bytes.len(), end_nanos_max, Instant::now());
                     self.count(spans, bytes.len());

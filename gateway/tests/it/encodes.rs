@@ -13,16 +13,18 @@ use sluice_gateway::{
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload, encode},
+    read::Reader,
     reject::Reason,
     span_row::Scratch,
 };
-use sluice_gateway_config::budget::ROW_BUFFER_BYTES;
+use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_kafka::{Generation, PartitionId};
 use std::time::Instant;
 
 /// A block, and what it takes to fill it.
 pub struct Case {
     pool: Pool,
+    reader: Reader,
     scratch: Scratch,
     block: OpenBlock,
 }
@@ -33,12 +35,22 @@ impl Case {
 
     pub fn new(pool_bytes: u64) -> Self {
         let block = OpenBlock::new(RowFrames::new(), Instant::now());
-        Self { pool: Pool::new(pool_bytes, 1, 1), scratch: Scratch::default(), block }
+        Self {
+            pool: Pool::new(pool_bytes, 1, 1),
+            reader: Reader::OtlpProto,
+            scratch: Scratch::default(),
+            block,
+        }
+    }
+
+    /// One whose messages are OTLP/JSON.
+    pub fn of_json() -> Self {
+        Self { reader: Reader::new(Format::OtlpJson, ByteSize::mib(1)), ..Self::new(64 << 20) }
     }
 
     pub fn add(&mut self, message: &[u8]) -> Encoded {
         let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
-        let encoded = encode(&self.pool, &mut self.scratch, &mut self.block, payload);
+        let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { end_nanos_max, .. } = encoded {
             self.block.add_message(1, message.len(), end_nanos_max, Instant::now());
         }
@@ -197,6 +209,24 @@ fn a_resource_and_a_scope_behind_their_spans_give_the_same_rows() {
     for fields in table {
         assert_eq!(encoded_of(fields), in_order);
     }
+}
+
+#[test]
+fn a_message_in_json_has_the_rows_of_protobuf_or_none() {
+    let attributes = vec![attribute("k", Some(AnyValue { value: Some(Value::StringValue("v".into())) }))];
+    let protobuf = message(resource(vec![]), vec![span(attributes)]);
+    let json =
+        br#"{"resourceSpans":[{"resource":{},"scopeSpans":[{"scope":{"name":"scope","version":"1"},"spans":[{
+        "traceId":"000102030405060708090A0B0C0D0E0F","spanId":"0001020304050607","name":"name","kind":2,
+        "startTimeUnixNano":"1700000000000000000","endTimeUnixNano":1700000000000000005,
+        "attributes":[{"key":"k","value":{"stringValue":"v"}}]}]}]}]}"#;
+    let mut case = Case::of_json();
+    assert!(matches!(case.add(json), Encoded::Whole { spans: 1, .. }));
+    let cut = case.add(&json[..json.len() - 1]);
+    assert!(matches!(cut, Encoded::Rejected(Reason::MalformedJson(at)) if at.position() == json.len() - 1));
+    assert!(matches!(case.add(&protobuf), Encoded::Rejected(Reason::MalformedJson(_))));
+    assert_eq!(case.add(&vec![b' '; (1 << 20) + 1]), Encoded::Rejected(Reason::MessageTooLong));
+    assert_eq!(case.rows(), (1, encoded(&protobuf)));
 }
 
 proptest! {
