@@ -26,7 +26,7 @@ use crate::pipeline::merged;
 use crate::process::interrupt;
 use crate::produce::{Compression, Feed, Load, Producer, Topic};
 use crate::say;
-use crate::spans::{Run, Shape};
+use crate::spans::{Encoding, Run, Shape};
 use crate::stack::target::Resolved;
 use crate::stack::{self, TargetArgs, paths};
 
@@ -142,6 +142,7 @@ async fn produce(
         topic: topic.name().to_owned(),
         partitions: topic.partitions(),
         shape: Shape::Rich,
+        encoding: Encoding::OtlpProto,
         spans_per_second: None,
     };
     let load = Load::start_numbers(&producer, feed, 0..args.spans);

@@ -22,7 +22,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::spans::{Generator, Numbers, Run, Shape};
+use crate::spans::{Encoding, Generator, Numbers, Run, Shape};
 
 mod topic;
 
@@ -75,6 +75,8 @@ pub struct Feed {
     pub partitions: i32,
     /// What the spans look like.
     pub shape: Shape,
+    /// How messages are encoded.
+    pub encoding: Encoding,
     /// Spans a second, or as fast as the broker takes them.
     pub spans_per_second: Option<u64>,
 }
@@ -152,7 +154,7 @@ impl Producer {
         mut stop: watch::Receiver<bool>,
         acked: &AtomicU64,
     ) -> Result<Sent> {
-        let mut generator = Generator::new(feed.shape, self.run);
+        let mut generator = Generator::new(feed.shape, self.run).encoded_as(feed.encoding);
         let mut sent = Sent::default();
         let mut in_flight = FuturesUnordered::new();
         let mut in_flight_bytes = 0;

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod dice;
+mod json;
 mod loadgen;
 mod numbered;
 mod numbers;
@@ -67,6 +68,16 @@ impl Shape {
     }
 }
 
+/// How messages are encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// As protobuf.
+    #[default]
+    OtlpProto,
+    /// As OTLP/JSON.
+    OtlpJson,
+}
+
 /// One producing run: its spans are told from those of other runs by the first half of the trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -103,6 +114,9 @@ pub struct Generator {
     run: Run,
     body: Body,
     wire: Wire,
+    encoding: Encoding,
+    /// The message as JSON, if that is the encoding.
+    text: String,
 }
 
 #[derive(Debug)]
@@ -120,7 +134,13 @@ impl Generator {
             Shape::Rich => Body::Rich(rich::Shop::new(run)),
             Shape::Loadgen => Body::Loadgen,
         };
-        Generator { run, body, wire: Wire::default() }
+        Generator { run, body, wire: Wire::default(), encoding: Encoding::default(), text: String::new() }
+    }
+
+    /// The same in another encoding.
+    #[must_use]
+    pub fn encoded_as(self, encoding: Encoding) -> Generator {
+        Generator { encoding, ..self }
     }
 
     /// One `ExportTraceServiceRequest` with the spans of `numbers`, valid until the next call. The content of a span
@@ -132,7 +152,13 @@ impl Generator {
             Body::Rich(shop) => shop.message(&mut self.wire, numbers),
             Body::Loadgen => loadgen::message(&mut self.wire, self.run, numbers),
         }
-        self.wire.as_bytes()
+        match self.encoding {
+            Encoding::OtlpProto => self.wire.as_bytes(),
+            Encoding::OtlpJson => {
+                json::write(self.wire.as_bytes(), &mut self.text);
+                self.text.as_bytes()
+            }
+        }
     }
 }
 

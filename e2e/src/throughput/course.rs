@@ -19,7 +19,7 @@ use super::witness::{Usage, Watched};
 use crate::process::interrupt;
 use crate::produce::{self, Compression, Feed, Producer, Topic};
 use crate::say;
-use crate::spans::{Run, Shape};
+use crate::spans::{Encoding, Run, Shape};
 use crate::stack::kafka::HOST_ADDRESS;
 
 /// Time between two looks at the group's lag: short beside the seconds of a run; each look costs the broker a connection.
@@ -71,7 +71,7 @@ impl Course {
         say::progress("topic", &format!("{spans} spans to {}", self.topic.name()));
         let producer = Producer::new(HOST_ADDRESS, Compression::Zstd, self.run)?;
         let (topic, partitions) = (self.topic.name().to_owned(), self.topic.partitions());
-        let feed = Feed { topic, partitions, shape, spans_per_second: None };
+        let feed = Feed { topic, partitions, shape, encoding: Encoding::OtlpProto, spans_per_second: None };
         let load = produce::Load::start_numbers(&producer, feed, 0..spans);
         while !load.is_finished() {
             interrupt::check()?;

@@ -12,7 +12,7 @@ use e2e::oracle::{Database, Oracle, Patience, Verdict};
 use e2e::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
 use e2e::produce::{Compression, Feed, Load, Producer, Sent, Topic};
 use e2e::say;
-use e2e::spans::{Run, Shape};
+use e2e::spans::{Encoding, Run, Shape};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -195,6 +195,7 @@ impl Scene {
             topic: self.topic.name().to_owned(),
             partitions: self.topic.partitions(),
             shape,
+            encoding: Encoding::OtlpProto,
             spans_per_second,
         }
     }
