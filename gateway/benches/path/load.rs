@@ -1,7 +1,7 @@
 //! What the stages are given: messages, the rows that they make, and LZ4 blocks of these rows. Made once, before any
 //! clock starts.
 
-use crate::spans::{Generator, Run, Shape};
+use crate::spans::{Encoding, Generator, Run, Shape};
 use crate::stages::{Lz4, Worker};
 use sluice_clickhouse::row_frames::FRAME_RAW_BYTES;
 
@@ -12,6 +12,8 @@ const RUN: Run = Run { id: 0x5106_ce00_0000_0001, start_ns: 1_795_132_800_000_00
 pub struct Load {
     /// In Kafka's order.
     pub messages: Vec<Vec<u8>>,
+    /// The same messages as OTLP/JSON, if a stage reads them.
+    pub texts: Vec<Vec<u8>>,
     /// Spans in all messages.
     pub spans: u64,
     /// The rows of all messages, one after the other.
@@ -21,25 +23,36 @@ pub struct Load {
 }
 
 impl Load {
-    /// At least so many spans, in whole messages.
-    pub fn new(shape: Shape, spans: u64) -> Self {
+    /// At least so many spans, in whole messages; as JSON too if asked for.
+    pub fn new(shape: Shape, spans: u64, with_texts: bool) -> Self {
         let message_spans = shape.message_spans();
         let spans = spans.next_multiple_of(message_spans);
-        let mut generator = Generator::new(shape, RUN);
-        let messages: Vec<_> = (0..spans / message_spans)
-            .map(|number| generator.message(number * message_spans..(number + 1) * message_spans).to_vec())
-            .collect();
+        let encoded = |encoding| -> Vec<_> {
+            let mut generator = Generator::new(shape, RUN).encoded_as(encoding);
+            (0..spans / message_spans)
+                .map(|number| {
+                    generator.message(number * message_spans..(number + 1) * message_spans).to_vec()
+                })
+                .collect()
+        };
+        let messages = encoded(Encoding::OtlpProto);
+        let texts = if with_texts { encoded(Encoding::OtlpJson) } else { Vec::new() };
         let mut rows = Vec::new();
         let encoded = Worker::new().encode(&messages, |full| rows.extend_from_slice(full));
         assert!(encoded == spans, "{encoded} of {spans} spans became rows");
         let mut lz4 = Lz4::new(FRAME_RAW_BYTES);
         let blocks = rows.chunks(FRAME_RAW_BYTES).map(|piece| lz4.compress(piece).to_vec()).collect();
-        Self { messages, spans, rows, blocks }
+        Self { messages, texts, spans, rows, blocks }
     }
 
     /// Bytes of all messages.
     pub fn message_bytes(&self) -> u64 {
         bytes(&self.messages)
+    }
+
+    /// Bytes of all messages as JSON.
+    pub fn text_bytes(&self) -> u64 {
+        bytes(&self.texts)
     }
 
     /// Bytes of all LZ4 blocks.

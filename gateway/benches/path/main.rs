@@ -16,6 +16,8 @@
 //! | `encode` | messages | walks and writes rows, which are forgotten before a frame is full |
 //! | `lz4-64k`, `lz4-256k`, `lz4-1m` | rows | `lz4_flex` as the frames use it, in pieces of this size |
 //! | `hash` | LZ4 blocks of 256 KiB of rows | `CityHash128`, as in a frame's header |
+//! | `json-wire` | messages in OTLP/JSON | rewrites them to the wire |
+//! | `json` | messages in OTLP/JSON | rewrites, walks and writes rows: what `encode` is for protobuf |
 //! | `path` | messages | `encode::encode` into blocks that close by the default rule and are sealed |
 //!
 //! The line below a table is what `path` costs beyond `encode`, `lz4-256k` and `hash`: cutting, copying into chunks,
@@ -120,7 +122,8 @@ fn main() -> anyhow::Result<()> {
     let stages = if arguments.stages.is_empty() { Stage::value_variants() } else { &arguments.stages[..] };
     let mut runs = Vec::new();
     for shape in shapes {
-        let load = Load::new(shape.of_generator(), arguments.spans);
+        let load =
+            Load::new(shape.of_generator(), arguments.spans, stages.iter().any(|stage| stage.reads_json()));
         let measured = measure::rounds(stages, &load, arguments.rounds.max(1));
         let run = report::Run::new(shape.name(), &load, &measured);
         report::print(&run).context("writing the table")?;

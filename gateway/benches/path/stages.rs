@@ -10,9 +10,10 @@ use sluice_gateway::{
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload},
+    read::Reader,
     span_row::{RowError, Scratch, SpanRows},
 };
-use sluice_gateway_config::Insert;
+use sluice_gateway_config::{ByteSize, Format, Insert};
 use sluice_kafka::{Generation, PartitionId};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
 use std::{convert::Infallible, hint::black_box, ops::Range, time::Instant};
@@ -48,6 +49,10 @@ pub enum Stage {
     Lz4In1M,
     /// The hash of the LZ4 blocks.
     Hash,
+    /// OTLP/JSON to the wire.
+    JsonWire,
+    /// OTLP/JSON to rows.
+    Json,
     /// Message bytes to sealed blocks.
     Path,
 }
@@ -64,7 +69,13 @@ impl Stage {
             Self::WalkSpans | Self::WalkAll | Self::Encode | Self::Path => load.message_bytes(),
             Self::Lz4In64K | Self::Lz4In256K | Self::Lz4In1M => load.rows.len() as u64,
             Self::Hash => load.block_bytes(),
+            Self::JsonWire | Self::Json => load.text_bytes(),
         }
+    }
+
+    /// Whether it wants the messages as JSON.
+    pub fn reads_json(self) -> bool {
+        matches!(self, Self::JsonWire | Self::Json)
     }
 
     /// Does it once for the whole load; the bytes that came out, if that is what it is about.
@@ -81,6 +92,12 @@ impl Stage {
             Self::Lz4In256K => return Some(lz4(load, FRAME_RAW_BYTES)),
             Self::Lz4In1M => return Some(lz4(load, 1 << 20)),
             Self::Hash => hash(load),
+            Self::JsonWire => return Some(json_wire(load, worker)),
+            Self::Json => {
+                let mut bytes = 0;
+                worker.encode_json(&load.texts, |rows| bytes += black_box(rows).len() as u64);
+                return Some(bytes);
+            }
             Self::Path => return Some(worker.path(load)),
         }
         None
@@ -138,9 +155,17 @@ impl SpanSink for TopLevel {
     }
 }
 
+/// Rewrites the messages; the bytes on the wire.
+fn json_wire(load: &Load, worker: &mut Worker) -> u64 {
+    let wires = load.texts.iter().map(|text| black_box(read(worker.json.wire(text))).len() as u64);
+    wires.sum()
+}
+
 /// What a worker thread keeps from message to message.
 pub struct Worker {
     pool: Pool,
+    /// Reads messages in JSON.
+    json: Reader,
     scratch: Scratch,
     block: OpenBlock,
 }
@@ -149,7 +174,8 @@ impl Worker {
     /// One that has seen no message.
     pub fn new() -> Self {
         let block = OpenBlock::new(RowFrames::new(), Instant::now());
-        Self { pool: Pool::new(POOL_BYTES, 1, 1), scratch: Scratch::default(), block }
+        let json = Reader::new(Format::OtlpJson, ByteSize::mib(16));
+        Self { pool: Pool::new(POOL_BYTES, 1, 1), json, scratch: Scratch::default(), block }
     }
 
     /// Writes the rows of the messages; gives `take` what the buffer holds each time that it is full, and at the end.
@@ -166,6 +192,17 @@ impl Worker {
         spans
     }
 
+    /// The same for messages in JSON.
+    fn encode_json(&mut self, texts: &[Vec<u8>], take: impl FnMut(&[u8])) -> u64 {
+        let rows = &mut self.block.rows;
+        let empty = rows.mark(&NoFrames);
+        let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
+        let spans =
+            texts.iter().map(|text| read(sluice_otlp::walk(read(self.json.wire(text)), &mut sink))).sum();
+        sink.begin_anew();
+        spans
+    }
+
     /// What the worker does with each message, without Kafka and without sending the blocks; the bytes of all blocks.
     fn path(&mut self, load: &Load) -> u64 {
         let rule = BatchRule::of(&Insert::default());
@@ -173,7 +210,13 @@ impl Worker {
         let (mut rows, mut bytes) = (0, 0);
         for (message, offset) in load.messages.iter().zip(0..) {
             let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS };
-            match sluice_gateway::encode::encode(&self.pool, &mut self.scratch, &mut self.block, payload) {
+            match sluice_gateway::encode::encode(
+                &self.pool,
+                &mut Reader::OtlpProto,
+                &mut self.scratch,
+                &mut self.block,
+                payload,
+            ) {
                 Encoded::Whole { end_nanos_max, .. } => {
                     self.block.add_message(offset, message.len(), end_nanos_max, Instant::now());
                 }
