@@ -29,7 +29,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cargo::{cargo, release_folder};
 use crate::process::{Job, interrupt};
-use crate::spans::Shape;
+use crate::spans::{Encoding, Shape};
 use crate::stack::part::{PartStatus, State};
 use crate::stack::paths::Paths;
 use crate::{say, stack};
@@ -45,6 +45,10 @@ pub struct ThroughputArgs {
     /// What the spans look like
     #[arg(long, value_enum)]
     shape: LoadShape,
+
+    /// How messages are encoded; a record batch of `otlp-json` is up to three times as large, so the limit is 256 MiB then
+    #[arg(long, value_enum, default_value_t = MessageEncoding::OtlpProto)]
+    encoding: MessageEncoding,
 
     /// Spans to put into the topic; runs of a few seconds need millions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -96,6 +100,15 @@ start to end, `peak MiB` the largest resident set of one process, `-` what canno
 
 Exit codes: 0 every span arrived in every run, 1 otherwise.";
 
+/// The two encodings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MessageEncoding {
+    /// Protobuf
+    OtlpProto,
+    /// JSON
+    OtlpJson,
+}
+
 /// The two load shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LoadShape {
@@ -119,6 +132,13 @@ impl ThroughputArgs {
         match self.shape {
             LoadShape::Rich => Shape::Rich,
             LoadShape::Loadgen => Shape::Loadgen,
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        match self.encoding {
+            MessageEncoding::OtlpProto => Encoding::OtlpProto,
+            MessageEncoding::OtlpJson => Encoding::OtlpJson,
         }
     }
 
@@ -214,7 +234,8 @@ fn compiled() -> anyhow::Result<PathBuf> {
 
 async fn measure(args: &ThroughputArgs, gateway: Entrant) -> anyhow::Result<Report> {
     let Entrant::Gateway(program) = &gateway else { anyhow::bail!("the first entrant is the gateway") };
-    let mut course = Course::lay(program, args.shape(), args.spans, args.partitions).await?;
+    let mut course =
+        Course::lay(program, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
     let mut entrants = vec![gateway.clone()];
     entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
     let outcome = rounds(args, &entrants, &mut course).await;

@@ -43,21 +43,34 @@ pub struct Course {
     folder: PathBuf,
     topic: Topic,
     run: Run,
+    encoding: Encoding,
     sent: produce::Sent,
     groups: Vec<String>,
 }
 
 impl Course {
     /// Makes the topic and produces `spans` spans into it, with zstd.
-    pub async fn lay(gateway: &Path, shape: Shape, spans: u64, partitions: i32) -> Result<Course> {
+    pub async fn lay(
+        gateway: &Path,
+        (shape, encoding): (Shape, Encoding),
+        spans: u64,
+        partitions: i32,
+    ) -> Result<Course> {
         let run = Run::fresh();
         let name = format!("sluice-throughput-{:x}", run.id);
         let folder = std::env::temp_dir().join(&name);
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let topic = Topic::create(HOST_ADDRESS, &name, partitions).await?;
         let gateway = gateway.to_owned();
-        let mut course =
-            Course { gateway, folder, topic, run, sent: produce::Sent::default(), groups: Vec::new() };
+        let mut course = Course {
+            gateway,
+            folder,
+            topic,
+            run,
+            encoding,
+            sent: produce::Sent::default(),
+            groups: Vec::new(),
+        };
         match course.fill(shape, spans).await {
             Ok(()) => Ok(course),
             Err(error) => {
@@ -71,7 +84,7 @@ impl Course {
         say::progress("topic", &format!("{spans} spans to {}", self.topic.name()));
         let producer = Producer::new(HOST_ADDRESS, Compression::Zstd, self.run)?;
         let (topic, partitions) = (self.topic.name().to_owned(), self.topic.partitions());
-        let feed = Feed { topic, partitions, shape, encoding: Encoding::OtlpProto, spans_per_second: None };
+        let feed = Feed { topic, partitions, shape, encoding: self.encoding, spans_per_second: None };
         let load = produce::Load::start_numbers(&producer, feed, 0..spans);
         while !load.is_finished() {
             interrupt::check()?;
@@ -98,6 +111,7 @@ impl Course {
             topic: self.topic.name().to_owned(),
             partitions: self.topic.partitions(),
             group,
+            encoding: self.encoding,
             sink: crate::stack::clickhouse::HOST_URL.to_owned(),
             database: format!("sluice_throughput_{:x}_{number}", self.run.id),
             table: TABLE.to_owned(),

@@ -11,9 +11,15 @@ use serde_json::json;
 use sluice_gateway_config::CONTRACT_VERSION;
 
 use crate::process::output;
+use crate::spans::Encoding;
 
-/// The gateway's memory limit in every figure.
+/// The gateway's memory limit in every figure of protobuf, and the largest record batch.
 const MEMORY_LIMIT: &str = "192MiB";
+const RECORD_BATCH_MAX: &str = "1MiB";
+
+/// The same for JSON, whose messages are up to three times as large: one of `loadgen` is 2.8 MB.
+const JSON_MEMORY_LIMIT: &str = "256MiB";
+const JSON_RECORD_BATCH_MAX: &str = "4MiB";
 
 /// The gateway's workers in every figure: the cores of the machine that the figures are from.
 const WORKERS: u32 = 2;
@@ -60,6 +66,8 @@ pub struct Route {
     pub partitions: i32,
     /// A consumer group that has read nothing yet.
     pub group: String,
+    /// How its messages are encoded.
+    pub encoding: Encoding,
     /// URL of the sink.
     pub sink: String,
     /// Database of the table.
@@ -111,6 +119,10 @@ pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<
 fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
     let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
     let listen = free.local_addr().context("ask for the free port")?.to_string();
+    let (format, record_batch_max, memory_limit) = match route.encoding {
+        Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX, MEMORY_LIMIT),
+        Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX, JSON_MEMORY_LIMIT),
+    };
     // JSON is YAML too.
     let config = json!({
         "contractVersion": CONTRACT_VERSION,
@@ -121,6 +133,8 @@ fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
             "consumerGroup": route.group,
             "initialOffset": "Earliest",
             "partitionsActiveMax": route.partitions,
+            "format": format,
+            "recordBatchBytesMax": record_batch_max,
         }},
         "sink": {"clickhouse": {
             "endpoints": [route.sink],
@@ -130,7 +144,7 @@ fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
         }},
         "queue": {"mode": "Disabled"},
         "workers": WORKERS,
-        "memory": {"limit": MEMORY_LIMIT},
+        "memory": {"limit": memory_limit},
         "admin": {"listen": listen},
         "log": {"level": "info", "format": "Text"},
     });
