@@ -197,8 +197,10 @@ impl Worker {
         let rows = &mut self.block.rows;
         let empty = rows.mark(&NoFrames);
         let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
-        let spans =
-            texts.iter().map(|text| read(sluice_otlp::walk(read(self.json.wire(text)), &mut sink))).sum();
+        let spans = texts
+            .iter()
+            .map(|text| read_in_order(sluice_otlp::walk_in_order(read(self.json.wire(text)), &mut sink)))
+            .sum();
         sink.begin_anew();
         spans
     }
