@@ -8,6 +8,7 @@
 
 mod damage;
 #[path = "../../../otlp/tests/it/decoded.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
 mod decoded;
 mod linear;
 #[path = "../../../otlp/tests/it/messages.rs"]
