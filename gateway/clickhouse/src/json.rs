@@ -206,13 +206,12 @@ pub fn put_empty_object(out: &mut Vec<u8>) {
 /// Appends tag and value of a `String`.
 #[inline]
 pub fn put_tagged_string(out: &mut Vec<u8>, value: &[u8]) {
-    match u8::try_from(value.len()) {
-        // A length of up to 127 is its own varuint.
-        Ok(len @ ..=0x7f) => out.extend_from_slice(&[tag::STRING, len]),
-        _ => {
-            put_u8(out, tag::STRING);
-            put_len(out, value.len());
-        }
+    // A length of up to 127 is its own varuint.
+    if let Ok(len @ ..=0x7f) = u8::try_from(value.len()) {
+        out.extend_from_slice(&[tag::STRING, len]);
+    } else {
+        put_u8(out, tag::STRING);
+        put_len(out, value.len());
     }
     out.extend_from_slice(value);
 }

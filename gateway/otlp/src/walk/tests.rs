@@ -97,15 +97,15 @@ fn one_pass_is_enough_until_a_resource_or_scope_stands_behind_what_it_describes(
         ("nothing", &[], true),
         ("in order", &[resource.clone(), scope_spans(&[scope.clone(), span("one")])], true),
         ("neither", &[scope_spans(&[span("one")])], true),
-        ("a resource alone", &[resource.clone()], true),
-        ("a scope alone", &[scope_spans(&[scope.clone()])], true),
+        ("a resource alone", std::slice::from_ref(&resource), true),
+        ("a scope alone", &[scope_spans(std::slice::from_ref(&scope))], true),
         ("pieces", &[resource.clone(), resource.clone(), scope_spans(&[scope.clone(), scope.clone()])], true),
         ("unknown", &[unknown.clone(), resource.clone(), unknown, scope_spans(&[span("one")])], true),
         ("a resource behind", &[scope_spans(&[span("one")]), resource.clone()], false),
         ("a resource behind no span", &[scope_spans(&[]), resource.clone()], false),
-        ("a second piece behind", &[resource.clone(), scope_spans(&[span("one")]), resource], false),
+        ("a second piece behind", &[resource.clone(), scope_spans(&[span("one")]), resource.clone()], false),
         ("a scope behind", &[scope_spans(&[span("one"), scope.clone()])], false),
-        ("a second scope behind", &[scope_spans(&[scope.clone(), span("one"), scope])], false),
+        ("a second scope behind", &[scope_spans(&[scope.clone(), span("one"), scope.clone()])], false),
     ];
     for (what, fields, in_order) in table {
         let message = field(RESOURCE_SPANS, fields);
