@@ -51,7 +51,7 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(mut reader: Reader<'a>) -> Result<Self, Malformed> {
         let mut event = Self::default();
         while !reader.is_empty() {
@@ -73,7 +73,7 @@ impl<'a> Event<'a> {
 pub struct EventsIter<'a>(RepeatedIter<'a>);
 
 impl<'a> EventsIter<'a> {
-    #[inline]
+    #[inline(always)]
     fn read(&mut self) -> Result<Option<Event<'a>>, Malformed> {
         match self.0.read(OtlpMessage::Event)? {
             Some(reader) => Event::read(reader).map(Some),
@@ -85,7 +85,7 @@ impl<'a> EventsIter<'a> {
 impl<'a> Iterator for EventsIter<'a> {
     type Item = Result<Event<'a>, Malformed>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.read().inspect_err(|_| self.0.stop()).transpose()
     }

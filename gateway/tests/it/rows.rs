@@ -3,7 +3,7 @@
 use crate::encodes::{Case, attribute, encoded, message, resource, span};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList, any_value::Value},
-    trace::v1::{Status, span::Event, span::Link},
+    trace::v1::{Span, Status, span::Event, span::Link},
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "a value is optional in the message")]
@@ -154,4 +154,23 @@ fn events_and_links_are_arrays_side_by_side() {
         b"\x01\x01\x01l\x15\x012",     // Links.Attributes
     ]);
     assert_eq!(row, bare(1_700_000_000_000_000_000, b"\x00\x00", b"\x00", &rest));
+}
+
+#[test]
+fn ids_of_any_length_are_lower_case_hex() {
+    let lengths =
+        [[16, 8, 8], [16, 8, 0], [16, 8, 3], [16, 8, 16], [0, 0, 0], [15, 8, 8], [16, 9, 8], [200, 1, 8]];
+    for lengths in lengths {
+        let ids =
+            lengths.map(|length: u8| (0..length).map(|n| n.wrapping_mul(37) ^ length).collect::<Vec<u8>>());
+        let [trace_id, span_id, parent_span_id] = ids.clone();
+        let span = Span { trace_id, span_id, parent_span_id, ..span(vec![]) };
+        let mut expected = Vec::new();
+        for id in ids {
+            prost::encoding::encode_varint(2 * id.len() as u64, &mut expected);
+            expected.extend(id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()));
+        }
+        let row = encoded(&message(resource(vec![]), vec![span]));
+        assert!(row[8..].starts_with(&expected), "{lengths:?}");
+    }
 }
