@@ -18,6 +18,7 @@ mod json_text;
 pub mod metrics;
 pub mod read;
 pub mod reject;
+mod resources;
 pub mod retry;
 pub mod sink;
 pub mod span_row;

@@ -17,7 +17,8 @@
 //! gets the Kafka message's timestamp (never the clock's, so that a second reading gives the same row) and the
 //! original is kept in the attribute [`ORIGINAL_START`], or [`ORIGINAL_TIME`] for an event.
 //!
-//! What one `ResourceSpans` and one `ScopeSpans` have in common is encoded once and copied per row. Per span there is no allocation, no clock and no lock.
+//! What one `ResourceSpans` and one `ScopeSpans` have in common is encoded once and copied per row; a resource that was
+//! seen a moment ago ([`crate::resources`]) is not even encoded. Per span there is no allocation, no clock and no lock.
 //!
 //! **Cost** of a `rich` span: 466 bytes in, 931 out. More than half of these are one copy of what is shared; the rest is
 //! about 45 small copies: 13 for the span's own columns, 4 for each of its 7.5 attributes. At 2 to 3 ns each that is
@@ -27,6 +28,7 @@
 //! the load waits for the stores, and to append what has a fixed size at a fixed size, since that takes no call.
 
 use crate::attributes::{self, AttributeWriter};
+use crate::resources::EncodedResources;
 use sluice_clickhouse::{
     json_limits::JsonLimits,
     row_frames::{FrameStore, RowFrames},
@@ -84,6 +86,8 @@ pub struct Scratch {
     shared: Vec<u8>,
     /// Where the scope begins in `shared`.
     scope_at: usize,
+    /// `ServiceName` and `ResourceAttributes` of the resources that were seen last.
+    resources: EncodedResources,
     event_names: Vec<u8>,
     nested_attributes: Vec<u8>,
     writer: AttributeWriter,
@@ -122,10 +126,13 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     type Error = RowError<S::Error>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, shared, scope_at, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
-        put_string(shared, service_name(resource)?);
-        writer.write(shared, columns.resource, &resource.attributes, None)?;
+        if !resources.recall(resource.message, shared) {
+            put_string(shared, service_name(resource)?);
+            writer.write(shared, columns.resource, &resource.attributes, None)?;
+            resources.keep(resource.message, shared);
+        }
         *scope_at = shared.len();
         Ok(())
     }

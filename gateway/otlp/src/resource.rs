@@ -11,6 +11,10 @@ use crate::wire::Reader;
 pub struct Resource<'a> {
     /// `service.name` and the like.
     pub attributes: Attributes<'a>,
+    /// The resource as it stands on the wire, if it does in one piece. Equal bytes have equal attributes, or are
+    /// malformed in the same way.
+    pub message: Option<&'a [u8]>,
+    is_begun: bool,
 }
 
 impl<'a> Resource<'a> {
@@ -54,6 +58,8 @@ impl<'a> Resource<'a> {
 
     /// Merges a `Resource` into this one. `parent` is the `ResourceSpans` from before it.
     fn merge(&mut self, mut reader: Reader<'a>, parent: Reader<'a>) -> Result<(), Malformed> {
+        self.message = (!self.is_begun).then_some(reader.rest());
+        self.is_begun = true;
         while !reader.is_empty() {
             let from = reader;
             let key = reader.key()?;
