@@ -41,8 +41,12 @@ impl Dice {
 
     /// One of `choices`, which is not empty.
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = self.below(choices.len() as u64);
-        choices[usize::try_from(index).unwrap_or(0)]
+        choices[self.index(choices.len())]
+    }
+
+    /// A place in a list of so many, at least one.
+    pub(super) fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap_or(0)
     }
 }
 

@@ -5,9 +5,9 @@
 //! average; 3 % exception events with stack text, 8 % other events, 1 % links. Place in the flow: one of the three shapes
 //! of `spans`. Limits: resources are encoded once when the shop is made; a span allocates nothing.
 //!
-//! Measured with this generator (50,000 spans, `lz4 -1` over the table's `RowBinary` rows, blocks of 64 K and 256 K): 466
-//! bytes a span on the wire, 929 as a row, 130 and 117 compressed; the figures to compare with are 462, 926, 112 and 98.
-//! So ours compress a little worse, which flatters nobody.
+//! Measured (`cargo bench -p sluice-gateway --bench path -- --spans 100000 --stage lz4-flex`, 21 November 2026): 468 bytes
+//! a span on the wire, 932 as a row, 118 and 99 compressed by our encoder in pieces of 64 K and 256 K, 102 by `lz4_flex` in
+//! 256 K; the figures to compare with are 462, 926, 112 and 98. What the attributes hold and why: `conventions`.
 
 use std::ops::Range;
 
@@ -16,9 +16,13 @@ use super::wire::Wire;
 use super::{NUMBER_KEY, Run, TRACE_SPANS, field};
 
 mod conventions;
+mod exceptions;
 mod services;
 
-use conventions::{Made, OPERATIONS, Operation};
+use conventions::{Draw, Made, OPERATIONS, Operation};
+
+/// Seed of the first trace's visitor: beyond the seeds of services and, from the other end, of spans.
+const VISITORS: u64 = 1 << 62;
 
 /// Services that take part in one trace.
 const TRACE_SERVICES: u64 = 8;
@@ -104,17 +108,24 @@ impl Shop {
     fn span(&self, wire: &mut Wire, number: u64) {
         let mut dice = Dice::new(self.run.id, !number);
         let operation = operation_of(&mut dice, number);
+        let variant = &operation.variants[dice.index(operation.variants.len())];
         let timing = self.timing(&mut dice, number);
         wire.bytes(field::SPAN_TRACE_ID, &self.run.trace_id(number));
         wire.bytes(field::SPAN_SPAN_ID, &scramble(number + 1).to_be_bytes());
         if let Some(parent) = parent_of(&mut dice, number) {
             wire.bytes(field::SPAN_PARENT_SPAN_ID, &scramble(parent + 1).to_be_bytes());
         }
-        wire.text(field::SPAN_NAME, dice.pick(operation.names));
+        wire.text(field::SPAN_NAME, variant.name);
         wire.unsigned(field::SPAN_KIND, operation.kind);
         wire.fixed64(field::SPAN_START, timing.start_ns);
         wire.fixed64(field::SPAN_END, timing.end_ns);
-        attributes(wire, &mut dice, operation, number);
+        let visitor = Dice::new(self.run.id, VISITORS + number / TRACE_SPANS);
+        attributes(
+            wire,
+            Draw { span: Dice::new(dice.roll(), number), visitor: &visitor, variant },
+            operation,
+            number,
+        );
         events(wire, &mut dice, &timing);
         if dice.chance(LINKS_PER_MILLE) {
             link(wire, self.run, dice.below(number + 1));
@@ -156,12 +167,12 @@ fn attribute_count(number: u64) -> u64 {
     ATTRIBUTES_MIN + scramble(number / TRACE_SPANS * TRACE_SERVICES + service_of(number)) % counts
 }
 
-fn attributes(wire: &mut Wire, dice: &mut Dice, operation: &Operation, number: u64) {
+fn attributes(wire: &mut Wire, mut draw: Draw<'_>, operation: &Operation, number: u64) {
     wire.int_attribute(field::SPAN_ATTRIBUTES, NUMBER_KEY, number.cast_signed());
     let count = usize::try_from(attribute_count(number)).unwrap_or(0);
     for (key, make) in operation.attributes.iter().take(count) {
         let mut text = conventions::Text::default();
-        match make.make(dice, &mut text) {
+        match make.make(&mut draw, &mut text) {
             Made::Text => wire.text_attribute(field::SPAN_ATTRIBUTES, key, text.as_str()),
             Made::Int(value) => wire.int_attribute(field::SPAN_ATTRIBUTES, key, value),
             Made::Bool(value) => wire.bool_attribute(field::SPAN_ATTRIBUTES, key, value),
@@ -171,7 +182,7 @@ fn attributes(wire: &mut Wire, dice: &mut Dice, operation: &Operation, number: u
 
 fn events(wire: &mut Wire, dice: &mut Dice, timing: &Timing) {
     if dice.chance(EXCEPTIONS_PER_MILLE) {
-        let exception = dice.pick(&conventions::EXCEPTIONS);
+        let exception = dice.pick(&exceptions::EXCEPTIONS);
         wire.nested(field::SPAN_EVENTS, |w| {
             w.fixed64(field::EVENT_TIME, timing.end_ns);
             w.text(field::EVENT_NAME, "exception");
