@@ -14,7 +14,8 @@
 //! | `walk-spans` | messages | walks, and reads the fields of each span but not into its attributes, events and links |
 //! | `walk-all` | messages | walks to the bottom of every attribute (`sluice_otlp::validate`) |
 //! | `encode` | messages | walks and writes rows, which are forgotten before a frame is full |
-//! | `lz4-64k`, `lz4-256k`, `lz4-1m` | rows | `lz4_flex` as the frames use it, in pieces of this size |
+//! | `lz4-64k`, `lz4-256k`, `lz4-512k`, `lz4-1m` | rows | the frames' encoder, in pieces of this size |
+//! | `lz4-flex` | rows | `lz4_flex`, to compare with, in pieces of 256 KiB |
 //! | `hash` | LZ4 blocks of 256 KiB of rows | `CityHash128`, as in a frame's header |
 //! | `json-wire` | messages in OTLP/JSON | rewrites them to the wire |
 //! | `json` | messages in OTLP/JSON | rewrites, walks and writes rows: what `encode` is for protobuf |

@@ -4,7 +4,10 @@ use crate::load::Load;
 use cityhash_rs::cityhash_102_128;
 use clap::ValueEnum;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark};
+use sluice_clickhouse::{
+    lz4::{Lz4Encoder, block_bytes_max},
+    row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
+};
 use sluice_gateway::{
     batch::BatchRule,
     block::{OpenBlock, Place},
@@ -44,9 +47,15 @@ pub enum Stage {
     /// LZ4 of the rows in pieces of 256 KiB, which is a frame.
     #[value(name = "lz4-256k")]
     Lz4In256K,
+    /// LZ4 of the rows in pieces of 512 KiB.
+    #[value(name = "lz4-512k")]
+    Lz4In512K,
     /// LZ4 of the rows in pieces of 1 MiB.
     #[value(name = "lz4-1m")]
     Lz4In1M,
+    /// What `lz4_flex` takes for the rows in pieces of 256 KiB: to compare with.
+    #[value(name = "lz4-flex")]
+    Lz4Flex,
     /// The hash of the LZ4 blocks.
     Hash,
     /// OTLP/JSON to the wire.
@@ -67,7 +76,9 @@ impl Stage {
     pub fn bytes_in(self, load: &Load) -> u64 {
         match self {
             Self::WalkSpans | Self::WalkAll | Self::Encode | Self::Path => load.message_bytes(),
-            Self::Lz4In64K | Self::Lz4In256K | Self::Lz4In1M => load.rows.len() as u64,
+            Self::Lz4In64K | Self::Lz4In256K | Self::Lz4In512K | Self::Lz4In1M | Self::Lz4Flex => {
+                load.rows.len() as u64
+            }
             Self::Hash => load.block_bytes(),
             Self::JsonWire | Self::Json => load.text_bytes(),
         }
@@ -90,7 +101,9 @@ impl Stage {
             }
             Self::Lz4In64K => return Some(lz4(load, 64 << 10)),
             Self::Lz4In256K => return Some(lz4(load, FRAME_RAW_BYTES)),
+            Self::Lz4In512K => return Some(lz4(load, 512 << 10)),
             Self::Lz4In1M => return Some(lz4(load, 1 << 20)),
+            Self::Lz4Flex => return Some(lz4_flex(load)),
             Self::Hash => hash(load),
             Self::JsonWire => return Some(json_wire(load, worker)),
             Self::Json => {
@@ -297,19 +310,18 @@ impl FrameStore for NoFrames {
 /// LZ4 with the buffers of a frame encoder, without header and hash.
 pub struct Lz4 {
     out: Vec<u8>,
-    table: CompressTable,
+    encoder: Lz4Encoder,
 }
 
 impl Lz4 {
     /// For pieces of up to `raw_bytes`.
     pub fn new(raw_bytes: usize) -> Self {
-        Self { out: vec![0; get_maximum_output_size(raw_bytes)], table: CompressTable::large() }
+        Self { out: vec![0; block_bytes_max(raw_bytes)], encoder: Lz4Encoder::new() }
     }
 
     /// The LZ4 block of `raw`.
     pub fn compress(&mut self, raw: &[u8]) -> &[u8] {
-        let bytes = compress_into_with_table(raw, &mut self.out, &mut self.table)
-            .expect("the output buffer has LZ4's maximum output size");
+        let bytes = self.encoder.encode(raw, &mut self.out);
         &self.out[..bytes]
     }
 }
@@ -317,6 +329,16 @@ impl Lz4 {
 fn lz4(load: &Load, piece_bytes: usize) -> u64 {
     let mut lz4 = Lz4::new(piece_bytes);
     load.rows.chunks(piece_bytes).map(|piece| black_box(lz4.compress(piece)).len() as u64).sum()
+}
+
+fn lz4_flex(load: &Load) -> u64 {
+    let mut out = vec![0; get_maximum_output_size(FRAME_RAW_BYTES)];
+    let mut table = CompressTable::large();
+    let mut compress = |piece| {
+        compress_into_with_table(piece, &mut out, &mut table)
+            .expect("the output buffer has LZ4's maximum output size") as u64
+    };
+    load.rows.chunks(FRAME_RAW_BYTES).map(|piece| black_box(compress(piece))).sum()
 }
 
 fn hash(load: &Load) {
