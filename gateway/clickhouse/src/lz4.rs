@@ -31,10 +31,13 @@
 //! span more: a guessed branch lets the next search begin before this match's length is known); trying the last
 //! distance first; a table of 16,384 entries (`rich` 1 % fewer bytes, the same time) or 4,096 (2 % more bytes).
 //!
-//! **`unsafe`** is in the three functions at the end and nowhere else: two loads and one copy without bounds checks.
-//! They buy 15 to 20 %: 343 and 71 ns a span (`rich`, `loadgen`) with them, 392 and 88 with the same loads and copies
-//! checked, 501 and 105 for `lz4_flex` (rows of 40,000 and 81,920 spans in pieces of 256 KiB, one run, best of 7 rounds
-//! of CPU time, 21 November 2026, two virtual cores of an AMD EPYC 9005). Every other access is checked.
+//! **Measured**, CPU ns and bytes a span, `rich` / `loadgen`, rows in pieces of 256 KiB (21 November 2026, two shared cores
+//! of an AMD EPYC; `cargo bench -p sluice-gateway --bench path -- --spans 100000 --stage lz4-256k --stage lz4-flex`): 304 / 74
+//! and 98.9 / 42.9; `lz4_flex` 478 / 112 and 102.2 / 43.8. Pieces of 512 KiB take the same time and 95.8 / 42.7 bytes.
+//!
+//! **`unsafe`** is in the three functions at the end and in their calls: two loads and one copy without bounds checks.
+//! They buy 15 to 20 %: 343 / 71 ns a span with them, 392 / 88 with the same loads and copies checked (one run over other
+//! `rich` rows, best of 7 rounds). Every other access is checked.
 
 /// Bits of a hash. 8,192 entries: half the size costs 2 % more bytes, twice the size saves 1 %.
 const HASH_BITS: u32 = 13;
