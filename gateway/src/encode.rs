@@ -66,7 +66,7 @@ pub fn encode(
         Ok(spans) => whole(spans, &rows),
         Err(error) => {
             block.rewind(pool, mark);
-            not_encoded(error)
+            not_encoded(&error)
         }
     }
 }
@@ -85,11 +85,11 @@ fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {
     Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max() }
 }
 
-fn not_encoded(error: RowError<StoreError>) -> Encoded {
+fn not_encoded(error: &RowError<StoreError>) -> Encoded {
     match error {
         RowError::Store(StoreError::PoolEmpty) => Encoded::NoRoom,
         RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
-        RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(malformed)),
+        RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(*malformed)),
         RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
     }
 }
