@@ -1,6 +1,7 @@
 //! The client against a scripted server, for answers and faults that a real one does not give on demand.
 
 use super::*;
+use crate::column::TableColumns;
 use crate::endpoint::{Credentials, Endpoint};
 use crate::insert::TargetSpec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,6 +85,7 @@ fn target(authority: &str) -> InsertTarget {
         credentials: &Credentials { user: "gateway".into(), password: "s3cret".into() },
         database: "otel",
         table: "otel_traces",
+        columns: &TableColumns::default(),
         timeout: crate::insert::INSERT_TIMEOUT_MIN,
     })
     .unwrap()

@@ -1,13 +1,13 @@
 //! The statements that make the table.
 //!
-//! Job: `CREATE` statements for the layout of [`crate::table`]. Place in the flow: `sluice-gateway ddl` prints them or
+//! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes. Place in the flow: `sluice-gateway ddl` prints them or
 //! runs them through [`crate::probe`]. Pure: same input, same text. Limits: one `MergeTree` table on one server;
 //! nothing is ever altered or dropped.
 
 use std::time::Duration;
 
+use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::sql::{identifier, table_name};
-use crate::table::{COLUMNS, Column, ColumnType};
 
 /// Blocks whose tokens the server remembers. Chosen: a retry under a token is dropped only while the server still
 /// knows the token; 10,000 blocks is what replicated tables remember by default (25.9), and hours at a few inserts a
@@ -32,6 +32,8 @@ pub struct TableSpec {
     pub create_database: bool,
     /// The table.
     pub table: String,
+    /// How attributes lie in it.
+    pub layout: Layout,
     /// Age at which rows are dropped, a whole day at a time; in whole seconds, at least one. None keeps them for ever.
     pub ttl: Option<Duration>,
     /// Paths with a column of their own, usually [`DYNAMIC_PATHS_MAX`].
@@ -47,6 +49,7 @@ impl TableSpec {
             database: database.into(),
             create_database: true,
             table: table.into(),
+            layout: Layout::default(),
             ttl: None,
             dynamic_paths_max: DYNAMIC_PATHS_MAX,
             deduplication_window_blocks: DEDUPLICATION_WINDOW_BLOCKS,
@@ -66,9 +69,11 @@ pub fn create_table(spec: &TableSpec) -> Vec<String> {
 
 fn create_table_statement(spec: &TableSpec) -> String {
     let name = table_name(&spec.database, &spec.table);
-    let mut lines: Vec<_> = COLUMNS.iter().map(|column| column_line(*column, spec)).collect();
+    let columns = TableColumns::of_layout(spec.layout).columns();
+    let mut lines: Vec<_> = columns.iter().map(|column| column_line(column, spec)).collect();
     // Looking up one trace reads the few granules that may hold it; the key cannot help, since it is sorted by service.
     lines.push("INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned());
+    lines.extend(attribute_indexes(spec.layout));
     lines.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
     let body = lines.join(",\n    ");
     // Low cardinality first: equal neighbours compress best, and most queries name a service and a time.
@@ -82,8 +87,26 @@ fn create_table_statement(spec: &TableSpec) -> String {
     )
 }
 
-fn column_line(column: Column, spec: &TableSpec) -> String {
-    let name = identifier(column.name);
+/// Granules without a key or a value are not read. A `JSON` column needs no index: a path is a column of its own.
+fn attribute_indexes(layout: Layout) -> Vec<String> {
+    let mut indexes = Vec::new();
+    for (set, short) in [(AttributeSet::Resource, "res"), (AttributeSet::Span, "span")] {
+        let (key, value) = match layout {
+            Layout::Json => continue,
+            Layout::Map => (format!("mapKeys({})", set.name()), format!("mapValues({})", set.name())),
+            Layout::Nested => {
+                let group = format!("{}{}", set.name(), Group::String.name());
+                (identifier(&format!("{group}.Key")), identifier(&format!("{group}.Value")))
+            }
+        };
+        indexes.push(format!("INDEX idx_{short}_attr_key {key} TYPE bloom_filter(0.01) GRANULARITY 1"));
+        indexes.push(format!("INDEX idx_{short}_attr_value {value} TYPE bloom_filter(0.01) GRANULARITY 1"));
+    }
+    indexes
+}
+
+fn column_line(column: &Column, spec: &TableSpec) -> String {
+    let name = identifier(&column.name);
     let column_type = match column.column_type {
         ColumnType::Json => format!("JSON(max_dynamic_paths={})", spec.dynamic_paths_max),
         ColumnType::ArrayJson => {
@@ -163,6 +186,75 @@ ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
 SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, non_replicated_deduplication_window = 10000"
         );
         assert_eq!(statements.len(), 2);
+    }
+
+    /// The lines in which the table of a layout differs from the usual one.
+    fn difference(layout: Layout) -> String {
+        let text =
+            |layout| create_table(&TableSpec { layout, ..TableSpec::new("otel", "otel_traces") }).remove(1);
+        let usual = text(Layout::Json);
+        let lines: Vec<_> = text(layout).lines().map(str::to_owned).collect();
+        lines
+            .into_iter()
+            .filter(|line| !usual.lines().any(|known| known == line))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn a_table_of_maps_differs_in_these_lines() {
+        assert_eq!(
+            difference(Layout::Map),
+            "    `ResourceAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `Events.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
+    `Links.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
+    INDEX idx_res_attr_key mapKeys(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_key mapKeys(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,"
+        );
+    }
+
+    #[test]
+    fn a_table_of_groups_differs_in_these_lines() {
+        assert_eq!(
+            difference(Layout::Nested),
+            "    `ResourceAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
+    `ResourceAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
+    `ResourceAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
+    `ResourceAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesString.Value` Array(String) CODEC(ZSTD(1)),
+    `ResourceAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
+    `SpanAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
+    `SpanAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
+    `SpanAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
+    `SpanAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesString.Value` Array(String) CODEC(ZSTD(1)),
+    `SpanAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
+    `Events.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
+    `Events.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
+    `Events.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
+    `Events.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Events.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Links.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
+    `Links.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
+    `Links.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
+    `Links.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Links.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    INDEX idx_res_attr_key `ResourceAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_res_attr_value `ResourceAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_key `SpanAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_value `SpanAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,"
+        );
     }
 
     #[test]

@@ -11,18 +11,18 @@
 //! body: frames (crate::frame)
 //! ```
 //!
-//! Limits: the query string is about 2 KiB; the server takes 1 MiB (`http_max_uri_size`).
+//! Limits: the query string is about 2 KiB, 3 KiB with groups; the server takes 1 MiB (`http_max_uri_size`).
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::{HeaderValue, Uri};
 
+use crate::column::TableColumns;
 use crate::endpoint::{Credentials, Endpoint};
 use crate::outcome::Class;
 use crate::settings::PINNED;
 use crate::sql::{identifier, percent_encoded, table_name};
-use crate::table::COLUMNS;
 
 /// The shortest time an INSERT may be given. Chosen: the server's own limit is whole seconds and must come first.
 pub const INSERT_TIMEOUT_MIN: Duration = Duration::from_secs(2);
@@ -63,6 +63,8 @@ pub struct TargetSpec<'a> {
     pub database: &'a str,
     /// The table.
     pub table: &'a str,
+    /// The columns of the rows.
+    pub columns: &'a TableColumns,
     /// How long one attempt may take, from connecting to the last byte of the answer.
     pub timeout: Duration,
 }
@@ -80,7 +82,7 @@ pub struct InsertTarget {
 }
 
 impl InsertTarget {
-    /// Prepares inserts of [`COLUMNS`] into a table.
+    /// Prepares inserts into a table.
     ///
     /// # Errors
     /// [`TargetError`] for credentials that cannot be sent and a timeout that is too short.
@@ -173,7 +175,8 @@ pub struct InsertError {
 }
 
 fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
-    let columns: Vec<_> = COLUMNS.iter().map(|column| identifier(column.name)).collect();
+    let columns = spec.columns.columns();
+    let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
     let query = format!("INSERT INTO {table} ({}) FORMAT RowBinary", columns.join(", "));
     let server_timeout = spec.timeout.saturating_sub(SERVER_TIMEOUT_MARGIN);
     let mut uri = format!(
@@ -199,6 +202,7 @@ mod tests {
             credentials: &Credentials { user: "gateway".into(), password: password.into() },
             database,
             table: "otel_traces",
+            columns: &TableColumns::default(),
             timeout,
         })
     }

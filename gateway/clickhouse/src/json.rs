@@ -11,8 +11,11 @@
 //! | tag | type of the value, [`crate::rowbinary::tag`] |
 //! | value | as in a column of that type |
 //!
-//! Values of paths that the column's type declares (`JSON(a UInt32)`) would carry no tag; such tables are refused by
-//! [`crate::table::check`]. Paths may come in any order. Arrays are in [`crate::json_array`].
+//! Values of paths that the column's type declares (`JSON(a UInt32)`) carry no tag: [`crate::json_type`] knows them,
+//! [`crate::typed_value`] writes them. Paths may come in any order. Arrays are in [`crate::json_array`].
+//!
+//! A `Map` of text has the same bytes, with a string for each tag and value: the encoder writes it through the same object,
+//! so that its keys are unique too.
 //!
 //! The count comes first but is known last: one byte is left for it, and an object of more than 127 paths is moved by
 //! one or two bytes when it ends. That costs one copy of such an object and nothing for all others.

@@ -40,22 +40,6 @@ impl Default for JsonLimits {
 }
 
 impl JsonLimits {
-    /// The limits in the text of a type that has no other arguments: `JSON`, `JSON(max_dynamic_paths=64)`,
-    /// `Array(JSON(max_dynamic_types=16, max_dynamic_paths=4))`. A limit that is not there, or not a number, has its default.
-    pub fn of_type(type_name: &str) -> Self {
-        let default = Self::default();
-        let argument = |name: &str| {
-            let rest = &type_name[type_name.find(name)? + name.len()..];
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            rest[..digits].parse::<u64>().ok()
-        };
-        let types = argument("max_dynamic_types=").and_then(|types| u8::try_from(types).ok());
-        Self {
-            paths: argument("max_dynamic_paths=").unwrap_or(default.paths),
-            types: types.unwrap_or(default.types),
-        }
-    }
-
     /// The limits of objects in an array of a value of this type.
     #[must_use]
     pub fn in_array(self) -> Self {
@@ -75,18 +59,6 @@ impl JsonLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn limits_are_read_from_the_text_of_a_type() {
-        for (text, paths, types) in [
-            ("JSON", 1_024, 32),
-            ("JSON(max_dynamic_paths=64)", 64, 32),
-            ("JSON(max_dynamic_types=16, max_dynamic_paths=0)", 0, 16),
-            ("Array(JSON(max_dynamic_paths=16))", 16, 32),
-        ] {
-            assert_eq!(JsonLimits::of_type(text), JsonLimits { paths, types }, "{text}");
-        }
-    }
 
     #[test]
     fn objects_in_arrays_have_a_quarter_of_the_paths_and_half_of_the_types() {

@@ -67,7 +67,7 @@ pub struct JsonPaths {
 }
 
 /// The part of [`JsonPaths`] that belongs to one open object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PathScope {
     /// Where its paths begin in `paths`.
     first_path: usize,

@@ -7,8 +7,8 @@
 //! worker thread (sync, no I/O)                                     I/O threads (tokio)
 //! ----------------------------------------------------------      ------------------------------------------
 //! rowbinary, json, json_array -> row_frames -> frame, lz4  ====>   body  ->  client  ->  outcome::Class
-//!        ^ columns in the order of                (256 KiB)                   ^
-//!        | table::COLUMNS                                                     | insert::InsertTarget, settings
+//!        ^ groups; in the order of                (256 KiB)                   ^
+//!        | column::TableColumns                                               | insert::InsertTarget, settings
 //!
 //! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe
 //! ```
@@ -26,15 +26,19 @@
 pub mod body;
 mod causes;
 pub mod client;
+pub mod column;
+mod date_time;
 pub mod ddl;
 pub mod endpoint;
 pub mod exception;
 pub mod frame;
+pub mod groups;
 pub mod insert;
 pub mod json;
 pub mod json_array;
 pub mod json_limits;
 pub mod json_paths;
+pub mod json_type;
 #[expect(
     unsafe_code,
     reason = "loads and copies without bounds checks, in three functions that say what they need"
@@ -49,3 +53,4 @@ pub mod rowbinary;
 pub mod settings;
 pub mod sql;
 pub mod table;
+pub mod typed_value;

@@ -170,6 +170,8 @@ impl Probe {
             .query_raw(&format!("DESCRIBE TABLE {name}"))
             .with_setting("describe_include_subcolumns", "0")
             .with_setting("describe_compact_output", "0")
+            // A type is read as one line.
+            .with_setting("print_pretty_type_names", "0")
             .fetch_all::<DescribeRow>();
         let rows = self.within(PROBE_TIMEOUT, &action, answer).await?;
         let described = rows.into_iter().map(|row| DescribedColumn {

@@ -1,0 +1,373 @@
+//! Columns that the gateway fills: their names, types, and order.
+//!
+//! Job: name the columns of `otel_traces` once, for the row encoder, the INSERT, the DDL and the check. Place in the flow:
+//! [`crate::table::check`] finds out which layout each set of attributes has; the encoder writes the columns of
+//! [`TableColumns::columns`] in that order. Pure.
+//!
+//! Names and order are those of the OpenTelemetry exporters' table, so that existing queries and dashboards work. `Events`
+//! and `Links` are one array per field, all of the same length within a row.
+//!
+//! | layout | columns of `SpanAttributes` (`ResourceAttributes` alike) | of `Events.Attributes` (`Links.Attributes` alike) |
+//! |---|---|---|
+//! | JSON | `SpanAttributes JSON` | `Events.Attributes Array(JSON)` |
+//! | Map | `SpanAttributes Map(LowCardinality(String), String)` | `Events.Attributes Array(Map(…))` |
+//! | Nested | `SpanAttributesBool.Key Array(LowCardinality(String))`, `SpanAttributesBool.Value Array(Bool)`, and so on for `Double`, `Int`, `String`, `Complex` | `Events.AttributesBool Array(Nested(Key LowCardinality(String), Value Bool))`, and so on |
+//!
+//! Each set of attributes has a layout of its own: a table may have a map of resource attributes beside JSON span attributes.
+
+use std::fmt;
+
+use crate::json_type::JsonType;
+
+/// How a set of attributes lies in a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// One `JSON` column.
+    #[default]
+    Json,
+    /// One `Map` of text.
+    Map,
+    /// A group of keys and values per type.
+    Nested,
+}
+
+/// A set of attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttributeSet {
+    /// Of the resource.
+    Resource,
+    /// Of the span.
+    Span,
+    /// Of each event.
+    Event,
+    /// Of each link.
+    Link,
+}
+
+/// The types that have a group of their own in [`Layout::Nested`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Booleans.
+    Bool,
+    /// Doubles.
+    Double,
+    /// Integers.
+    Int,
+    /// Text.
+    String,
+    /// Bytes, arrays and lists, as text; the key says which: [`Group::BYTES_PREFIX`] and its like.
+    Complex,
+}
+
+/// What a column holds, hence which bytes are written for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnType {
+    /// `DateTime64(9)`
+    DateTime64Nanos,
+    /// `String`
+    String,
+    /// `LowCardinality(String)`
+    LowCardinalityString,
+    /// `UInt64`
+    UInt64,
+    /// `JSON`
+    Json,
+    /// `Map(LowCardinality(String), String)`
+    Map,
+    /// `Array(DateTime64(9))`
+    ArrayDateTime64Nanos,
+    /// `Array(String)`
+    ArrayString,
+    /// `Array(LowCardinality(String))`
+    ArrayLowCardinalityString,
+    /// `Array(JSON)`
+    ArrayJson,
+    /// `Array(Map(LowCardinality(String), String))`
+    ArrayMap,
+    /// The values of a group: `Array(Bool)` and its like.
+    ArrayOf(Group),
+    /// Keys and values of a group, per event or link: `Array(Nested(Key LowCardinality(String), Value Bool))` and its like.
+    ArrayOfPairs(Group),
+}
+
+/// A column that the gateway fills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name in the table.
+    pub name: String,
+    /// What it holds.
+    pub column_type: ColumnType,
+}
+
+/// How a set of attributes is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttributeColumns {
+    /// Into a column of this `JSON` type.
+    Json(JsonType),
+    /// Into a `Map` of text.
+    Map,
+    /// Into groups.
+    Nested,
+}
+
+/// How every set of attributes is written, hence all columns of a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableColumns {
+    /// `ResourceAttributes`
+    pub resource: AttributeColumns,
+    /// `SpanAttributes`
+    pub span: AttributeColumns,
+    /// `Events.Attributes`
+    pub event: AttributeColumns,
+    /// `Links.Attributes`
+    pub link: AttributeColumns,
+}
+
+/// A place in the order of a row.
+enum Slot {
+    Plain(&'static str, ColumnType),
+    Attributes(AttributeSet),
+}
+
+/// The order of a row.
+const SLOTS: [Slot; 22] = [
+    Slot::Plain("Timestamp", ColumnType::DateTime64Nanos),
+    Slot::Plain("TraceId", ColumnType::String),
+    Slot::Plain("SpanId", ColumnType::String),
+    Slot::Plain("ParentSpanId", ColumnType::String),
+    Slot::Plain("TraceState", ColumnType::String),
+    Slot::Plain("SpanName", ColumnType::LowCardinalityString),
+    Slot::Plain("SpanKind", ColumnType::LowCardinalityString),
+    Slot::Plain("ServiceName", ColumnType::LowCardinalityString),
+    Slot::Attributes(AttributeSet::Resource),
+    Slot::Plain("ScopeName", ColumnType::String),
+    Slot::Plain("ScopeVersion", ColumnType::String),
+    Slot::Attributes(AttributeSet::Span),
+    Slot::Plain("Duration", ColumnType::UInt64),
+    Slot::Plain("StatusCode", ColumnType::LowCardinalityString),
+    Slot::Plain("StatusMessage", ColumnType::String),
+    Slot::Plain("Events.Timestamp", ColumnType::ArrayDateTime64Nanos),
+    Slot::Plain("Events.Name", ColumnType::ArrayLowCardinalityString),
+    Slot::Attributes(AttributeSet::Event),
+    Slot::Plain("Links.TraceId", ColumnType::ArrayString),
+    Slot::Plain("Links.SpanId", ColumnType::ArrayString),
+    Slot::Plain("Links.TraceState", ColumnType::ArrayString),
+    Slot::Attributes(AttributeSet::Link),
+];
+
+impl Group {
+    /// All groups, in the order of a row.
+    pub const ALL: [Self; 5] = [Self::Bool, Self::Double, Self::Int, Self::String, Self::Complex];
+    /// What the key of bytes in [`Group::Complex`] begins with, as in Jaeger's tables; the value is base64.
+    pub const BYTES_PREFIX: &[u8] = b"@bytes@";
+    /// What the key of an array begins with; the value is JSON text.
+    pub const SLICE_PREFIX: &[u8] = b"@slice@";
+    /// What the key of a list of attributes begins with; the value is JSON text.
+    pub const MAP_PREFIX: &[u8] = b"@map@";
+
+    /// The group's part of a column name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "Bool",
+            Self::Double => "Double",
+            Self::Int => "Int",
+            Self::String => "String",
+            Self::Complex => "Complex",
+        }
+    }
+
+    /// The type of its values.
+    pub fn value_type(self) -> &'static str {
+        match self {
+            Self::Bool => "Bool",
+            Self::Double => "Float64",
+            Self::Int => "Int64",
+            Self::String | Self::Complex => "String",
+        }
+    }
+}
+
+impl AttributeSet {
+    /// All sets, in the order of a row.
+    pub const ALL: [Self; 4] = [Self::Resource, Self::Span, Self::Event, Self::Link];
+
+    /// The name of its column, and the beginning of the names of its groups.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resource => "ResourceAttributes",
+            Self::Span => "SpanAttributes",
+            Self::Event => "Events.Attributes",
+            Self::Link => "Links.Attributes",
+        }
+    }
+
+    /// Whether a row has many of them, side by side in arrays.
+    pub fn is_repeated(self) -> bool {
+        matches!(self, Self::Event | Self::Link)
+    }
+
+    /// Its columns in a layout, in the order of a row.
+    pub fn columns(self, layout: Layout) -> Vec<Column> {
+        let named = |column_type| vec![Column { name: self.name().to_owned(), column_type }];
+        match (layout, self.is_repeated()) {
+            (Layout::Json, false) => named(ColumnType::Json),
+            (Layout::Json, true) => named(ColumnType::ArrayJson),
+            (Layout::Map, false) => named(ColumnType::Map),
+            (Layout::Map, true) => named(ColumnType::ArrayMap),
+            (Layout::Nested, false) => {
+                Group::ALL.into_iter().flat_map(|group| self.key_and_value(group)).collect()
+            }
+            (Layout::Nested, true) => Group::ALL.into_iter().map(|group| self.pairs(group)).collect(),
+        }
+    }
+
+    fn key_and_value(self, group: Group) -> [Column; 2] {
+        let name = |field: &str| format!("{}{}.{field}", self.name(), group.name());
+        [
+            Column { name: name("Key"), column_type: ColumnType::ArrayLowCardinalityString },
+            Column { name: name("Value"), column_type: ColumnType::ArrayOf(group) },
+        ]
+    }
+
+    fn pairs(self, group: Group) -> Column {
+        let name = format!("{}{}", self.name(), group.name());
+        Column { name, column_type: ColumnType::ArrayOfPairs(group) }
+    }
+}
+
+impl Default for AttributeColumns {
+    fn default() -> Self {
+        Self::Json(JsonType::default())
+    }
+}
+
+impl AttributeColumns {
+    /// How it lies in the table.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Self::Json(_) => Layout::Json,
+            Self::Map => Layout::Map,
+            Self::Nested => Layout::Nested,
+        }
+    }
+}
+
+impl TableColumns {
+    /// The columns of a table that has every set of attributes in this layout, without declared paths.
+    pub fn of_layout(layout: Layout) -> Self {
+        let set = || match layout {
+            Layout::Json => AttributeColumns::default(),
+            Layout::Map => AttributeColumns::Map,
+            Layout::Nested => AttributeColumns::Nested,
+        };
+        Self { resource: set(), span: set(), event: set(), link: set() }
+    }
+
+    /// How a set of attributes is written.
+    pub fn of(&self, set: AttributeSet) -> &AttributeColumns {
+        match set {
+            AttributeSet::Resource => &self.resource,
+            AttributeSet::Span => &self.span,
+            AttributeSet::Event => &self.event,
+            AttributeSet::Link => &self.link,
+        }
+    }
+
+    /// The columns of a row, in the order in which their bytes follow one another.
+    pub fn columns(&self) -> Vec<Column> {
+        let columns = |slot: &Slot| match slot {
+            Slot::Plain(name, column_type) => {
+                vec![Column { name: (*name).to_owned(), column_type: *column_type }]
+            }
+            Slot::Attributes(set) => set.columns(self.of(*set).layout()),
+        };
+        SLOTS.iter().flat_map(columns).collect()
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Json => "Json",
+            Self::Map => "Map",
+            Self::Nested => "Nested",
+        })
+    }
+}
+
+impl fmt::Display for TableColumns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, set) in AttributeSet::ALL.into_iter().enumerate() {
+            let separator = if number > 0 { ", " } else { "" };
+            write!(f, "{separator}{} {}", set.name(), self.of(set).layout())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DateTime64Nanos => f.write_str("DateTime64(9)"),
+            Self::String => f.write_str("String"),
+            Self::LowCardinalityString => f.write_str("LowCardinality(String)"),
+            Self::UInt64 => f.write_str("UInt64"),
+            Self::Json => f.write_str("JSON"),
+            Self::Map => f.write_str("Map(LowCardinality(String), String)"),
+            Self::ArrayDateTime64Nanos => f.write_str("Array(DateTime64(9))"),
+            Self::ArrayString => f.write_str("Array(String)"),
+            Self::ArrayLowCardinalityString => f.write_str("Array(LowCardinality(String))"),
+            Self::ArrayJson => f.write_str("Array(JSON)"),
+            Self::ArrayMap => f.write_str("Array(Map(LowCardinality(String), String))"),
+            Self::ArrayOf(group) => write!(f, "Array({})", group.value_type()),
+            Self::ArrayOfPairs(group) => {
+                write!(f, "Array(Nested(Key LowCardinality(String), Value {}))", group.value_type())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_set_of_attributes_has_its_place_whatever_its_layout() {
+        let mixed = TableColumns {
+            resource: AttributeColumns::Map,
+            link: AttributeColumns::Nested,
+            ..Default::default()
+        };
+        let columns = mixed.columns();
+        let at = |name: &str| columns.iter().position(|column| column.name == name).unwrap();
+        assert_eq!(at("ResourceAttributes"), at("ServiceName") + 1);
+        assert_eq!(at("SpanAttributes"), at("Duration") - 1);
+        assert_eq!(at("Links.AttributesBool"), at("Links.TraceState") + 1);
+        assert_eq!(at("Links.AttributesComplex"), columns.len() - 1);
+        assert_eq!(
+            mixed.to_string(),
+            "ResourceAttributes Map, SpanAttributes Json, Events.Attributes Json, Links.Attributes Nested"
+        );
+    }
+
+    #[test]
+    fn a_group_is_two_arrays_or_one_of_pairs() {
+        let names = |set: AttributeSet| -> Vec<String> {
+            let columns = set.columns(Layout::Nested).into_iter();
+            columns.map(|column| format!("{} {}", column.name, column.column_type)).collect()
+        };
+        assert_eq!(
+            names(AttributeSet::Span)[..4],
+            [
+                "SpanAttributesBool.Key Array(LowCardinality(String))",
+                "SpanAttributesBool.Value Array(Bool)",
+                "SpanAttributesDouble.Key Array(LowCardinality(String))",
+                "SpanAttributesDouble.Value Array(Float64)",
+            ]
+        );
+        assert_eq!(
+            names(AttributeSet::Event)[4],
+            "Events.AttributesComplex Array(Nested(Key LowCardinality(String), Value String))"
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! Attributes in typed groups, in `RowBinary`.
+//!
+//! Job: collect the attributes of one set, each under a key that the set does not have yet, and write them group by group.
+//! Place in the flow: the row encoder, for sets of [`crate::column::Layout::Nested`]. Owner: the worker thread that owns
+//! the row buffer; buffers are kept from set to set.
+//!
+//! | set | bytes per group, in the order of [`Group::ALL`] |
+//! |---|---|
+//! | of a resource or span ([`Groups::put_columns`]) | varuint n, n keys; varuint n, n values |
+//! | of an event or link ([`Groups::put_pairs`]) | varuint n, then n times key and value, into the group's own buffer |
+//!
+//! Keys are strings; values are `UInt8` (bool), `Float64`, `Int64` and strings. Limits: [`ATTRIBUTES_MAX`] a set; further ones
+//! are left out.
+
+use crate::column::Group;
+use crate::json_paths::{JsonPaths, PathScope};
+use crate::rowbinary::{put_f64, put_i64, put_len, put_string, put_u8, varuint_bytes};
+
+/// Attributes in one set. Chosen: the same as paths in one JSON value.
+pub const ATTRIBUTES_MAX: usize = crate::json::JSON_PATHS_MAX;
+
+/// Memory of a set's bytes that is kept. Chosen: far above what spans carry; one huge row must not leave its memory behind.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// Collects the attributes of one set.
+#[derive(Debug, Default)]
+pub struct Groups {
+    /// Key and value of each attribute, encoded, one after the other.
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    counts: [usize; Group::ALL.len()],
+    keys: JsonPaths,
+    scope: PathScope,
+}
+
+/// Where an attribute lies in the bytes.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    group: Group,
+    start: usize,
+    key_end: usize,
+    end: usize,
+}
+
+impl Groups {
+    /// Forgets what was collected.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            self.bytes.shrink_to(KEPT_BYTES_MAX);
+            self.entries.shrink_to(KEPT_BYTES_MAX / size_of::<Entry>());
+        }
+        self.counts = [0; Group::ALL.len()];
+        self.keys.clear();
+        self.scope = self.keys.open();
+    }
+
+    /// Bytes collected.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a boolean, unless the key is known: of two equal keys the first wins, whatever their types.
+    #[inline]
+    pub fn bool(&mut self, key: &[u8], value: bool) {
+        self.add(Group::Bool, b"", key, |out| put_u8(out, u8::from(value)));
+    }
+
+    /// Adds a double, unless the key is known.
+    #[inline]
+    pub fn double(&mut self, key: &[u8], value: f64) {
+        self.add(Group::Double, b"", key, |out| put_f64(out, value));
+    }
+
+    /// Adds an integer, unless the key is known.
+    #[inline]
+    pub fn int(&mut self, key: &[u8], value: i64) {
+        self.add(Group::Int, b"", key, |out| put_i64(out, value));
+    }
+
+    /// Adds text, unless the key is known.
+    #[inline]
+    pub fn string(&mut self, key: &[u8], value: &[u8]) {
+        self.add(Group::String, b"", key, |out| put_string(out, value));
+    }
+
+    /// Adds the text of a value that is none of these, unless the key is known; `prefix` goes before its key.
+    #[inline]
+    pub fn complex(&mut self, prefix: &[u8], key: &[u8], text: &[u8]) {
+        self.add(Group::Complex, prefix, key, |out| put_string(out, text));
+    }
+
+    #[inline]
+    fn add(&mut self, group: Group, prefix: &[u8], key: &[u8], put_value: impl FnOnce(&mut Vec<u8>)) {
+        if self.entries.len() >= ATTRIBUTES_MAX {
+            return;
+        }
+        let start = self.bytes.len();
+        put_len(&mut self.bytes, prefix.len() + key.len());
+        self.bytes.extend_from_slice(prefix);
+        // Keys are compared without their prefix, as if a length of their own stood right before them; the length of both takes at
+        // least as many bytes.
+        let key_at = self.bytes.len() - varuint_bytes(key.len() as u64);
+        if !self.keys.add(&mut self.scope, &self.bytes, key, key_at) {
+            self.bytes.truncate(start);
+            return;
+        }
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        put_value(&mut self.bytes);
+        self.entries.push(Entry { group, start, key_end, end: self.bytes.len() });
+        self.counts[group as usize] += 1;
+    }
+
+    /// Appends keys and values of every group to a row.
+    pub fn put_columns(&self, out: &mut Vec<u8>) {
+        for (group, count) in Group::ALL.into_iter().zip(self.counts) {
+            if count == 0 {
+                // No key, no value.
+                out.extend_from_slice(&[0, 0]);
+                continue;
+            }
+            put_len(out, count);
+            for entry in self.of(group) {
+                out.extend_from_slice(&self.bytes[entry.start..entry.key_end]);
+            }
+            put_len(out, count);
+            for entry in self.of(group) {
+                out.extend_from_slice(&self.bytes[entry.key_end..entry.end]);
+            }
+        }
+    }
+
+    /// Appends the pairs of every group to the buffer of its column.
+    pub fn put_pairs(&self, columns: &mut [Vec<u8>; Group::ALL.len()]) {
+        for ((group, count), out) in Group::ALL.into_iter().zip(self.counts).zip(columns) {
+            put_len(out, count);
+            if count > 0 {
+                for entry in self.of(group) {
+                    out.extend_from_slice(&self.bytes[entry.start..entry.end]);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn of(&self, group: Group) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.group == group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Groups {
+        let mut groups = Groups::default();
+        groups.clear();
+        groups.string(b"s", b"text");
+        groups.bool(b"b", true);
+        groups.int(b"i", -1);
+        groups.double(b"d", 0.5);
+        groups.complex(Group::BYTES_PREFIX, b"c", b"AA==");
+        groups.string(b"t", b"");
+        // Known keys, of any type.
+        groups.int(b"s", 7);
+        groups.string(b"c", b"second");
+        groups.complex(Group::MAP_PREFIX, b"c", b"{}");
+        groups
+    }
+
+    #[test]
+    fn columns_are_keys_and_values_of_each_group() {
+        let mut out = Vec::new();
+        filled().put_columns(&mut out);
+        let expected = [
+            &b"\x01\x01b\x01\x01"[..],
+            b"\x01\x01d\x01",
+            &0.5_f64.to_le_bytes(),
+            b"\x01\x01i\x01",
+            &(-1_i64).to_le_bytes(),
+            b"\x02\x01s\x01t\x02\x04text\x00",
+            b"\x01\x08@bytes@c\x01\x04AA==",
+        ];
+        assert_eq!(out, expected.concat());
+    }
+
+    #[test]
+    fn pairs_go_to_the_column_of_their_group() {
+        let mut columns = <[Vec<u8>; 5]>::default();
+        let mut groups = filled();
+        groups.put_pairs(&mut columns);
+        groups.clear();
+        groups.bool(b"b", false);
+        groups.put_pairs(&mut columns);
+        assert_eq!(columns[0], b"\x01\x01b\x01\x01\x01b\x00");
+        assert_eq!(columns[3], b"\x02\x01s\x04text\x01t\x00\x00");
+        assert_eq!(columns[4], b"\x01\x08@bytes@c\x04AA==\x00");
+    }
+
+    #[test]
+    fn a_set_without_attributes_is_empty_arrays() {
+        let mut out = Vec::new();
+        let mut groups = Groups::default();
+        groups.clear();
+        groups.put_columns(&mut out);
+        assert_eq!(out, [0; 10]);
+    }
+}

@@ -1,0 +1,285 @@
+//! A `JSON` type as the server prints it: limits, declared paths, skipped paths.
+//!
+//! Job: from the text that `DESCRIBE TABLE` gives to what the encoder must know about a path before it writes its value.
+//! Place in the flow: [`crate::table::check`] reads it at start; the encoder asks [`JsonType::rule`] per path, which costs
+//! nothing for a type without declared and skipped paths. Pure.
+//!
+//! ```text
+//! JSON(max_dynamic_types=8, max_dynamic_paths=16, `a.b` Int64, REGEXP Int64, SKIP `q.r`, SKIP REGEXP '^p')
+//! ```
+//!
+//! | argument | effect on a row |
+//! |---|---|
+//! | `max_dynamic_paths=N`, `max_dynamic_types=N` | none, except inside arrays of objects: [`crate::json_limits`] |
+//! | path type | its value is written without a tag: [`crate::typed_value`] |
+//! | `SKIP path` | the path and what lies below it are not sent |
+//! | `SKIP REGEXP 'p'` | none: ClickHouse 26.7 does not apply patterns to binary values, so that such paths are stored |
+//!
+//! A declared path that a row does not have takes the default of its type, or null when that is `Nullable`. Paths come in
+//! any order. All of this was tried against ClickHouse 26.7.
+
+use std::fmt;
+
+use crate::json_limits::JsonLimits;
+use crate::typed_value::TypedValue;
+
+/// A `JSON` type whose values can be written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JsonType {
+    limits: JsonLimits,
+    declared: Vec<(Box<[u8]>, TypedValue)>,
+    skipped: Vec<Box<[u8]>>,
+    patterns: Vec<String>,
+    /// Bit `n` is set when a declared or skipped path begins with a byte whose low six bits are `n`: most paths of a row
+    /// are told apart by this alone. Bit 0 is also set when one of them is empty.
+    first_bytes: u64,
+}
+
+/// What a path asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathRule {
+    /// A value with its tag.
+    Dynamic,
+    /// A value of this type, without a tag.
+    Typed(TypedValue),
+    /// Nothing is written.
+    Skipped,
+}
+
+/// Why a type cannot be written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JsonTypeError {
+    /// It is not a `JSON` type, or of a form that is not known.
+    Other,
+    /// It declares a path with a type that is not in the list of [`TypedValue`].
+    Path {
+        /// The path.
+        path: String,
+        /// Its type.
+        type_name: String,
+    },
+}
+
+impl JsonType {
+    /// Reads the text of a type.
+    ///
+    /// # Errors
+    /// [`JsonTypeError`] for another type, and for a declared path of a type that is not supported.
+    pub fn parse(type_name: &str) -> Result<Self, JsonTypeError> {
+        if type_name == "JSON" {
+            return Ok(Self::default());
+        }
+        let arguments = type_name.strip_prefix("JSON(").and_then(|rest| rest.strip_suffix(')'));
+        let mut json = Self::default();
+        for argument in split_arguments(arguments.ok_or(JsonTypeError::Other)?) {
+            json.add(argument.trim())?;
+        }
+        let declared = json.declared.iter().map(|(path, _)| path);
+        json.first_bytes = declared.chain(&json.skipped).fold(0, |bits, path| bits | first_byte_bit(path));
+        Ok(json)
+    }
+
+    fn add(&mut self, argument: &str) -> Result<(), JsonTypeError> {
+        if let Some(limit) = limit(argument, "max_dynamic_paths=") {
+            self.limits.paths = limit?;
+        } else if let Some(limit) = limit(argument, "max_dynamic_types=") {
+            self.limits.types = limit?;
+        } else if let Some(pattern) = argument.strip_prefix("SKIP REGEXP ") {
+            self.patterns.push(pattern.to_owned());
+        } else if let Some(path) = argument.strip_prefix("SKIP ") {
+            let (path, rest) = name(path).ok_or(JsonTypeError::Other)?;
+            if !rest.is_empty() {
+                return Err(JsonTypeError::Other);
+            }
+            self.skipped.push(path.into_bytes().into());
+        } else {
+            let (path, rest) = name(argument).ok_or(JsonTypeError::Other)?;
+            let type_name = rest.trim_start();
+            let Some(value) = TypedValue::parse(type_name) else {
+                return Err(JsonTypeError::Path { path, type_name: type_name.to_owned() });
+            };
+            self.declared.push((path.into_bytes().into(), value));
+        }
+        Ok(())
+    }
+
+    /// The limits, for the types of objects in arrays.
+    pub fn limits(&self) -> JsonLimits {
+        self.limits
+    }
+
+    /// The patterns of `SKIP REGEXP`, as they are printed; the server does not apply them to what is inserted in binary.
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+
+    /// Whether a rule other than [`PathRule::Dynamic`] exists.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        self.first_bytes != 0
+    }
+
+    /// What `path` asks for.
+    #[inline]
+    pub fn rule(&self, path: &[u8]) -> PathRule {
+        if self.first_bytes & first_byte_bit(path) == 0 { PathRule::Dynamic } else { self.search(path) }
+    }
+
+    fn search(&self, path: &[u8]) -> PathRule {
+        if let Some((_, value)) = self.declared.iter().find(|(declared, _)| **declared == *path) {
+            return PathRule::Typed(*value);
+        }
+        let is_below = |skipped: &[u8]| {
+            path.strip_prefix(skipped).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        };
+        if self.skipped.iter().any(|skipped| is_below(skipped)) {
+            PathRule::Skipped
+        } else {
+            PathRule::Dynamic
+        }
+    }
+}
+
+impl fmt::Display for JsonTypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other => f.write_str("not a JSON type that is known"),
+            Self::Path { path, type_name } => write!(f, "path {path} has type {type_name}"),
+        }
+    }
+}
+
+#[inline]
+fn first_byte_bit(path: &[u8]) -> u64 {
+    1 << (path.first().copied().unwrap_or(0) & 63)
+}
+
+/// The number after `name`, if the argument is this limit.
+fn limit<N: std::str::FromStr>(argument: &str, name: &str) -> Option<Result<N, JsonTypeError>> {
+    let number = argument.strip_prefix(name)?;
+    Some(number.parse().map_err(|_| JsonTypeError::Other))
+}
+
+/// The name that begins `text`, without quotes and escapes, and what follows it.
+fn name(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('`') else {
+        let end = text.find(' ').unwrap_or(text.len());
+        return (end > 0).then(|| (text[..end].to_owned(), &text[end..]));
+    };
+    let (mut name, mut chars) = (String::new(), quoted.char_indices());
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '`' => return Some((name, &quoted[at + 1..])),
+            '\\' => name.push(match chars.next()?.1 {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                '0' => '\0',
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                other => other,
+            }),
+            other => name.push(other),
+        }
+    }
+    None
+}
+
+/// The arguments between commas that stand neither in parentheses nor in quotes.
+fn split_arguments(arguments: &str) -> Vec<&str> {
+    let (mut found, mut from, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    let mut chars = arguments.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match (quote, char) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), char) if char == open => quote = None,
+            (Some(_), _) => {}
+            (None, '`' | '\'') => quote = Some(char),
+            (None, '(') => depth += 1,
+            (None, ')') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                found.push(&arguments[from..at]);
+                from = at + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    found.push(&arguments[from..]);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(type_name: &str) -> PathRule {
+        PathRule::Typed(TypedValue::parse(type_name).unwrap())
+    }
+
+    #[test]
+    fn a_type_is_read_as_the_server_prints_it() {
+        let json = JsonType::parse(
+            "JSON(max_dynamic_types=8, max_dynamic_paths=16, REGEXP Int64, `SKIP` String, `a,b` UInt8, \
+             `a.b` DateTime64(9, 'UTC'), `c)d` Bool, `max_dynamic_paths=1` Float64, \
+             `x\\`y` Nullable(String), SKIP `q.r`, SKIP s, SKIP REGEXP '^p,\\\\)')",
+        )
+        .unwrap();
+        assert_eq!(json.limits(), JsonLimits { paths: 16, types: 8 });
+        assert_eq!(json.patterns(), [r"'^p,\\)'"]);
+        for (path, rule) in [
+            ("REGEXP", typed("Int64")),
+            ("SKIP", typed("String")),
+            ("a,b", typed("UInt8")),
+            ("a.b", typed("DateTime64(9)")),
+            ("c)d", typed("Bool")),
+            ("max_dynamic_paths=1", typed("Float64")),
+            ("x`y", typed("Nullable(String)")),
+            ("q.r", PathRule::Skipped),
+            ("q.r.z", PathRule::Skipped),
+            ("q.rz", PathRule::Dynamic),
+            ("q", PathRule::Dynamic),
+            ("s", PathRule::Skipped),
+            ("a", PathRule::Dynamic),
+            ("a.b.c", PathRule::Dynamic),
+            ("p", PathRule::Dynamic),
+            ("", PathRule::Dynamic),
+        ] {
+            assert_eq!(json.rule(path.as_bytes()), rule, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_type_without_paths_has_no_rules() {
+        for text in ["JSON", "JSON(max_dynamic_paths=0)", "JSON(max_dynamic_types=4, SKIP REGEXP 'x')"] {
+            let json = JsonType::parse(text).unwrap();
+            assert!(!json.has_rules());
+            assert_eq!(json.rule(b""), PathRule::Dynamic);
+        }
+        assert_eq!(JsonType::parse("JSON").unwrap().limits(), JsonLimits::default());
+    }
+
+    #[test]
+    fn a_declared_path_of_another_type_is_named() {
+        for (text, path, type_name) in [
+            ("JSON(a.b Array(String))", "a.b", "Array(String)"),
+            (
+                "JSON(a Int64, `b` Tuple(\n    x Int64,\n    y String))",
+                "b",
+                "Tuple(\n    x Int64,\n    y String)",
+            ),
+            ("JSON(e Enum8('a)' = 1, 'b,' = 2), SKIP q)", "e", "Enum8('a)' = 1, 'b,' = 2)"),
+        ] {
+            let error = JsonTypeError::Path { path: path.into(), type_name: type_name.into() };
+            assert_eq!(JsonType::parse(text), Err(error));
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in
+            ["String", "Nullable(JSON)", "JSON(", "JSON()", "JSON(max_dynamic_paths=x)", "JSON(`a Int64)"]
+        {
+            assert!(JsonType::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Tests of [`super`].
+
+use super::*;
+use crate::json_limits::JsonLimits;
+
+fn described(name: &str, type_name: &str, default_type: &str) -> DescribedColumn {
+    DescribedColumn {
+        name: name.into(),
+        type_name: type_name.into(),
+        default_kind: DefaultKind::from_described(default_type),
+    }
+}
+
+fn fitting() -> Vec<DescribedColumn> {
+    of_layout(Layout::Json)
+}
+
+fn of_layout(layout: Layout) -> Vec<DescribedColumn> {
+    let columns = TableColumns::of_layout(layout).columns();
+    columns.iter().map(|column| described(&column.name, &column.column_type.to_string(), "")).collect()
+}
+
+fn fits(columns: &[DescribedColumn]) -> TableColumns {
+    check(columns).unwrap().columns
+}
+
+/// The message for a table in which one column has another type.
+fn message(column: &str, type_name: &str, default_type: &str) -> Option<String> {
+    let mut columns = fitting();
+    let changed = columns.iter_mut().find(|described| described.name == column).unwrap();
+    *changed = described(column, type_name, default_type);
+    match check(&columns) {
+        Ok(_) => None,
+        Err(mismatches) => {
+            assert_eq!(mismatches.len(), 1);
+            Some(mismatches[0].to_string())
+        }
+    }
+}
+
+#[test]
+fn our_own_layouts_fit_in_any_order() {
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        let mut columns = of_layout(layout);
+        assert_eq!(fits(&columns), TableColumns::of_layout(layout));
+        columns.reverse();
+        assert_eq!(fits(&columns), TableColumns::of_layout(layout));
+    }
+}
+
+#[test]
+fn each_set_of_attributes_may_have_its_own_layout() {
+    let mut columns = of_layout(Layout::Map);
+    columns.retain(|column| column.name != "SpanAttributes" && column.name != "Events.Attributes");
+    columns.push(described("SpanAttributes", "JSON(max_dynamic_paths=8, `a.b` Int64, SKIP `c`)", ""));
+    columns.extend(
+        of_layout(Layout::Nested).into_iter().filter(|column| column.name.starts_with("Events.Attributes")),
+    );
+    let found = fits(&columns);
+    assert_eq!(
+        found.to_string(),
+        "ResourceAttributes Map, SpanAttributes Json, Events.Attributes Nested, Links.Attributes Map"
+    );
+    let AttributeColumns::Json(json) = found.span else { panic!("span attributes are JSON") };
+    assert_eq!(json.limits(), JsonLimits { paths: 8, ..JsonLimits::default() });
+    assert!(json.has_rules());
+}
+
+#[test]
+fn a_map_that_is_computed_from_the_groups_is_not_where_rows_go() {
+    let mut columns = of_layout(Layout::Nested);
+    columns.push(described("SpanAttributes", "Map(String, String)", "ALIAS"));
+    assert_eq!(fits(&columns), TableColumns::of_layout(Layout::Nested));
+}
+
+#[test]
+fn types_that_read_the_same_bytes_fit() {
+    let table = [
+        ("Timestamp", "DateTime64(9, 'UTC')"),
+        ("SpanName", "String"),
+        ("TraceId", "LowCardinality(String)"),
+        ("SpanAttributes", "JSON(max_dynamic_paths=64)"),
+        ("SpanAttributes", "JSON(max_dynamic_types=16, max_dynamic_paths=0)"),
+        ("Events.Attributes", "Array(JSON(max_dynamic_paths=16))"),
+        ("Events.Timestamp", "Array(DateTime64(9, 'Europe/Berlin'))"),
+        ("Events.Name", "Array(String)"),
+        ("Links.TraceId", "Array(LowCardinality(String))"),
+        ("SpanAttributes", "Map(String, LowCardinality(String))"),
+        ("Events.Attributes", "Array(Map(String, String))"),
+        ("SpanAttributes", "JSON(`http.route` LowCardinality(String), SKIP `q`, SKIP REGEXP '^p')"),
+    ];
+    for (column, type_name) in table {
+        assert_eq!(message(column, type_name, ""), None, "{column} {type_name}");
+    }
+    assert_eq!(message("Duration", "UInt64", "DEFAULT"), None);
+    assert_eq!(message("SpanAttributes", "JSON", "EPHEMERAL"), None);
+}
+
+#[test]
+fn other_types_are_named_with_what_was_expected() {
+    let table = [
+        ("Timestamp", "DateTime64(3)", "column Timestamp has type DateTime64(3); expected DateTime64(9): "),
+        ("Timestamp", "DateTime", "column Timestamp has type DateTime; expected DateTime64(9): "),
+        ("Duration", "Int64", "column Duration has type Int64; expected UInt64: "),
+        ("TraceId", "FixedString(32)", "column TraceId has type FixedString(32); expected String: "),
+        ("TraceId", "Nullable(String)", "column TraceId has type Nullable(String); expected String: "),
+        (
+            "SpanName",
+            "LowCardinality(Nullable(String))",
+            "column SpanName has type LowCardinality(Nullable(String)); expected LowCardinality(String): ",
+        ),
+        (
+            "SpanAttributes",
+            "Map(String, Int64)",
+            "column SpanAttributes has type Map(String, Int64); expected Map(LowCardinality(String), String): ",
+        ),
+        (
+            "SpanAttributes",
+            "Nullable(JSON)",
+            "column SpanAttributes has type Nullable(JSON); expected JSON, Map(LowCardinality(String), String), or typed",
+        ),
+        (
+            "Events.Attributes",
+            "JSON",
+            "column Events.Attributes has type JSON; expected Array(JSON), Array(Map(",
+        ),
+        (
+            "Events.Timestamp",
+            "Array(DateTime64(6))",
+            "column Events.Timestamp has type Array(DateTime64(6)); expected Array(DateTime64(9)): ",
+        ),
+    ];
+    for (column, type_name, expected) in table {
+        let message = message(column, type_name, "").unwrap();
+        assert!(message.starts_with(expected), "{message}");
+        assert!(message.contains("MODIFY COLUMN"), "{message}");
+    }
+}
+
+#[test]
+fn a_declared_path_of_another_type_is_named() {
+    for (column, type_name) in [
+        ("SpanAttributes", "JSON(`a.b` Array(String))"),
+        ("Links.Attributes", "Array(JSON(`a.b` Array(String)))"),
+    ] {
+        let message = message(column, type_name, "").unwrap();
+        assert!(
+            message.starts_with(&format!(
+                "column {column} declares path a.b as Array(String); expected one of Bool, "
+            )),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn types_of_groups_are_compared_field_by_field() {
+    let fit = |group, found| ColumnType::ArrayOfPairs(group).fit(found) == TypeFit::Same;
+    assert!(fit(Group::Int, "Array(Nested(Key String, Value Int64))"));
+    assert!(fit(
+        Group::String,
+        "Array(Array(Tuple(Key LowCardinality(String), Value LowCardinality(String))))"
+    ));
+    assert!(!fit(Group::Int, "Array(Nested(Key String, Value UInt64))"));
+    assert!(!fit(Group::Int, "Array(Nested(Value Int64, Key String))"));
+    assert!(!fit(Group::Int, "Array(Tuple(Key String, Value Int64))"));
+    let mut columns = of_layout(Layout::Nested);
+    columns.retain(|column| column.name != "SpanAttributesInt.Value");
+    columns.iter_mut().find(|column| column.name == "Events.AttributesBool").unwrap().type_name =
+        "Array(String)".into();
+    let messages: Vec<_> = check(&columns).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(messages.len(), 2);
+    assert!(messages[0].starts_with(
+        "column SpanAttributesInt.Value is missing; expected SpanAttributesInt.Value Array(Int64)"
+    ));
+    assert!(messages[1].contains("expected Array(Nested(Key LowCardinality(String), Value Bool))"));
+}
+
+#[test]
+fn patterns_that_the_server_does_not_apply_are_noted() {
+    let mut columns = fitting();
+    columns.iter_mut().find(|column| column.name == "SpanAttributes").unwrap().type_name =
+        "JSON(SKIP REGEXP '^p')".into();
+    let notes = check(&columns).unwrap().notes;
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].starts_with("column SpanAttributes has SKIP REGEXP '^p', which "), "{}", notes[0]);
+    assert!(check(&fitting()).unwrap().notes.is_empty());
+}
+
+#[test]
+fn missing_and_computed_columns_are_named() {
+    let mut columns = fitting();
+    columns.retain(|column| column.name != "TraceState" && column.name != "Links.Attributes");
+    let messages: Vec<_> = check(&columns).unwrap_err().iter().map(ToString::to_string).collect();
+    assert!(messages[0].starts_with("column TraceState is missing; expected TraceState String: add it "));
+    assert!(messages[1].starts_with(
+        "column Links.Attributes is missing; expected Links.Attributes Array(JSON), Array(Map("
+    ));
+    assert_eq!(messages.len(), 2);
+    assert_eq!(
+        message("Duration", "UInt64", "MATERIALIZED").as_deref(),
+        Some(
+            "column Duration is MATERIALIZED, which cannot be inserted; expected a column that stores UInt64"
+        )
+    );
+    assert!(message("Duration", "UInt64", "ALIAS").is_some());
+    assert_eq!(check(&[]).unwrap_err().len(), fitting().len());
+}
+
+#[test]
+fn additional_columns_are_left_to_the_server() {
+    let mut columns = fitting();
+    columns.insert(3, described("Day", "Date", "MATERIALIZED"));
+    columns.push(described("Tenant", "String", "DEFAULT"));
+    columns.push(described("Note", "Nullable(String)", ""));
+    let additional = vec!["Day".to_owned(), "Tenant".to_owned(), "Note".to_owned()];
+    assert_eq!(check(&columns).unwrap().additional, additional);
+}
