@@ -14,11 +14,12 @@ use crate::{
     read::Reader,
     retry::{self, Pace},
     sink::Sink,
+    table_watch::{TableChanged, TableWatch},
     worker::{self, Worker},
 };
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use sluice_clickhouse::table::{JsonColumns, TableFit};
+use sluice_clickhouse::{column::TableColumns, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
 use sluice_kafka::{Consumer, Identity, Inbox, Limits, Ownership, Stop};
 use sluice_spool::Volume;
@@ -36,12 +37,17 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
 
+/// Events that wait for this thread: one of each kind.
+const EVENTS_MAX: usize = 3;
+
 /// What this thread waits for.
 enum Event {
     /// SIGTERM or SIGINT.
     Signal,
     /// The poll thread has ended.
     Ended(Result<(), sluice_kafka::Error>),
+    /// The table has other columns than those that rows are encoded for.
+    TableChanged(TableChanged),
 }
 
 /// Runs the gateway until SIGTERM, or until the consumer cannot go on.
@@ -56,16 +62,16 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     let io = runtime()?;
     let listener = io.block_on(admin::bind(checked.listen()))?;
     io.spawn(admin::serve(listener, metrics.clone(), status.clone()));
-    let (events_out, events) = bounded(2);
+    let (events_out, events) = bounded(EVENTS_MAX);
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
 
-    let Some(TableFit { json, .. }) = wait_for_table(&io, &sink, &events) else {
+    let Some(TableFit { columns, .. }) = wait_for_table(&io, &sink, &events) else {
         tracing::info!("stopped before the table was seen to fit");
         return Ok(());
     };
     status.table_fits();
-    let parts = Parts { config, columns: json, metrics: &metrics, pool: &pool, io: &io };
+    let parts = Parts { config, columns, metrics: &metrics, pool: &pool, io: &io };
     let running = parts.start(sink, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -114,7 +120,11 @@ fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> Option
     for tries in 1.. {
         match io.block_on(sink.check_table()) {
             Ok(fit) => {
-                tracing::info!(additional_columns = fit.additional.join(", "), "the table fits");
+                let additional = fit.additional.join(", ");
+                tracing::info!(layout = %fit.columns, additional_columns = additional, "the table fits");
+                for note in &fit.notes {
+                    tracing::warn!("{note}");
+                }
                 return Some(fit);
             }
             Err(error) => {
@@ -135,7 +145,7 @@ fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> Option
 /// What the threads are started from.
 struct Parts<'a> {
     config: &'a GatewayConfig,
-    columns: JsonColumns,
+    columns: TableColumns,
     metrics: &'a Arc<Metrics>,
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
@@ -163,7 +173,8 @@ impl Parts<'_> {
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let delivery = Delivery {
-            sink,
+            targets: sink.targets(&self.columns)?,
+            watch: self.watch(sink, events.clone()),
             concurrency: self.config.sink.clickhouse.insert.concurrency as usize,
             reports: consumer.reports(),
             metrics: self.metrics.clone(),
@@ -187,6 +198,14 @@ impl Parts<'_> {
         Ok(Running { stop, workers: workers? })
     }
 
+    fn watch(&self, sink: Sink, events: Sender<Event>) -> TableWatch {
+        TableWatch::new(sink, self.columns.clone(), self.metrics.clone(), move |changed| {
+            if events.try_send(Event::TableChanged(changed)).is_err() {
+                // The process is ending already.
+            }
+        })
+    }
+
     fn start_worker(
         &self,
         number: usize,
@@ -204,7 +223,7 @@ impl Parts<'_> {
             rule: BatchRule::of(&self.config.sink.clickhouse.insert),
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
             on_missing: self.config.delivery.dead_letter.on_missing,
-            columns: self.columns,
+            columns: self.columns.clone(),
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
             metrics: self.metrics.clone(),
             seconds: self.metrics.worker(number),
@@ -233,17 +252,28 @@ fn identity(config: &GatewayConfig) -> Identity {
 
 impl Running {
     fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
-        let result = match events.recv().context("every thread has gone")? {
-            Event::Ended(result) => result,
-            Event::Signal => {
-                tracing::info!("leaving: what was read is inserted and committed");
-                self.stop.request();
-                match events.recv().context("the poll thread has gone without a word")? {
-                    Event::Ended(result) => result,
-                    Event::Signal => Ok(()),
+        let mut changed = None;
+        let result = loop {
+            match events.recv().context("every thread has gone")? {
+                Event::Ended(result) => break result,
+                // The second one is impatience.
+                Event::Signal if self.stop.is_requested() => break Ok(()),
+                Event::Signal => {
+                    tracing::info!("leaving: what was read is inserted and committed");
+                    self.stop.request();
+                }
+                Event::TableChanged(found) => {
+                    tracing::error!("leaving: {found}");
+                    self.stop.request();
+                    changed = Some(found);
                 }
             }
         };
+        if let Some(changed) = changed {
+            // Blocks for the old columns cannot go in; they are not committed, so their messages are read again.
+            io.shutdown_background();
+            return Err(changed.into());
+        }
         if result.is_ok() {
             for worker in self.workers {
                 if worker.join().is_err() {

@@ -67,7 +67,10 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
     findings.found.push(format!("ClickHouse {}", sink.server_version().await?));
     let name = format!("{}.{}", clickhouse.database, clickhouse.table);
     match sink.check_table().await {
-        Ok(_) => findings.found.push(format!("table {name} fits")),
+        Ok(fit) => {
+            findings.found.push(format!("table {name} fits: {}", fit.columns));
+            findings.found.extend(fit.notes);
+        }
         Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
             if clickhouse.schema.management == SchemaManagement::CreateIfMissing =>
         {

@@ -10,7 +10,8 @@ use crate::{
     block::Block,
     metrics::Metrics,
     retry::{self, Pace},
-    sink::Sink,
+    sink::Targets,
+    table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
 use sluice_clickhouse::{
@@ -37,7 +38,9 @@ pub const BLOCKS_WAITING_MAX: usize = 256;
 /// What delivery is made of.
 pub struct Delivery {
     /// Where blocks go.
-    pub sink: Sink,
+    pub targets: Targets,
+    /// Who looks at the table after a refusal.
+    pub watch: TableWatch,
     /// Inserts at the same time.
     pub concurrency: usize,
     /// Who is told that a block is in.
@@ -52,7 +55,8 @@ impl Delivery {
     pub async fn run(self, mut blocks: mpsc::Receiver<Block>) {
         let permits = Arc::new(Semaphore::new(self.concurrency));
         let shared = Arc::new(Shared {
-            sink: self.sink,
+            targets: self.targets,
+            watch: self.watch,
             client: InsertClient::new(),
             reports: self.reports,
             metrics: self.metrics,
@@ -75,7 +79,8 @@ impl Delivery {
 
 /// What all inserts share.
 struct Shared {
-    sink: Sink,
+    targets: Targets,
+    watch: TableWatch,
     client: InsertClient,
     reports: Sender<Report>,
     metrics: Arc<Metrics>,
@@ -92,11 +97,12 @@ impl Shared {
         loop {
             let query_id = format!("{token}-{tries}");
             let id = InsertId { token: Some(&token), query_id: &query_id };
-            match self.client.insert(self.sink.target(tries), &body, id).await {
+            match self.client.insert(self.targets.of_try(tries), &body, id).await {
                 Ok(inserted) => return self.settle(block, inserted.elapsed),
                 Err(error) => {
                     self.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
                     self.log_failure(&block, &error);
+                    self.watch.refused(error.class).await;
                     tries = tries.saturating_add(1);
                     tokio::time::sleep(retry::wait(pace(error.class), tries, self.random((&token, tries))))
                         .await;
@@ -114,6 +120,7 @@ impl Shared {
     fn settle(&self, block: Block, elapsed: Duration) {
         if self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
+            self.watch.accepted();
         }
         let metrics = &self.metrics;
         metrics.rows_inserted.inc_by(block.rows);
@@ -152,7 +159,7 @@ fn advice(class: Class) -> &'static str {
     match class {
         Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
         Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
-        Class::RefreshSchema => "the table may have changed; compare its columns (sluice-gateway check)",
+        Class::RefreshSchema => "the table may have changed; its columns are read again",
         Class::Poison => "the server refuses rows of this block; its partition waits for someone to act",
         Class::Split => "the server cannot take this block at once; its partition waits for someone to act",
         Class::Halt => "someone must act: look at the table and at the user's rights",

@@ -1,7 +1,9 @@
-//! A value as JSON text: for what lies deeper than [`crate::attributes::DEPTH_MAX`].
+//! A value as JSON text: for what lies deeper than [`crate::attributes::json::DEPTH_MAX`], and for arrays and lists where
+//! a column holds text.
 //!
 //! The depth is bounded by the walk, which refuses messages that nest deeper than protobuf's own limit.
 
+use crate::value_text;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sluice_otlp::{KeyValue, Malformed, Value};
 
@@ -12,8 +14,8 @@ pub fn put(out: &mut Vec<u8>, value: Value<'_>) -> Result<(), Malformed> {
         Value::Empty => out.extend_from_slice(b"null"),
         Value::String(text) => put_string(out, &String::from_utf8_lossy(text)),
         Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
-        Value::Int(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        Value::Double(value) if value.is_finite() => out.extend_from_slice(value.to_string().as_bytes()),
+        Value::Int(value) => value_text::put_int(out, value),
+        Value::Double(value) if value.is_finite() => value_text::put_finite(out, value),
         Value::Double(value) if value.is_nan() => out.extend_from_slice(b"\"NaN\""),
         Value::Double(value) => {
             out.extend_from_slice(if value > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });

@@ -22,4 +22,6 @@ mod resources;
 pub mod retry;
 pub mod sink;
 pub mod span_row;
+pub mod table_watch;
+mod value_text;
 pub mod worker;

@@ -5,6 +5,7 @@ use sluice_gateway::{
     app,
     args::{Arguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_UNAVAILABLE},
     check, ddl, sink,
+    table_watch::TableChanged,
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
 use std::{
@@ -72,7 +73,11 @@ fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
-    app::run(config).map_err(|error| Failure::new(1, format!("{error:#}")))?;
+    app::run(config).map_err(|error| {
+        // A new start, which the table's new columns ask for, is what this code stands for.
+        let code = if error.is::<TableChanged>() { EXIT_UNAVAILABLE } else { 1 };
+        Failure::new(code, format!("{error:#}"))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

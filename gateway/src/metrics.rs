@@ -65,6 +65,8 @@ pub struct Metrics {
     pub block_pool_bytes: IntGaugeVec,
     /// The queue volume by state.
     pub queue_volume_bytes: IntGaugeVec,
+    /// Whether the table fitted when it was last looked at.
+    pub table_fits: IntGauge,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
     worker_seconds: CounterVec,
@@ -180,6 +182,7 @@ impl Metrics {
                 &["state"],
             ),
             queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
+            table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
             worker_seconds: registered(
                 &make.0,

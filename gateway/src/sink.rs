@@ -1,14 +1,15 @@
 //! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
 
 use sluice_clickhouse::{
+    column::{self, TableColumns},
     ddl,
     endpoint::{Credentials, Endpoint, EndpointError},
     insert::{InsertTarget, TargetError, TargetSpec},
     probe::{Probe, ProbeError},
     table::{self, Mismatch, TableFit},
 };
-use sluice_gateway_config::{ClickHouse, SchemaManagement};
-use std::path::Path;
+use sluice_gateway_config::{ClickHouse, Layout, SchemaManagement};
+use std::{path::Path, time::Duration};
 
 /// Why the sink cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -67,51 +68,74 @@ fn list(mismatches: &[Mismatch]) -> String {
 /// The servers of one shard, and the table.
 #[derive(Debug, Clone)]
 pub struct Sink {
-    targets: Vec<InsertTarget>,
+    endpoints: Vec<Endpoint>,
+    credentials: Credentials,
     probes: Vec<Probe>,
     database: String,
     table: String,
+    layout: Layout,
+    insert_timeout: Duration,
+}
+
+/// A target per endpoint, for rows of certain columns.
+#[derive(Debug, Clone)]
+pub struct Targets(Vec<InsertTarget>);
+
+impl Targets {
+    /// The target for try number `tries`: the next replica after a failure.
+    pub fn of_try(&self, tries: u32) -> &InsertTarget {
+        &self.0[tries as usize % self.0.len()]
+    }
 }
 
 impl Sink {
-    /// Reads the credentials and prepares a target per endpoint. Nothing is sent.
+    /// Reads the credentials. Nothing is sent.
     pub fn new(config: &ClickHouse) -> Result<Self, Error> {
         let credentials = credentials(config)?;
         let endpoints: Result<Vec<Endpoint>, _> =
             config.endpoints.iter().map(|text| Endpoint::parse(text)).collect();
         let endpoints = endpoints.map_err(Error::Endpoint)?;
-        let target = |endpoint| {
-            InsertTarget::new(&TargetSpec {
-                endpoint,
-                credentials: &credentials,
-                database: &config.database,
-                table: &config.table,
-                timeout: config.insert.timeout.to_std(),
-            })
-        };
-        let targets: Result<Vec<InsertTarget>, _> = endpoints.iter().map(target).collect();
         let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database)).collect();
-        Ok(Self {
-            targets: targets.map_err(Error::Target)?,
+        let sink = Self {
+            endpoints,
+            credentials,
             probes,
             database: config.database.clone(),
             table: config.table.clone(),
-        })
+            layout: config.schema.layout,
+            insert_timeout: config.insert.timeout.to_std(),
+        };
+        // Credentials that cannot be sent are found now, whatever the columns will be.
+        sink.targets(&TableColumns::default())?;
+        Ok(sink)
     }
 
-    /// The endpoint for try number `tries`: the next replica after a failure.
-    pub fn target(&self, tries: u32) -> &InsertTarget {
-        &self.targets[tries as usize % self.targets.len()]
+    /// Prepares inserts of rows of these columns.
+    pub fn targets(&self, columns: &TableColumns) -> Result<Targets, Error> {
+        let target = |endpoint| {
+            InsertTarget::new(&TargetSpec {
+                endpoint,
+                credentials: &self.credentials,
+                database: &self.database,
+                table: &self.table,
+                columns,
+                timeout: self.insert_timeout,
+            })
+        };
+        let targets: Result<Vec<_>, _> = self.endpoints.iter().map(target).collect();
+        targets.map(Targets).map_err(Error::Target)
     }
 
     /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
     /// decides.
     pub async fn check_table(&self) -> Result<TableFit, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
-        table::check(&described).map_err(|mismatches| Error::Table {
-            table: format!("{}.{}", self.database, self.table),
-            mismatches,
-        })
+        table::check(&described).map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+    }
+
+    /// `database.table`.
+    pub fn table_name(&self) -> String {
+        format!("{}.{}", self.database, self.table)
     }
 
     /// The version of the first server that answers.
@@ -122,24 +146,29 @@ impl Sink {
     /// Creates database and table unless they are there, as `management` allows, and compares the columns. Returns
     /// what was done, in a sentence.
     pub async fn apply(&self, management: SchemaManagement) -> Result<String, Error> {
-        let name = format!("{}.{}", self.database, self.table);
+        let name = self.table_name();
         if management == SchemaManagement::CreateIfMissing {
             let exists = self.ask(|probe| async move { probe.table_exists(&self.table).await }).await?;
             if !exists {
                 for statement in &ddl::create_table(&self.table_spec()) {
                     self.ask(|probe| async move { probe.execute(statement).await }).await?;
                 }
-                self.check_table().await?;
-                return Ok(format!("table {name} created"));
+                let TableFit { columns, .. } = self.check_table().await?;
+                return Ok(format!("table {name} created: {columns}"));
             }
         }
-        self.check_table().await?;
-        Ok(format!("table {name} fits"))
+        let TableFit { columns, .. } = self.check_table().await?;
+        Ok(format!("table {name} fits: {columns}"))
     }
 
     /// The table that `CreateIfMissing` makes.
     pub fn table_spec(&self) -> ddl::TableSpec {
-        ddl::TableSpec::new(self.database.clone(), self.table.clone())
+        let layout = match self.layout {
+            Layout::Json => column::Layout::Json,
+            Layout::Map => column::Layout::Map,
+            Layout::Nested => column::Layout::Nested,
+        };
+        ddl::TableSpec { layout, ..ddl::TableSpec::new(self.database.clone(), self.table.clone()) }
     }
 
     async fn ask<'a, T, F: Future<Output = Result<T, ProbeError>>>(

@@ -1,7 +1,7 @@
 //! One span, one row: the only file that knows both OTLP and the table.
 //!
 //! A [`SpanRows`] is the sink of a walk over one message. It writes rows of `otel_traces` in the order of
-//! `sluice_clickhouse::table::COLUMNS`, straight from the message's bytes into the row buffer.
+//! `sluice_clickhouse::column::TableColumns`, straight from the message's bytes into the row buffer.
 //!
 //! | column | from |
 //! | --- | --- |
@@ -27,13 +27,12 @@
 //! the difference was to move nothing large right after it was written (a [`sluice_otlp::Value`], a JSON object), since
 //! the load waits for the stores, and to append what has a fixed size at a fixed size, since that takes no call.
 
-use crate::attributes::{self, AttributeWriter};
+use crate::attributes::{self, AttributeWriter, Elements};
 use crate::resources::EncodedResources;
 use sluice_clickhouse::{
-    json_limits::JsonLimits,
+    column::{AttributeColumns, TableColumns},
     row_frames::{FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
-    table::JsonColumns,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
@@ -80,8 +79,8 @@ impl<E> From<attributes::Error> for RowError<E> {
 /// Buffers that a worker keeps between messages.
 #[derive(Default)]
 pub struct Scratch {
-    /// The limits of the table's `JSON` columns.
-    columns: JsonColumns,
+    /// How attributes lie in the table.
+    columns: TableColumns,
     /// `ServiceName`, `ResourceAttributes`, `ScopeName`, `ScopeVersion`: neighbours in the row, alike for every span of a scope.
     shared: Vec<u8>,
     /// Where the scope begins in `shared`.
@@ -89,13 +88,13 @@ pub struct Scratch {
     /// `ServiceName` and `ResourceAttributes` of the resources that were seen last.
     resources: EncodedResources,
     event_names: Vec<u8>,
-    nested_attributes: Vec<u8>,
+    elements: Elements,
     writer: AttributeWriter,
 }
 
 impl Scratch {
     /// Empty buffers, for a table with these columns.
-    pub fn new(columns: JsonColumns) -> Self {
+    pub fn new(columns: TableColumns) -> Self {
         Self { columns, ..Self::default() }
     }
 }
@@ -130,7 +129,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         shared.clear();
         if !resources.recall(resource.message, shared) {
             put_string(shared, service_name(resource)?);
-            writer.write(shared, columns.resource, &resource.attributes, None)?;
+            writer.write(shared, &columns.resource, &resource.attributes, None)?;
             resources.keep(resource.message, shared);
         }
         *scope_at = shared.len();
@@ -146,7 +145,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
-        let Scratch { columns, shared, event_names, nested_attributes, writer, .. } = &mut *self.scratch;
+        let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
         let row = self.rows.row();
         let start_at = row.len();
         let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
@@ -156,21 +155,23 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         put_string(row, span.name);
         put_word(row, kind(span.kind));
         row.extend_from_slice(shared);
-        writer.write(row, columns.span, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
+        writer.write(row, &columns.span, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
         put_word(row, status(span.status_code));
         put_seldom(row, span.status_message);
         if span.events.is_empty() {
-            row.extend_from_slice(&[0; 3]);
+            row.extend_from_slice(&[0; 2]);
+            Elements::put_none(row, &columns.event);
         } else {
-            let scratch =
-                Nested { column: columns.event, names: event_names, attributes: nested_attributes, writer };
+            let scratch = Nested { columns: &columns.event, names: event_names, elements, writer };
             put_events(row, span, self.fallback_nanos, scratch)?;
         }
         if span.links.is_empty() {
-            row.extend_from_slice(&[0; 4]);
+            row.extend_from_slice(&[0; 3]);
+            Elements::put_none(row, &columns.link);
         } else {
-            put_links(row, span, columns.link, writer)?;
+            let scratch = Nested { columns: &columns.link, names: event_names, elements, writer };
+            put_links(row, span, scratch)?;
         }
         if (row.len() - start_at) as u64 > ROW_BYTES_MAX {
             return Err(RowError::RowTooLarge);
@@ -180,42 +181,42 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     }
 }
 
-/// Buffers for the columns of events, which are written side by side while the events are read once.
+/// Buffers for the columns of events, which are written side by side while the events are read once; and of links.
 struct Nested<'a> {
-    column: JsonLimits,
+    columns: &'a AttributeColumns,
     names: &'a mut Vec<u8>,
-    attributes: &'a mut Vec<u8>,
+    elements: &'a mut Elements,
     writer: &'a mut AttributeWriter,
 }
 
-/// `Events.Timestamp`, `Events.Name`, `Events.Attributes`: three arrays of the same length.
+/// `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length.
 fn put_events<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
     fallback_nanos: i64,
     scratch: Nested<'_>,
 ) -> Result<(), RowError<E>> {
-    let Nested { column, names, attributes, writer } = scratch;
     if span.events.len() == 1 {
-        return put_only_event(row, span, fallback_nanos, column, writer);
+        return put_only_event(row, span, fallback_nanos, scratch);
     }
+    let Nested { columns, names, elements, writer } = scratch;
     names.clear();
-    attributes.clear();
+    elements.clear();
     put_len(row, span.events.len());
     for event in &span.events {
         let event = event?;
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
         put_datetime64(row, nanos);
         put_string(names, event.name);
-        writer.write(attributes, column, &event.attributes, original.map(|value| (ORIGINAL_TIME, value)))?;
-        if (attributes.len() + names.len()) as u64 > ROW_BYTES_MAX {
+        let original = original.map(|value| (ORIGINAL_TIME, value));
+        writer.write_element(elements, columns, &event.attributes, original)?;
+        if (elements.bytes() + names.len()) as u64 > ROW_BYTES_MAX {
             return Err(RowError::RowTooLarge);
         }
     }
     put_len(row, span.events.len());
     row.extend_from_slice(names);
-    put_len(row, span.events.len());
-    row.extend_from_slice(attributes);
+    elements.put(row, columns, span.events.len());
     Ok(())
 }
 
@@ -225,9 +226,9 @@ fn put_only_event<E>(
     row: &mut Vec<u8>,
     span: &Span<'_>,
     fallback_nanos: i64,
-    column: JsonLimits,
-    writer: &mut AttributeWriter,
+    scratch: Nested<'_>,
 ) -> Result<(), RowError<E>> {
+    let Nested { columns, elements, writer, .. } = scratch;
     for event in &span.events {
         let event = event?;
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
@@ -235,20 +236,17 @@ fn put_only_event<E>(
         put_datetime64(row, nanos);
         put_len(row, 1);
         put_string(row, event.name);
-        put_len(row, 1);
-        writer.write(row, column, &event.attributes, original.map(|value| (ORIGINAL_TIME, value)))?;
+        let original = original.map(|value| (ORIGINAL_TIME, value));
+        writer.write_only_element(row, elements, (columns, &event.attributes), original)?;
     }
     Ok(())
 }
 
-/// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, `Links.Attributes`: four arrays of the same length. Links are rare, so
-/// they are read once per column.
-fn put_links<E>(
-    row: &mut Vec<u8>,
-    span: &Span<'_>,
-    column: JsonLimits,
-    writer: &mut AttributeWriter,
-) -> Result<(), RowError<E>> {
+/// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links
+/// are rare, so they are read once per column.
+fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
+    let Nested { columns, elements, writer, .. } = scratch;
+    elements.clear();
     let len = span.links.len();
     put_len(row, len);
     for link in &span.links {
@@ -262,10 +260,13 @@ fn put_links<E>(
     for link in &span.links {
         put_string(row, link?.trace_state);
     }
-    put_len(row, len);
     for link in &span.links {
-        writer.write(row, column, &link?.attributes, None)?;
+        writer.write_element(elements, columns, &link?.attributes, None)?;
+        if elements.bytes() as u64 > ROW_BYTES_MAX {
+            return Err(RowError::RowTooLarge);
+        }
     }
+    elements.put(row, columns, len);
     Ok(())
 }
 

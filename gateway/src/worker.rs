@@ -24,7 +24,7 @@ use crate::{
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use sluice_clickhouse::{row_frames::RowFrames, table::JsonColumns};
+use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     BorrowedMessage, Generation, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue, Report,
@@ -63,8 +63,8 @@ pub struct Parts {
     pub reader: Reader,
     /// What becomes of messages that cannot be read.
     pub on_missing: OnMissing,
-    /// The limits of the table's `JSON` columns.
-    pub columns: JsonColumns,
+    /// How attributes lie in the table.
+    pub columns: TableColumns,
     /// Row buffers, and so open blocks, at the most.
     pub row_buffers_max: usize,
     /// The process' metrics.
@@ -124,7 +124,7 @@ impl Worker {
     /// A worker without partitions.
     pub fn new(parts: Parts) -> Self {
         Self {
-            scratch: Scratch::new(parts.columns),
+            scratch: Scratch::new(parts.columns.clone()),
             parts,
             row_buffers: Vec::new(),
             row_buffers_made: 0,

@@ -18,10 +18,11 @@
 //! A declared path that a row does not have takes the default of its type, or null when that is `Nullable`. Paths come in
 //! any order. All of this was tried against ClickHouse 26.7.
 
-use std::fmt;
-
 use crate::json_limits::JsonLimits;
 use crate::typed_value::TypedValue;
+
+/// What the paths that the gateway itself writes begin with. They cannot be declared: their values always carry a tag.
+pub const RESERVED_PREFIX: &str = "sluice.";
 
 /// A `JSON` type whose values can be written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +58,11 @@ pub enum JsonTypeError {
         path: String,
         /// Its type.
         type_name: String,
+    },
+    /// It declares a path that begins with [`RESERVED_PREFIX`].
+    Reserved {
+        /// The path.
+        path: String,
     },
 }
 
@@ -94,6 +100,9 @@ impl JsonType {
             self.skipped.push(path.into_bytes().into());
         } else {
             let (path, rest) = name(argument).ok_or(JsonTypeError::Other)?;
+            if path.starts_with(RESERVED_PREFIX) {
+                return Err(JsonTypeError::Reserved { path });
+            }
             let type_name = rest.trim_start();
             let Some(value) = TypedValue::parse(type_name) else {
                 return Err(JsonTypeError::Path { path, type_name: type_name.to_owned() });
@@ -136,15 +145,6 @@ impl JsonType {
             PathRule::Skipped
         } else {
             PathRule::Dynamic
-        }
-    }
-}
-
-impl fmt::Display for JsonTypeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Other => f.write_str("not a JSON type that is known"),
-            Self::Path { path, type_name } => write!(f, "path {path} has type {type_name}"),
         }
     }
 }
@@ -272,6 +272,8 @@ mod tests {
             let error = JsonTypeError::Path { path: path.into(), type_name: type_name.into() };
             assert_eq!(JsonType::parse(text), Err(error));
         }
+        let reserved = JsonTypeError::Reserved { path: "sluice.unconverted.a".into() };
+        assert_eq!(JsonType::parse("JSON(`sluice.unconverted.a` Int64)"), Err(reserved));
     }
 
     #[test]

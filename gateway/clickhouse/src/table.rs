@@ -117,6 +117,16 @@ pub enum Mismatch {
         /// Its type.
         found: String,
     },
+    /// The column's JSON type declares a path that the gateway writes itself.
+    #[error(
+        "column {column} declares path {path}; expected it undeclared, since the gateway writes it with its type"
+    )]
+    PathReserved {
+        /// The column's name.
+        column: String,
+        /// The path.
+        path: String,
+    },
     /// The column is computed by the server.
     #[error(
         "column {column} is {default_kind}, which cannot be inserted; expected a column that stores {expected}"
@@ -197,7 +207,11 @@ impl<'a> Described<'a> {
         match wanted.column_type.fit(&found) {
             TypeFit::Same => None,
             TypeFit::Other => Some(Mismatch::Type { column, expected, found }),
-            TypeFit::Path { path, type_name } => Some(Mismatch::PathType { column, path, found: type_name }),
+            TypeFit::Json(JsonTypeError::Path { path, type_name }) => {
+                Some(Mismatch::PathType { column, path, found: type_name })
+            }
+            TypeFit::Json(JsonTypeError::Reserved { path }) => Some(Mismatch::PathReserved { column, path }),
+            TypeFit::Json(JsonTypeError::Other) => Some(Mismatch::Type { column, expected, found }),
         }
     }
 }
@@ -233,11 +247,8 @@ fn notes(columns: &TableColumns) -> Vec<String> {
 enum TypeFit {
     Same,
     Other,
-    /// JSON with this declared path, which is not supported.
-    Path {
-        path: String,
-        type_name: String,
-    },
+    /// A JSON type that cannot be written to.
+    Json(JsonTypeError),
 }
 
 impl ColumnType {
@@ -298,11 +309,7 @@ fn is_pairs(group: Group, found: &str) -> bool {
 }
 
 fn json_fit(found: &str) -> TypeFit {
-    match JsonType::parse(found) {
-        Ok(_) => TypeFit::Same,
-        Err(JsonTypeError::Other) => TypeFit::Other,
-        Err(JsonTypeError::Path { path, type_name }) => TypeFit::Path { path, type_name },
-    }
+    JsonType::parse(found).map_or_else(TypeFit::Json, |_| TypeFit::Same)
 }
 
 #[cfg(test)]

@@ -158,6 +158,29 @@ pub struct Schema {
     /// What Sluice may do with the table.
     #[serde(default)]
     pub management: SchemaManagement,
+    /// How attributes lie in a table that Sluice makes. A table that is there already says so itself, by its columns.
+    #[serde(default, skip_serializing_if = "Layout::is_default")]
+    pub layout: Layout,
+}
+
+/// How attributes lie in a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layout {
+    /// One `JSON` column per set of attributes: every value keeps its type.
+    #[default]
+    Json,
+    /// One `Map(LowCardinality(String), String)` per set: every value is text, as in the OpenTelemetry exporter's table.
+    Map,
+    /// A group of keys and values per type (bool, double, int, string, complex) and set, as in Jaeger's tables.
+    Nested,
+}
+
+impl Layout {
+    /// A config that says nothing is also read by a gateway that does not know layouts.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What Sluice may do with the table.

@@ -17,8 +17,8 @@ pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::CheckedConfig;
 pub use gateway_config::{
     Admin, ClickHouse, Credentials, DeadLetter, Delivery, Format, GatewayConfig, InitialOffset, Insert,
-    Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement, Shutdown,
-    Sink, Source,
+    Kafka, Layout, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement,
+    Shutdown, Sink, Source,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

@@ -132,6 +132,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
                 SchemaManagement::Validate => contract::SchemaManagement::Validate,
                 SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
             },
+            layout: contract::Layout::default(),
         },
         insert: contract::Insert::default(),
     }

@@ -1,0 +1,143 @@
+//! What has become of the table, after the server refused rows.
+//!
+//! Place in the flow: delivery asks after a refusal that the table's columns may be the cause of; never otherwise. Owner: the
+//! inserts share one. Limits: one question at a time, and one in [`DESCRIBE_INTERVAL_MIN`].
+//!
+//! | the table | what happens |
+//! | --- | --- |
+//! | fits as it did | the columns are not the cause; the block is tried on |
+//! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and go in once it is mended |
+//! | fits, with other columns | the process ends, and the next one encodes for them what was not committed |
+//!
+//! Why the process ends: sealed blocks hold rows for the old columns, and encoding them anew needs their messages, which
+//! are Kafka's. A start reads them again from the committed offset: one way to do it, which every restart proves.
+
+use crate::{
+    metrics::Metrics,
+    sink::{Error, Sink},
+};
+use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::ProbeError};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+
+/// How often the table is described at the most. Chosen: failed inserts come back every 2 to 5 s each, and a table is mended
+/// by hand.
+const DESCRIBE_INTERVAL_MIN: Duration = Duration::from_secs(5);
+
+/// The table's columns are others than those that rows are encoded for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the table {table} has other columns now ({found}; rows are encoded for {encoded}): a new start encodes for them"
+)]
+pub struct TableChanged {
+    table: String,
+    found: String,
+    encoded: String,
+}
+
+/// Looks at the table after refusals.
+pub struct TableWatch {
+    sink: Sink,
+    columns: TableColumns,
+    metrics: Arc<Metrics>,
+    /// Is told once, when nothing else can be done.
+    changed: Box<dyn Fn(TableChanged) + Send + Sync>,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen last.
+#[derive(Default)]
+struct Seen {
+    looked: Option<Instant>,
+    /// What was said last; empty while the table fits.
+    reason: String,
+    has_changed: bool,
+}
+
+impl TableWatch {
+    /// Watches a table that fitted with these columns. `changed` must not block.
+    pub fn new(
+        sink: Sink,
+        columns: TableColumns,
+        metrics: Arc<Metrics>,
+        changed: impl Fn(TableChanged) + Send + Sync + 'static,
+    ) -> Self {
+        metrics.table_fits.set(1);
+        Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::default() }
+    }
+
+    /// Looks at the table after a refusal, unless it was looked at just now or is being looked at.
+    pub async fn refused(&self, class: Class) {
+        if !may_be_the_table(class) {
+            return;
+        }
+        let Ok(mut seen) = self.seen.try_lock() else { return };
+        if seen.looked.is_some_and(|looked| looked.elapsed() < DESCRIBE_INTERVAL_MIN) {
+            return;
+        }
+        let described = self.sink.check_table().await;
+        seen.looked = Some(Instant::now());
+        let fits = match described {
+            Ok(fit) if fit.columns == self.columns => {
+                seen.reason.clear();
+                true
+            }
+            Ok(fit) => {
+                self.tell_changed(&mut seen, &fit.columns);
+                false
+            }
+            Err(error) if is_about_the_table(&error) => {
+                self.tell_reason(&mut seen, &error);
+                false
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the table cannot be described after a refusal");
+                return;
+            }
+        };
+        self.metrics.table_fits.set(i64::from(fits));
+    }
+
+    /// Takes down that rows went in.
+    pub fn accepted(&self) {
+        self.metrics.table_fits.set(1);
+    }
+
+    fn tell_reason(&self, seen: &mut Seen, error: &Error) {
+        let reason = error.to_string();
+        if reason != seen.reason {
+            tracing::error!("rows wait: {reason}; they go in once the table is mended");
+            seen.reason = reason;
+        }
+    }
+
+    fn tell_changed(&self, seen: &mut Seen, found: &TableColumns) {
+        if !std::mem::replace(&mut seen.has_changed, true) {
+            (self.changed)(TableChanged {
+                table: self.sink.table_name(),
+                found: found.to_string(),
+                encoded: self.columns.to_string(),
+            });
+        }
+    }
+}
+
+/// Whether other columns could be the cause.
+fn may_be_the_table(class: Class) -> bool {
+    match class {
+        Class::RefreshSchema | Class::Poison | Class::Halt => true,
+        Class::Done | Class::Retry | Class::BackPressure | Class::InDoubt | Class::Split => false,
+    }
+}
+
+/// Whether the error says that the table is not what rows need, rather than that nobody answered.
+fn is_about_the_table(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Table { .. }
+            | Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
+    )
+}
