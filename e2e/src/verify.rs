@@ -90,6 +90,9 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
         ran_before = stack::up(&program)?.ran_before;
     }
     let outcome = target.resolve().and_then(|resolved| {
+        if args.only.is_none() {
+            steps.tests(on_clickhouse(&resolved.clickhouse.host))?;
+        }
         let images = install::images(&resolved, &args.images)?;
         install::operator(&resolved.kubeconfig, &images)?;
         let ran = steps.tests(end_to_end(args, &images.gateway));
@@ -97,6 +100,13 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     });
     let stopped = if ran_before { Ok(()) } else { stack::down(true) };
     outcome.and(stopped)
+}
+
+/// The gateway's tests that need a `ClickHouse` and nothing else.
+fn on_clickhouse(url: &str) -> Command {
+    let mut command = cargo(&["test", "-p", "sluice-gateway", "--test", "live"]);
+    command.env("SLUICE_CLICKHOUSE", url);
+    command
 }
 
 fn end_to_end(args: &VerifyArgs, gateway_image: &str) -> Command {

@@ -90,7 +90,7 @@ impl TableWatch {
                 false
             }
             Err(error) if is_about_the_table(&error) => {
-                self.tell_reason(&mut seen, &error);
+                tell_reason(&mut seen, &error);
                 false
             }
             Err(error) => {
@@ -106,14 +106,6 @@ impl TableWatch {
         self.metrics.table_fits.set(1);
     }
 
-    fn tell_reason(&self, seen: &mut Seen, error: &Error) {
-        let reason = error.to_string();
-        if reason != seen.reason {
-            tracing::error!("rows wait: {reason}; they go in once the table is mended");
-            seen.reason = reason;
-        }
-    }
-
     fn tell_changed(&self, seen: &mut Seen, found: &TableColumns) {
         if !std::mem::replace(&mut seen.has_changed, true) {
             (self.changed)(TableChanged {
@@ -122,6 +114,14 @@ impl TableWatch {
                 encoded: self.columns.to_string(),
             });
         }
+    }
+}
+
+fn tell_reason(seen: &mut Seen, error: &Error) {
+    let reason = error.to_string();
+    if reason != seen.reason {
+        tracing::error!("rows wait: {reason}; they go in once the table is mended");
+        seen.reason = reason;
     }
 }
 

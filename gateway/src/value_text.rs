@@ -17,7 +17,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sluice_otlp::{Malformed, Value};
 use std::io::Write as _;
 
-/// Below this, and not zero, a double is written with an exponent (ECMAScript, Number::toString).
+/// Below this, and not zero, a double is written with an exponent (ECMAScript, `Number::toString`).
 const POSITIONAL_MIN: f64 = 1e-6;
 
 /// From this on a double is written with an exponent.

@@ -193,7 +193,6 @@ fn split_arguments(arguments: &str) -> Vec<&str> {
         match (quote, char) {
             (Some(_), '\\') => drop(chars.next()),
             (Some(open), char) if char == open => quote = None,
-            (Some(_), _) => {}
             (None, '`' | '\'') => quote = Some(char),
             (None, '(') => depth += 1,
             (None, ')') => depth = depth.saturating_sub(1),
@@ -201,7 +200,7 @@ fn split_arguments(arguments: &str) -> Vec<&str> {
                 found.push(&arguments[from..at]);
                 from = at + 1;
             }
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
     found.push(&arguments[from..]);

@@ -206,12 +206,13 @@ impl<'a> Described<'a> {
         let found = described.type_name.clone();
         match wanted.column_type.fit(&found) {
             TypeFit::Same => None,
-            TypeFit::Other => Some(Mismatch::Type { column, expected, found }),
+            TypeFit::Other | TypeFit::Json(JsonTypeError::Other) => {
+                Some(Mismatch::Type { column, expected, found })
+            }
             TypeFit::Json(JsonTypeError::Path { path, type_name }) => {
                 Some(Mismatch::PathType { column, path, found: type_name })
             }
             TypeFit::Json(JsonTypeError::Reserved { path }) => Some(Mismatch::PathReserved { column, path }),
-            TypeFit::Json(JsonTypeError::Other) => Some(Mismatch::Type { column, expected, found }),
         }
     }
 }

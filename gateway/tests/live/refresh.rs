@@ -1,0 +1,90 @@
+//! The table is changed under a running gateway.
+
+use crate::{
+    messages::{every_shape, message, span},
+    server::Database,
+};
+use sluice_gateway::{
+    metrics::Metrics,
+    table_watch::{TableChanged, TableWatch},
+};
+use sluice_gateway_config::{Layout, SchemaManagement, parse};
+use std::sync::{Arc, Mutex};
+
+/// A watch of the table as it is, and what it was told.
+async fn watched(database: &Database) -> (TableWatch, Arc<Metrics>, Arc<Mutex<Vec<TableChanged>>>) {
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+    let checked = parse::from_yaml(config).unwrap().check().unwrap();
+    let metrics = Arc::new(Metrics::new(checked.budget()));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let sink = database.sink(Layout::Json);
+    let columns = sink.check_table().await.unwrap().columns;
+    let telling = told.clone();
+    let watch =
+        TableWatch::new(sink, columns, metrics.clone(), move |changed| telling.lock().unwrap().push(changed));
+    (watch, metrics, told)
+}
+
+#[tokio::test]
+async fn rows_wait_for_a_column_that_has_gone_and_go_in_once_it_is_back() {
+    let database = Database::new("mended").await;
+    let sink = database.sink(Layout::Map);
+    sink.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let columns = sink.check_table().await.unwrap().columns;
+    let (watch, metrics, told) = watched(&database).await;
+    let message = message(vec![span(every_shape())]);
+    let table = format!("ALTER TABLE {}.otel_traces", database.name);
+    database.execute(&format!("{table} DROP COLUMN TraceState")).await;
+    let error = database.insert_for(&columns, &message).await.unwrap_err();
+    assert_eq!(error.class.label(), "refresh_schema", "{error}");
+    watch.refused(error.class).await;
+    assert_eq!(metrics.table_fits.get(), 0);
+    assert!(told.lock().unwrap().is_empty());
+    let reason = sink.check_table().await.unwrap_err().to_string();
+    assert!(reason.contains("column TraceState is missing; expected TraceState String"), "{reason}");
+    database.execute(&format!("{table} ADD COLUMN TraceState String")).await;
+    database.insert_for(&columns, &message).await.unwrap();
+    watch.accepted();
+    assert_eq!(metrics.table_fits.get(), 1);
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn another_layout_is_told_once_and_a_new_start_fills_it() {
+    let database = Database::new("changed").await;
+    let sink = database.sink(Layout::Json);
+    sink.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let columns = sink.check_table().await.unwrap().columns;
+    let (watch, _metrics, told) = watched(&database).await;
+    database.execute(&format!("DROP TABLE {}.otel_traces SYNC", database.name)).await;
+    database.sink(Layout::Map).apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let message = message(vec![span(every_shape())]);
+    let error = database.insert_for(&columns, &message).await.unwrap_err();
+    watch.refused(error.class).await;
+    watch.refused(error.class).await;
+    assert_eq!(told.lock().unwrap().len(), 1, "{error}");
+    assert_eq!(database.ask("toString(count())").await, "0");
+    database.insert(&message).await;
+    assert_eq!(database.ask("toString(count())").await, "2");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_path_that_is_declared_under_a_running_gateway_stores_nothing_shifted() {
+    let database = Database::new("declared").await;
+    let sink = database.sink(Layout::Json);
+    sink.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+    let columns = sink.check_table().await.unwrap().columns;
+    let (watch, _metrics, told) = watched(&database).await;
+    let table = format!("ALTER TABLE {}.otel_traces", database.name);
+    database
+        .execute(&format!("{table} MODIFY COLUMN SpanAttributes JSON(max_dynamic_paths=64, `int` Int64)"))
+        .await;
+    let error = database.insert_for(&columns, &message(vec![span(every_shape())])).await.unwrap_err();
+    watch.refused(error.class).await;
+    assert_eq!(told.lock().unwrap().len(), 1, "{error}");
+    assert_eq!(database.ask("toString(count())").await, "0");
+    database.drop().await;
+}

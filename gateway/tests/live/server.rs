@@ -1,0 +1,101 @@
+//! A database of a test's own, and the gateway's real way into it.
+
+use bytes::Bytes;
+use clickhouse::Client;
+use sluice_clickhouse::{
+    body::InsertBody,
+    client::InsertClient,
+    column::TableColumns,
+    insert::{InsertError, InsertId},
+    row_frames::RowFrames,
+};
+use sluice_gateway::{
+    block::{OpenBlock, Place},
+    buffers::Pool,
+    encode::{Encoded, Payload, encode},
+    read::Reader,
+    sink::Sink,
+    span_row::Scratch,
+};
+use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement};
+use sluice_kafka::{Generation, PartitionId};
+use std::time::Instant;
+
+/// A database that is dropped at the end.
+pub struct Database {
+    pub name: String,
+    url: String,
+    client: Client,
+}
+
+impl Database {
+    pub async fn new(test: &str) -> Self {
+        let url = std::env::var("SLUICE_CLICKHOUSE").unwrap_or_else(|_| "http://127.0.0.1:8123".to_owned());
+        let client = Client::default().with_url(&url).with_user("default");
+        let name = format!("sluice_live_{test}_{}", std::process::id());
+        let database = Self { name, url, client };
+        database.execute(&format!("CREATE DATABASE {}", database.name)).await;
+        database
+    }
+
+    pub async fn drop(self) {
+        self.execute(&format!("DROP DATABASE {}", self.name)).await;
+    }
+
+    pub async fn execute(&self, statement: &str) {
+        self.client.query_raw(statement).execute().await.unwrap();
+    }
+
+    /// The one text that a question about the table has for an answer.
+    pub async fn ask(&self, what: &str) -> String {
+        let question = format!("SELECT ifNull({what}, 'NULL') FROM {}.otel_traces", self.name);
+        self.client.query_raw(&question).fetch_one::<String>().await.unwrap()
+    }
+
+    pub fn sink(&self, layout: Layout) -> Sink {
+        Sink::new(&ClickHouse {
+            endpoints: vec![self.url.clone()],
+            database: self.name.clone(),
+            table: "otel_traces".to_owned(),
+            credentials: None,
+            schema: Schema { management: SchemaManagement::CreateIfMissing, layout },
+            insert: Insert::default(),
+        })
+        .unwrap()
+    }
+
+    /// Finds out the table's columns, encodes a message for them, and inserts its rows.
+    pub async fn insert(&self, message: &[u8]) -> TableColumns {
+        let columns = self.sink(Layout::Json).check_table().await.unwrap().columns;
+        self.insert_for(&columns, message).await.unwrap();
+        columns
+    }
+
+    pub async fn insert_for(&self, columns: &TableColumns, message: &[u8]) -> Result<(), InsertError> {
+        let targets = self.sink(Layout::Json).targets(columns).unwrap();
+        let body = InsertBody::new(frames(columns, message));
+        let query_id = format!("{}-{}", self.name, next_number());
+        let id = InsertId { token: None, query_id: &query_id };
+        InsertClient::new().insert(targets.of_try(0), &body, id).await.map(|_| ())
+    }
+}
+
+/// The frames of one message's rows.
+pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
+    let pool = Pool::new(64 << 20, 1, 1);
+    let mut scratch = Scratch::new(columns.clone());
+    let mut block = OpenBlock::new(RowFrames::new(), Instant::now());
+    let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000 };
+    let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
+    assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
+    block.add_message(0, message.len(), 0, Instant::now());
+    let id = PartitionId { topic: "spans".into(), partition: 0 };
+    block.seal(&pool, Place { id, generation: Generation(1), ordinal: 0 }).unwrap().frames
+}
+
+/// A number that no other insert of this process has.
+fn next_number() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
