@@ -87,14 +87,14 @@ pub fn print(run: &Run) -> io::Result<()> {
     writeln!(out, "\n{shape}: {spans} spans, {message:.1} bytes a span in messages, {row:.1} in rows\n")?;
     writeln!(
         out,
-        "{:<11} {:>11} {:>9} {:>12} {:>11} {:>9} {:>14}",
+        "{:<13} {:>11} {:>9} {:>12} {:>11} {:>9} {:>14}",
         "stage", "CPU ns/span", "best", "wall ns/span", "spans/CPU s", "MB/CPU s", "bytes out/span"
     )?;
     for line in &run.stages {
         let bytes_out = line.bytes_out_per_span.map_or_else(|| "-".to_owned(), |bytes| format!("{bytes:.1}"));
         writeln!(
             out,
-            "{:<11} {:>11.1} {:>9.1} {:>12.1} {:>11} {:>9.0} {bytes_out:>14}",
+            "{:<13} {:>11.1} {:>9.1} {:>12.1} {:>11} {:>9.0} {bytes_out:>14}",
             line.name,
             line.cpu_ns_per_span,
             line.cpu_ns_per_span_best,
@@ -104,7 +104,7 @@ pub fn print(run: &Run) -> io::Result<()> {
         )?;
     }
     if let Some(beyond) = run.path_beyond_parts_cpu_ns_per_span {
-        writeln!(out, "{:<11} {beyond:>11.1}  beyond {}", "path", PARTS.join(", "))?;
+        writeln!(out, "{:<13} {beyond:>11.1}  beyond {}", "path", PARTS.join(", "))?;
     }
     out.flush()
 }

@@ -5,6 +5,7 @@ use cityhash_rs::cityhash_102_128;
 use clap::ValueEnum;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use sluice_clickhouse::{
+    column::{Layout, TableColumns},
     lz4::{Lz4Encoder, block_bytes_max},
     row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
 };
@@ -39,8 +40,12 @@ pub enum Stage {
     WalkSpans,
     /// The walk to the bottom of every attribute.
     WalkAll,
-    /// The walk, and rows.
+    /// The walk, and rows with attributes as JSON.
     Encode,
+    /// The walk, and rows with attributes as maps of text.
+    EncodeMap,
+    /// The walk, and rows with attributes in typed groups.
+    EncodeNested,
     /// LZ4 of the rows in pieces of 64 KiB.
     #[value(name = "lz4-64k")]
     Lz4In64K,
@@ -75,12 +80,12 @@ impl Stage {
     /// Bytes that go into it.
     pub fn bytes_in(self, load: &Load) -> u64 {
         match self {
-            Self::WalkSpans | Self::WalkAll | Self::Encode | Self::Path => load.message_bytes(),
             Self::Lz4In64K | Self::Lz4In256K | Self::Lz4In512K | Self::Lz4In1M | Self::Lz4Flex => {
                 load.rows.len() as u64
             }
             Self::Hash => load.block_bytes(),
             Self::JsonWire | Self::Json => load.text_bytes(),
+            _ => load.message_bytes(),
         }
     }
 
@@ -94,11 +99,9 @@ impl Stage {
         match self {
             Self::WalkSpans => walk_spans(load),
             Self::WalkAll => walk_all(load),
-            Self::Encode => {
-                let mut bytes = 0;
-                worker.encode(&load.messages, |rows| bytes += black_box(rows).len() as u64);
-                return Some(bytes);
-            }
+            Self::Encode => return Some(worker.encode_layout(load, Layout::Json)),
+            Self::EncodeMap => return Some(worker.encode_layout(load, Layout::Map)),
+            Self::EncodeNested => return Some(worker.encode_layout(load, Layout::Nested)),
             Self::Lz4In64K => return Some(lz4(load, 64 << 10)),
             Self::Lz4In256K => return Some(lz4(load, FRAME_RAW_BYTES)),
             Self::Lz4In512K => return Some(lz4(load, 512 << 10)),
@@ -216,6 +219,16 @@ impl Worker {
             .sum();
         sink.begin_anew();
         spans
+    }
+
+    /// Writes the rows of all messages in a layout, which are forgotten; their bytes.
+    fn encode_layout(&mut self, load: &Load, layout: Layout) -> u64 {
+        let mut scratch = Scratch::new(TableColumns::of_layout(layout));
+        std::mem::swap(&mut scratch, &mut self.scratch);
+        let mut bytes = 0;
+        self.encode(&load.messages, |rows| bytes += black_box(rows).len() as u64);
+        self.scratch = scratch;
+        bytes
     }
 
     /// What the worker does with each message, without Kafka and without sending the blocks; the bytes of all blocks.

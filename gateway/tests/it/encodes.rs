@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::{
 };
 use proptest::prelude::*;
 use prost::Message as _;
-use sluice_clickhouse::{frame, row_frames::RowFrames};
+use sluice_clickhouse::{column::TableColumns, frame, row_frames::RowFrames};
 use sluice_gateway::{
     block::{OpenBlock, Place},
     buffers::Pool,
@@ -34,11 +34,15 @@ impl Case {
     pub const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
 
     pub fn new(pool_bytes: u64) -> Self {
+        Self::of(pool_bytes, TableColumns::default())
+    }
+
+    pub fn of(pool_bytes: u64, columns: TableColumns) -> Self {
         let block = OpenBlock::new(RowFrames::new(), Instant::now());
         Self {
             pool: Pool::new(pool_bytes, 1, 1),
             reader: Reader::OtlpProto,
-            scratch: Scratch::default(),
+            scratch: Scratch::new(columns),
             block,
         }
     }
@@ -82,7 +86,12 @@ fn decompressed(frames: &[Bytes]) -> Vec<u8> {
 
 /// The rows of one message.
 pub fn encoded(message: &[u8]) -> Vec<u8> {
-    let mut case = Case::new(64 << 20);
+    encoded_for(TableColumns::default(), message)
+}
+
+/// The rows of one message for a table of these columns.
+pub fn encoded_for(columns: TableColumns, message: &[u8]) -> Vec<u8> {
+    let mut case = Case::of(64 << 20, columns);
     assert!(matches!(case.add(message), Encoded::Whole { .. }));
     case.rows().1
 }

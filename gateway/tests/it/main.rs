@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
 mod encodes;
+mod layouts;
 mod rows;

@@ -7,21 +7,21 @@ use opentelemetry_proto::tonic::{
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "a value is optional in the message")]
-fn text(value: &str) -> Option<AnyValue> {
+pub fn text(value: &str) -> Option<AnyValue> {
     Some(AnyValue { value: Some(Value::StringValue(value.into())) })
 }
 
-fn any(value: Value) -> AnyValue {
+pub fn any(value: Value) -> AnyValue {
     AnyValue { value: Some(value) }
 }
 
 /// Pieces of a row, joined.
-fn bytes(pieces: &[&[u8]]) -> Vec<u8> {
+pub fn bytes(pieces: &[&[u8]]) -> Vec<u8> {
     pieces.concat()
 }
 
 /// The columns of a span without anything, by name: an annotated golden row whose parts the tests below replace.
-fn bare(timestamp: u64, resource: &[u8], attributes: &[u8], rest: &[u8]) -> Vec<u8> {
+pub fn bare(timestamp: u64, resource: &[u8], attributes: &[u8], rest: &[u8]) -> Vec<u8> {
     bytes(&[
         &timestamp.to_le_bytes(),                // Timestamp DateTime64(9)
         b"\x20000102030405060708090a0b0c0d0e0f", // TraceId, 32 hex digits
