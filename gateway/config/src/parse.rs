@@ -97,13 +97,26 @@ pub fn to_yaml(config: &GatewayConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checked::tests::SMALLEST;
+    use crate::{Layout, checked::tests::SMALLEST};
 
     #[test]
     fn the_smallest_config_is_read_and_round_trips() {
         let config = from_yaml(SMALLEST).unwrap();
         assert_eq!(config.sink.clickhouse.insert.max_rows, 100_000);
         assert_eq!(from_yaml(&to_yaml(&config)).unwrap(), config);
+    }
+
+    #[test]
+    fn a_layout_is_named_and_left_out_when_it_is_the_usual_one() {
+        let mut config = from_yaml(SMALLEST).unwrap();
+        assert_eq!(config.sink.clickhouse.schema.layout, Layout::Json);
+        assert!(!to_yaml(&config).contains("layout"), "a gateway that knows no layouts can read it");
+        config.sink.clickhouse.schema.layout = Layout::Nested;
+        let text = to_yaml(&config);
+        assert!(text.contains("layout: Nested"), "{text}");
+        assert_eq!(from_yaml(&text).unwrap(), config);
+        let error = from_yaml(&text.replace("Nested", "Columns")).unwrap_err().to_string();
+        assert!(error.starts_with("sink.clickhouse.schema.layout"), "{error}");
     }
 
     #[test]
