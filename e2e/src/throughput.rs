@@ -19,6 +19,7 @@ mod rows;
 mod server;
 mod sink;
 mod tally;
+mod threads;
 pub mod witness;
 
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use crate::cargo::{cargo, release_folder};
-use crate::process::{Job, interrupt};
+use crate::process::{Job, command, interrupt};
 use crate::spans::{Encoding, Shape};
 use crate::stack::part::{PartStatus, State};
 use crate::stack::paths::Paths;
@@ -50,7 +51,7 @@ pub struct ThroughputArgs {
     #[arg(long, value_enum, default_value_t = MessageEncoding::OtlpProto)]
     encoding: MessageEncoding,
 
-    /// Spans to put into the topic; runs of a few seconds need millions
+    /// Spans to put into the topic; figures are steady from a million `rich` and four million `loadgen` on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     spans: u64,
 
@@ -62,9 +63,9 @@ pub struct ThroughputArgs {
     #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
     sink: SinkChoice,
 
-    /// Where the peers' rows go: by default where the gateway's go; `clickhouse` is the server for those that ask more than inserts
-    #[arg(long, value_enum)]
-    peer_sink: Option<SinkChoice>,
+    /// Where the peers' rows go: most ask their sink more than inserts, which the null sink does not answer
+    #[arg(long, value_enum, default_value_t = SinkChoice::Clickhouse)]
+    peer_sink: SinkChoice,
 
     /// A program to measure beside the gateway; may be given several times
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
@@ -73,6 +74,10 @@ pub struct ThroughputArgs {
     /// Times that each is run, in turn
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+
+    /// Print CPU time by thread, too
+    #[arg(long)]
+    threads: bool,
 
     /// Write the runs to a file
     #[arg(long, value_name = "FILE")]
@@ -84,19 +89,34 @@ pub struct ThroughputArgs {
 }
 
 const AFTER_HELP: &str = "\
+A run starts a process with a consumer group of its own, lets it read the topic from the earliest offset until the
+group has committed the end of every partition, and ends it by SIGTERM. All runs read one topic, which is filled
+once by an idempotent producer: zstd, record batches of up to 1,000,000 bytes before compression, 20 ms linger.
+A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+
 Sinks:
   null        a server in this program that takes inserts of RowBinary, keeps the bytes in a temporary file
               and counts the rows by their numbers after the run; it answers no question but the gateway's
   clickhouse  the local stack's server, into a table with the Null engine and then one with MergeTree; rows,
               bytes and CPU time are from the server's query log, and with MergeTree lost and doubled from the
-              table; with --sink null, a --peer-sink clickhouse means the Null engine alone
+              table; with --sink null a peer runs into the Null engine alone
 
 Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
 TABLE and ENGINE, where a table of the gateway's layout is ready. They read TOPIC as GROUP from the earliest
-offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs.
+offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs. A script
+build.sh beside a peer's program is run before anything is measured. Ready to use (e2e/peers/README.md):
+  --peer otelcol=e2e/peers/otel-collector/run.sh
 
-Columns: `wall s` until the end of every partition is committed, `CPU s` user and system of the process from
-start to end, `peak MiB` the largest resident set of one process, `-` what cannot be known.
+Columns:
+  wall s        from the start of the process until the end of every partition is committed, to a quarter second
+  CPU s         user and system of the process and all it started, from start to end, by the kernel's accounting;
+                the gateway's start, its waiting for the group and its end are some 20 ms of it
+  B/span        bytes of the inserts' bodies, as compressed
+  peak MiB      the largest resident set of one process
+  switches      times that a thread gave way or was made to
+  server CPU s  user and system of the server's threads for this run's inserts alone, views and the writing of
+                parts included; merges in the background, of which there are none with the Null engine, are not
+  -             what cannot be known
 
 Exit codes: 0 every span arrived in every run, 1 otherwise.";
 
@@ -144,14 +164,14 @@ impl ThroughputArgs {
 
     /// Where an entrant's rows go, one run after the other.
     fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
-        let both = &[Finish::Server(Engine::Null), Finish::Server(Engine::MergeTree)];
-        let peer_sink = self.peer_sink.unwrap_or(self.sink);
-        match (entrant, self.sink, peer_sink) {
+        match (entrant, self.sink, self.peer_sink) {
             (Entrant::Gateway(_), SinkChoice::Null, _) | (Entrant::Peer(_), _, SinkChoice::Null) => {
                 &[Finish::NullSink]
             }
             (Entrant::Peer(_), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
-            (_, SinkChoice::Clickhouse, _) => both,
+            (_, SinkChoice::Clickhouse, _) => {
+                &[Finish::Server(Engine::Null), Finish::Server(Engine::MergeTree)]
+            }
         }
     }
 }
@@ -166,21 +186,33 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => compiled()?,
     };
+    args.peers.iter().try_for_each(build)?;
     let began_stack = begin_stack()?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    let outcome = runtime.block_on(measure(args, Entrant::Gateway(gateway)));
+    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new() };
+    let outcome = runtime.block_on(measure(args, gateway, &mut report));
     if began_stack {
         say::progress("stack", "stopping; its data stays for the next time");
         stack::down(false)?;
     }
-    let report = outcome?;
-    report.table().iter().for_each(|line| say::line(line));
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(&report).context("write the runs as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
+    // A run that fails does not take the figures of those before it along.
+    show(args, &report)?;
+    outcome?;
     let whole = report.runs.iter().all(report::RunReport::is_whole);
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
+    report.table().iter().for_each(|line| say::line(line));
+    if args.threads {
+        say::line("");
+        report.threads_table().iter().for_each(|line| say::line(line));
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(report).context("write the runs as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// What to do about the stack, from how its parts are.
@@ -232,22 +264,31 @@ fn compiled() -> anyhow::Result<PathBuf> {
     Ok(release_folder().join("sluice-gateway"))
 }
 
-async fn measure(args: &ThroughputArgs, gateway: Entrant) -> anyhow::Result<Report> {
-    let Entrant::Gateway(program) = &gateway else { anyhow::bail!("the first entrant is the gateway") };
+/// Builds a peer that comes with a script for it.
+fn build(peer: &Peer) -> anyhow::Result<()> {
+    let Some(script) = peer.build_script() else { return Ok(()) };
+    let log = Paths::from_environment()?.build_log(&peer.name);
+    Job { part: &peer.name, doing: "build, unless it is built already", log }.run(&mut command(script))
+}
+
+async fn measure(args: &ThroughputArgs, gateway: PathBuf, report: &mut Report) -> anyhow::Result<()> {
     let mut course =
-        Course::lay(program, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
-    let mut entrants = vec![gateway.clone()];
+        Course::lay(&gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
+    let mut entrants = vec![Entrant::Gateway(gateway)];
     entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
-    let outcome = rounds(args, &entrants, &mut course).await;
+    let outcome = rounds(args, &entrants, &mut course, report).await;
     let removed = course.remove().await;
-    let report = outcome?;
-    removed?;
-    Ok(report)
+    outcome?;
+    removed
 }
 
 /// Runs everyone in turn, so that what else the machine does meets all alike.
-async fn rounds(args: &ThroughputArgs, entrants: &[Entrant], course: &mut Course) -> anyhow::Result<Report> {
-    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new() };
+async fn rounds(
+    args: &ThroughputArgs,
+    entrants: &[Entrant],
+    course: &mut Course,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     for _ in 0..args.runs {
         for entrant in entrants {
             for finish in args.finishes(entrant) {
@@ -260,7 +301,7 @@ async fn rounds(args: &ThroughputArgs, entrants: &[Entrant], course: &mut Course
             }
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 #[cfg(test)]

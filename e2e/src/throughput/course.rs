@@ -15,6 +15,7 @@ use super::report::{Arrived, RunReport};
 use super::rows::Columns;
 use super::server::{Engine, Sink, TABLE};
 use super::sink::NullSink;
+use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
 use crate::process::interrupt;
 use crate::produce::{self, Compression, Feed, Producer, Topic};
@@ -24,6 +25,9 @@ use crate::stack::kafka::HOST_ADDRESS;
 
 /// Time between two looks at the group's lag: short beside the seconds of a run; each look costs the broker a connection.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two lines about how full the topic is.
+const FILL_SAID: Duration = Duration::from_secs(5);
 
 /// A run whose lag does not move for so long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
 const STALL: Duration = Duration::from_mins(2);
@@ -35,6 +39,13 @@ pub enum Finish {
     NullSink,
     /// To the server, into a table of this engine.
     Server(Engine),
+}
+
+/// What a process took until its group had committed everything, and until its end.
+struct Raced {
+    wall: Duration,
+    usage: Usage,
+    threads: Vec<ThreadTime>,
 }
 
 /// A topic full of spans.
@@ -86,8 +97,13 @@ impl Course {
         let (topic, partitions) = (self.topic.name().to_owned(), self.topic.partitions());
         let feed = Feed { topic, partitions, shape, encoding: self.encoding, spans_per_second: None };
         let load = produce::Load::start_numbers(&producer, feed, 0..spans);
+        let mut said = Instant::now();
         while !load.is_finished() {
             interrupt::check()?;
+            if said.elapsed() >= FILL_SAID {
+                said = Instant::now();
+                say::progress("topic", &format!("{} of {spans} spans", load.acked()));
+            }
             tokio::time::sleep(LOOK).await;
         }
         self.sent = load.stop().await?;
@@ -122,22 +138,23 @@ impl Course {
         };
         let statements = table_statements(&self.gateway, &route, &folder)?;
         let spans = self.sent.acked.count();
-        let (wall, usage, arrived) = match finish {
+        let (raced, arrived) = match finish {
             Finish::NullSink => {
                 let columns = statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
                 let sink = NullSink::start(columns)?;
                 route.sink = sink.url();
-                let (wall, usage) = self.race(entrant, &route, &folder).await?;
-                (wall, usage, self.counted(&sink)?)
+                (self.race(entrant, &route, &folder).await?, self.counted(&sink)?)
             }
             Finish::Server(engine) => {
                 let sink = Sink::create(&route.database, &statements, engine).await?;
                 let outcome = self.race_and_ask(entrant, &route, &folder, (&sink, engine)).await;
-                sink.delete().await?;
+                sink.delete().await;
                 outcome?
             }
         };
-        let mut report = RunReport::new(entrant.name(), spans, wall.as_secs_f64(), usage, arrived);
+        let mut report =
+            RunReport::new(entrant.name(), spans, raced.wall.as_secs_f64(), raced.usage, arrived);
+        report.threads = raced.threads;
         if let Finish::Server(engine) = finish {
             report.engine = Some(engine.name());
         }
@@ -150,22 +167,23 @@ impl Course {
         route: &Route,
         folder: &Path,
         (sink, engine): (&Sink, Engine),
-    ) -> Result<(Duration, Usage, Arrived)> {
-        let (wall, usage) = self.race(entrant, route, folder).await?;
-        Ok((wall, usage, sink.arrived(self.run, &self.sent, engine).await?))
+    ) -> Result<(Raced, Arrived)> {
+        let raced = self.race(entrant, route, folder).await?;
+        Ok((raced, sink.arrived(self.run, &self.sent, engine).await?))
     }
 
     /// Runs the process until its group has committed everything; says how long that took and what it cost.
-    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path) -> Result<(Duration, Usage)> {
+    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path) -> Result<Raced> {
         let name = entrant.name();
         say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
         let command = entrant.command(route, folder)?;
         let mut process = Watched::start(&command, folder)?;
-        let (mut last, mut moved) = (i64::MAX, Instant::now());
+        let (mut last, mut moved, mut threads) = (i64::MAX, Instant::now(), Threads::default());
         let wall = loop {
             interrupt::check()?;
             process.check().with_context(|| format!("run {name}"))?;
             let lag = self.topic.lag(&route.group).await?.messages;
+            threads.look(process.id());
             if lag == 0 {
                 break process.elapsed();
             }
@@ -182,10 +200,10 @@ impl Course {
         let usage = tokio::task::spawn_blocking(move || process.stop());
         let usage = usage.await.context("the thread that stops a process ended")?;
         let usage = usage.with_context(|| format!("stop {name}"))?;
-        if usage.exit_code != 0 {
+        if !entrant.ends_well(usage.exit_code) {
             say::progress(name, &format!("ended with code {}", usage.exit_code));
         }
-        Ok((wall, usage))
+        Ok(Raced { wall, usage, threads: threads.by_name() })
     }
 
     fn counted(&self, sink: &NullSink) -> Result<Arrived> {

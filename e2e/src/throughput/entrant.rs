@@ -24,6 +24,12 @@ const JSON_RECORD_BATCH_MAX: &str = "4MiB";
 /// The gateway's workers in every figure: the cores of the machine that the figures are from.
 const WORKERS: u32 = 2;
 
+/// 128 and the signal's number.
+const ENDED_BY_SIGTERM: i32 = 128 + 15;
+
+/// The script that builds a peer, beside its program.
+const BUILD_SCRIPT: &str = "build.sh";
+
 /// A peer by its name and the command that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -31,6 +37,17 @@ pub struct Peer {
     pub name: String,
     /// What `sh -c` runs.
     pub command: String,
+}
+
+impl Peer {
+    /// The script `build.sh` beside the program that the command names, if there is one. It is run before anything is
+    /// measured, since what a command does counts as the peer's.
+    pub fn build_script(&self) -> Option<PathBuf> {
+        let program =
+            self.command.split_ascii_whitespace().find(|word| word.contains('/') && !word.contains('='))?;
+        let script = Path::new(program).parent()?.join(BUILD_SCRIPT);
+        script.is_file().then_some(script)
+    }
 }
 
 impl FromStr for Peer {
@@ -85,6 +102,12 @@ impl Entrant {
             Entrant::Gateway(_) => "gateway",
             Entrant::Peer(peer) => &peer.name,
         }
+    }
+
+    /// Whether an exit code is that of an end on SIGTERM. The gateway ends by itself then; a shell around a peer may be ended by
+    /// the signal, while the peer does what it has to.
+    pub fn ends_well(&self, exit_code: i32) -> bool {
+        exit_code == 0 || matches!(self, Entrant::Peer(_)) && exit_code == ENDED_BY_SIGTERM
     }
 
     /// The command for a run; files that it needs go to `folder`.
@@ -164,5 +187,23 @@ mod tests {
         assert!("rotel".parse::<Peer>().is_err());
         assert!("=x".parse::<Peer>().is_err());
         assert!("x= ".parse::<Peer>().is_err());
+    }
+
+    #[test]
+    fn a_peer_is_built_by_the_script_beside_its_program() {
+        let peers = crate::stack::paths::workspace().join("e2e/peers/otel-collector");
+        let peer = |program: &str| Peer { name: "x".to_owned(), command: format!("A=1 exec {program} -v") };
+        let script = peer(peers.join("run.sh").to_str().unwrap()).build_script();
+        assert_eq!(script, Some(peers.join("build.sh")));
+        assert_eq!(peer("/bin/true").build_script(), None);
+        assert_eq!(peer("rotel").build_script(), None);
+    }
+
+    #[test]
+    fn only_a_peer_may_be_ended_by_the_signal() {
+        let peer = Entrant::Peer("x=y".parse().unwrap());
+        let gateway = Entrant::Gateway(PathBuf::from("gateway"));
+        assert!(peer.ends_well(143) && peer.ends_well(0) && !peer.ends_well(1));
+        assert!(gateway.ends_well(0) && !gateway.ends_well(143));
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::threads::ThreadTime;
 use super::witness::Usage;
 use crate::spans::Shape;
 
@@ -38,6 +39,9 @@ pub struct RunReport {
     /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
     #[serde(skip)]
     pub context_switches: i64,
+    /// CPU time by thread; not part of the report file either.
+    #[serde(skip)]
+    pub threads: Vec<ThreadTime>,
 }
 
 /// All runs on one topic.
@@ -115,12 +119,26 @@ impl RunReport {
             peak_rss_mib: rounded(float(usage.peak_rss_kib.unsigned_abs()) / 1024.0),
             server_cpu_s: arrived.server_cpu_us.map(seconds).map(rounded),
             context_switches: usage.context_switches,
+            threads: Vec::new(),
         }
     }
 
     /// Whether everything that can be known says that every span arrived.
     pub fn is_whole(&self) -> bool {
         self.rows >= self.spans && self.lost.unwrap_or(0) == 0
+    }
+
+    fn thread_cells(&self) -> impl Iterator<Item = [String; 5]> {
+        self.threads.iter().map(|thread| {
+            let nanoseconds = float(thread.user_us + thread.system_us) * 1e3;
+            [
+                self.name.clone(),
+                thread.name.clone(),
+                format!("{:.2}", seconds(thread.user_us)),
+                format!("{:.2}", seconds(thread.system_us)),
+                format!("{:.1}", ratio(nanoseconds, float(self.spans))),
+            ]
+        })
     }
 
     fn cells(&self) -> [String; 14] {
@@ -164,25 +182,42 @@ const HEADINGS: [&str; 14] = [
 /// Columns of words, which stand to the left; numbers stand to the right.
 const WORDS: usize = 3;
 
+const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/span"];
+
+/// Columns of words in the table of threads.
+const THREAD_WORDS: usize = 2;
+
 impl Report {
     /// The runs as lines of a table.
     pub fn table(&self) -> Vec<String> {
         let mut lines = vec![HEADINGS.map(str::to_owned)];
         lines.extend(self.runs.iter().map(RunReport::cells));
-        let mut widths = [0; HEADINGS.len()];
-        for cells in &lines {
-            for (width, cell) in widths.iter_mut().zip(cells) {
-                *width = cell.len().max(*width);
-            }
-        }
-        let line = |cells: &[String; 14]| {
-            let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
-                if column < WORDS { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            });
-            padded.collect::<Vec<_>>().join("  ")
-        };
-        lines.iter().map(line).collect()
+        aligned(&lines, WORDS)
     }
+
+    /// The threads of every run as lines of a table.
+    pub fn threads_table(&self) -> Vec<String> {
+        let mut lines = vec![THREAD_HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().flat_map(RunReport::thread_cells));
+        aligned(&lines, THREAD_WORDS)
+    }
+}
+
+/// Lines of cells below one another: the first `words` columns to the left, numbers to the right.
+fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]], words: usize) -> Vec<String> {
+    let mut widths = [0; COLUMNS];
+    for cells in lines {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let line = |cells: &[String; COLUMNS]| {
+        let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        padded.collect::<Vec<_>>().join("  ")
+    };
+    lines.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -225,5 +260,15 @@ mod tests {
         let table = Report { shape: "rich", runs: vec![run(), run()] }.table();
         assert_eq!(table.len(), 3);
         assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
+    }
+
+    #[test]
+    fn a_thread_is_a_line_with_its_time_a_span() {
+        let io = ThreadTime { name: "io".to_owned(), user_us: 40_000, system_us: 60_000 };
+        let report = Report { shape: "rich", runs: vec![RunReport { threads: vec![io], ..run() }] };
+        assert_eq!(
+            report.threads_table(),
+            ["name     thread  user s  system s  ns/span", "gateway  io        0.04      0.06    100.0"]
+        );
     }
 }

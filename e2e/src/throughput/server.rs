@@ -9,12 +9,16 @@ use anyhow::{Context as _, Result};
 
 use super::report::Arrived;
 use crate::oracle::{Database, Server};
-use crate::produce;
 use crate::spans::Run;
 use crate::stack::clickhouse::HOST_URL;
+use crate::{produce, say};
 
 /// The table of every run.
 pub const TABLE: &str = "otel_traces";
+
+/// Times that the server is asked to remove a database; it may take 30 s over each answer. Chosen: two minutes, several times
+/// what the merges of a run of millions of spans were seen to take on busy cores.
+const DELETE_TRIES: u32 = 4;
 
 /// The two engines that runs are measured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +94,20 @@ impl Sink {
         Ok(arrived)
     }
 
-    /// Removes the database.
-    pub async fn delete(&self) -> Result<()> {
-        self.database.delete().await
+    /// Removes the database, or says that it is left: what was measured is not given up for that.
+    pub async fn delete(&self) {
+        let name = self.database.name();
+        // A merge of large parts is not left at once; no new one begins.
+        self.server.execute(&format!("SYSTEM STOP MERGES `{name}`.`{TABLE}`")).await.ok();
+        for tried in 1..=DELETE_TRIES {
+            match self.database.delete().await {
+                Ok(()) => return,
+                Err(error) if tried == DELETE_TRIES => {
+                    say::error(&format!("the database {name} is left behind: {error:#}"));
+                }
+                Err(_) => say::progress("clickhouse", &format!("the database {name} is still being removed")),
+            }
+        }
     }
 }
 

@@ -288,6 +288,62 @@ fn parameter(query: &str, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    const RUN: Run = Run { id: 0xabcd, start_ns: 1 };
+
+    const INSERT: &str = "INSERT INTO `d`.`t` (`TraceId`, `SpanAttributes`) FORMAT RowBinary";
+
+    /// The body of an insert of a row for each of `numbers`, in one frame.
+    fn insert_of(numbers: Range<i64>) -> Bytes {
+        let mut raw = Vec::new();
+        for number in numbers {
+            put_text(&mut raw, "000000000000abcd0000000000000001");
+            raw.push(1);
+            put_text(&mut raw, crate::spans::NUMBER_KEY);
+            raw.push(0x0a);
+            raw.extend_from_slice(&number.to_le_bytes());
+        }
+        let block = lz4_flex::block::compress(&raw);
+        let size = |bytes: usize| u32::try_from(bytes).unwrap().to_le_bytes();
+        let covered = [&[0x82], &size(block.len() + 9)[..], &size(raw.len())[..], &block].concat();
+        let checksum = cityhash_rs::cityhash_102_128(&covered).rotate_left(64).to_le_bytes();
+        Bytes::from([&checksum[..], &covered].concat())
+    }
+
+    fn sink() -> NullSink {
+        let columns = [("TraceId", "String"), ("SpanAttributes", "JSON")];
+        let column = |(name, kind): (&str, &str)| (name.to_owned(), kind.to_owned());
+        NullSink::start(Columns(columns.map(column).to_vec())).unwrap()
+    }
+
+    #[test]
+    fn an_insert_that_is_swallowed_is_lost_and_one_that_came_again_is_doubled() {
+        let sink = sink();
+        for numbers in [0..100, 100..250, 250..300] {
+            sink.shared.take(INSERT, insert_of(numbers)).unwrap();
+        }
+        let counts = || {
+            let tally = sink.count(RUN, 300).unwrap().tally;
+            (tally.rows(), tally.lost(), tally.doubled(), tally.foreign())
+        };
+        assert_eq!(counts(), (300, 0, 0, 0));
+        let swallowed = sink.shared.spool.lock().unwrap().taken.remove(1);
+        assert_eq!(counts(), (150, 150, 0, 0));
+        sink.shared.spool.lock().unwrap().taken.extend([swallowed.clone(), swallowed]);
+        assert_eq!(counts(), (450, 0, 150, 0));
+    }
+
+    #[test]
+    fn a_damaged_insert_is_refused_in_the_sample_and_found_by_the_count_elsewhere() {
+        let sink = sink();
+        let mut damaged = insert_of(0..10).to_vec();
+        *damaged.last_mut().unwrap() ^= 1;
+        let damaged = Bytes::from(damaged);
+        assert!(sink.shared.take(INSERT, damaged.clone()).is_err());
+        sink.shared.take(INSERT, insert_of(0..10)).unwrap();
+        sink.shared.take(INSERT, damaged).unwrap();
+        assert!(sink.count(RUN, 10).unwrap_err().to_string().contains("number 1"));
+    }
+
     #[test]
     fn a_parameter_is_found_and_decoded() {
         let query = "database=d&query=INSERT%20INTO%20%60t%60+(a)&x=1";

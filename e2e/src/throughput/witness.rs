@@ -129,6 +129,11 @@ impl Watched {
         self.since.elapsed()
     }
 
+    /// The process id of the witness, under which the command and all that it starts are found.
+    pub fn id(&self) -> u32 {
+        self.witness.id()
+    }
+
     /// Ends with an error when the command has ended by itself.
     ///
     /// # Errors
