@@ -1,0 +1,9 @@
+#!/bin/sh
+# The Collector as a peer of `cargo throughput`: reads TOPIC of BROKERS as GROUP and inserts into DATABASE.TABLE of SINK.
+#
+# It becomes the Collector, so that a signal and the kernel's accounting meet that process and no shell.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+: "${BROKERS:?}" "${TOPIC:?}" "${GROUP:?}" "${SINK:?}" "${DATABASE:?}" "${TABLE:?}"
+program=$("$here/build.sh")
+exec "$program" --config "file:$here/collector.yaml"
