@@ -42,7 +42,7 @@ impl Threads {
         }
     }
 
-    /// The times by name, the longest first.
+    /// The times by name, the longest first, without those that used less than one clock tick.
     pub fn by_name(&self) -> Vec<ThreadTime> {
         let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for time in self.0.values() {
@@ -55,7 +55,8 @@ impl Threads {
             user_us,
             system_us,
         };
-        let mut times: Vec<_> = sums.into_iter().map(time).collect();
+        let used = sums.into_iter().filter(|(_, (user, system))| user + system > 0);
+        let mut times: Vec<_> = used.map(time).collect();
         times.sort_by_key(|time| std::cmp::Reverse(time.user_us + time.system_us));
         times
     }
@@ -99,7 +100,9 @@ mod tests {
     #[test]
     fn threads_of_one_name_are_one_line_and_the_longest_is_first() {
         let time = |name: &str, user_us| ThreadTime { name: name.to_owned(), user_us, system_us: 1 };
-        let threads = Threads([(1, time("io", 5)), (2, time("worker", 4)), (3, time("worker", 6))].into());
+        let idle = ThreadTime { name: "main".to_owned(), user_us: 0, system_us: 0 };
+        let seen = [(1, time("io", 5)), (2, time("worker", 4)), (3, time("worker", 6)), (4, idle)];
+        let threads = Threads(seen.into());
         let times = threads.by_name();
         assert_eq!((times[0].name.as_str(), times[0].user_us, times[0].system_us), ("worker", 10, 2));
         assert_eq!((times[1].name.as_str(), times.len()), ("io", 2));
