@@ -23,6 +23,7 @@ mod consumer;
 mod ledger;
 mod partition;
 mod probe;
+pub mod ranges;
 mod rebalancing;
 mod settings;
 mod stats;

@@ -1,0 +1,441 @@
+//! Planned ranges: which offsets of a partition are inserted together, so that whoever inserts them again inserts the same.
+//!
+//! The effect of exactly-once rests on this: a range of a partition is one INSERT under one [`Token`], and the server drops
+//! a token that it has. So **no two different ranges that overlap may ever be sent**, by whomever: an owner, the next one, or
+//! one that lost the partition and does not know yet. Three things see to it:
+//!
+//! - Where a range ends is a pure function of the log ([`Rule`]), or is written to the metadata of an offset commit
+//!   ([`Plan`]) before the range is sent. The group refuses commits of a member that was left behind.
+//! - How far the function was used without a commit is in the metadata too: the [horizon](self::horizon).
+//! - A new owner makes the cuts that it finds again and cuts nowhere else below the horizon ([`Cutter`]).
+//!
+//! ```text
+//!  worker thread                 poll thread                                       delivery
+//!  -------------                 -----------                                       --------
+//!                                Ranges::assigned(committed offset, metadata)
+//!  Cutter <----------------------  |  gives both halves
+//!    | offer, take, flush, ...     v
+//!    |--- Closed ------------->  Ranges::closed --> commit --> (coordinator) --> committed
+//!    |                             |                                                 |
+//!    |                             |  release <--------------------------------------'
+//!    |                             |--- Release ----------------------------------> INSERT
+//!    |                           Ranges::settled <-------------------------------- stored
+//!    '<-- adopt another rule ---  committed
+//! ```
+//!
+//! Owner: [`Ranges`] the poll thread, [`Cutter`] the worker. No clock, no client: time, committed metadata and what happened
+//! come as arguments. One value of each lives as long as one generation of a partition.
+//!
+//! Relied on: the coordinator applies commits of one member in the order in which they were begun, one at a time, and none of
+//! a member whose generation is over.
+//!
+//! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`RANGES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
+
+mod commit;
+mod cut;
+mod flight;
+mod found;
+pub mod horizon;
+mod plan;
+mod rule;
+mod token;
+
+pub use commit::{Commit, CommitOutcome, Urgency};
+pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
+pub use flight::{RANGES_MAX, SplitError};
+pub use found::{Committed, Found, Fresh, Halt, Log};
+pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
+pub use rule::{Fill, Rule, Version};
+pub use token::{Content, Token};
+
+use crate::{
+    ledger::Verdict,
+    partition::{Generation, OffsetRange},
+};
+use commit::Pending;
+use flight::{Flight, InFlight, Progress, Standing};
+use horizon::Pace;
+use std::time::Duration;
+
+/// How old the last proof of membership, a stored commit, may be when a range is first sent. Chosen: commits are a second
+/// apart while ranges are made, so that it is never noticed; and far below any deduplication window, so that a member that
+/// lost the partition without noticing stops sending while the tokens of the next owner are still known.
+pub const PROOF_AGE_MAX: Duration = Duration::from_secs(30);
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Since any fixed moment, by a clock that never goes back and counts while the machine sleeps.
+    pub steady: Duration,
+    /// Seconds since 1970, for the plan's t0, which another machine may read.
+    pub unix_seconds: u64,
+}
+
+/// What this process wants of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The size rule.
+    pub rule: Rule,
+    /// Which table or shard rows go to.
+    pub routing_epoch: u32,
+    /// The topic's id, where the client can tell.
+    pub topic_id: TopicId,
+    /// This process: a random number.
+    pub instance: u64,
+}
+
+/// A range that may be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// Its offsets.
+    pub range: OffsetRange,
+    /// Seconds since 1970 before which nobody sent it: the age of its token is counted from here.
+    pub first_sent: u64,
+}
+
+/// What the first range that is not sent waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// The first commit of this generation.
+    FirstCommit,
+    /// A commit with its end among the cuts.
+    PlanCommit,
+    /// A commit that raises the horizon to its end.
+    Horizon,
+    /// Room in the plan.
+    CutsFull,
+    /// A commit that proves that this member is still one.
+    Proof,
+    /// Another rule is to come: every range before must be settled.
+    Switch,
+}
+
+/// What the plan that was found says of ranges that an owner before may have sent.
+#[derive(Debug, Clone, Copy)]
+struct Inherited {
+    /// They begin below.
+    horizon: i64,
+    /// None was sent before; `None` without a plan.
+    t0: Option<u64>,
+}
+
+impl Inherited {
+    /// Before which moment no range that begins here was sent, if it is sent first by us now.
+    fn first_sent(self, first: i64, now: Now) -> u64 {
+        self.t0.filter(|_| first < self.horizon).unwrap_or(now.unix_seconds)
+    }
+}
+
+/// The ranges of one partition in one generation.
+#[derive(Debug)]
+pub struct Ranges {
+    generation: Generation,
+    settings: Settings,
+    /// Rule and routing epoch that ranges are made by now.
+    in_force: (Rule, u32),
+    inherited: Inherited,
+    /// Cuts of that plan which the worker has not reached.
+    ahead: Vec<i64>,
+    flight: Flight,
+    /// Where the last range ends.
+    tail: i64,
+    log_end: i64,
+    /// Whether a stored plan is ours to act on.
+    is_planned: bool,
+    /// Of the stored plan.
+    horizon: i64,
+    /// Of the stored plan.
+    committed: Option<i64>,
+    pending: Option<Pending>,
+    /// When the last stored commit was begun, or the partition assigned.
+    proof: Duration,
+    pace: Pace,
+    /// Nothing new is released: the partition goes.
+    is_leaving: bool,
+    /// It has gone.
+    has_ended: bool,
+}
+
+impl Ranges {
+    /// Begins a generation: what was committed is read, and both halves are made.
+    pub fn assigned(
+        generation: Generation,
+        committed: &Committed<'_>,
+        settings: Settings,
+        now: Now,
+    ) -> Result<(Self, Cutter, Found), Halt> {
+        let start = committed.start(&settings)?;
+        let beginning = start.beginning;
+        let plan = start.plan.as_ref();
+        let ranges = Self {
+            generation,
+            settings,
+            in_force: if start.replaced {
+                (settings.rule, settings.routing_epoch)
+            } else {
+                (beginning.rule, plan.map_or(settings.routing_epoch, |plan| plan.routing_epoch))
+            },
+            inherited: Inherited { horizon: beginning.horizon, t0: plan.map(|plan| plan.t0) },
+            ahead: beginning.planned.clone(),
+            flight: Flight::default(),
+            tail: beginning.first,
+            log_end: committed.log.end,
+            is_planned: !start.replaced,
+            horizon: beginning.horizon,
+            committed: plan.map(|plan| plan.offset),
+            pending: None,
+            proof: now.steady,
+            pace: Pace::new(beginning.first, now.steady),
+            is_leaving: false,
+            has_ended: false,
+        };
+        Ok((ranges, Cutter::new(beginning), start.found))
+    }
+
+    /// Takes down a range that the worker has ended.
+    ///
+    /// # Panics
+    /// When it overlaps the one before.
+    pub fn closed(&mut self, generation: Generation, closed: &Closed) -> Verdict {
+        if !self.is_current(generation) {
+            return Verdict::Stale;
+        }
+        let range = closed.range;
+        assert!(range.first >= self.tail && range.next > range.first, "ranges follow each other");
+        let mut in_flight = InFlight::new(range, closed.cut.is_derivable());
+        in_flight.listed = closed.cut == Cut::Planned;
+        in_flight.decided = closed.decided;
+        self.ahead.retain(|cut| *cut > range.next);
+        self.flight.push(in_flight);
+        self.tail = range.next;
+        Verdict::Recorded
+    }
+
+    /// Takes down that the log begins above where the worker was.
+    pub fn overtaken(&mut self, generation: Generation, overtaken: &Overtaken) -> Verdict {
+        if !self.is_current(generation) {
+            return Verdict::Stale;
+        }
+        self.tail = self.tail.max(overtaken.first);
+        Verdict::Recorded
+    }
+
+    /// Whether the worker should end no more ranges for now.
+    pub fn is_full(&self) -> bool {
+        self.flight.len() >= RANGES_MAX
+    }
+
+    /// Takes down where the log ends.
+    pub fn log_ends(&mut self, offset: i64) {
+        self.log_end = self.log_end.max(offset);
+    }
+
+    /// How soon a commit is wanted; nothing while one is in flight.
+    pub fn urgency(&self, now: Now) -> Urgency {
+        if self.has_ended || self.pending.is_some() {
+            return Urgency::None;
+        }
+        let wait = self.waits_for(now);
+        let waits = matches!(wait, Some(Wait::PlanCommit | Wait::Horizon | Wait::Proof));
+        if !self.is_planned || waits || self.can_switch() {
+            return Urgency::Now;
+        }
+        // What a range held back by another one behind it covers is committed with the regular one.
+        let moved = self.committed != Some(self.offset());
+        let runs_out =
+            self.log_end > self.horizon && !self.switches() && self.pace.runs_out(self.horizon - self.tail);
+        let ages = !self.flight.is_empty() && now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX / 2;
+        if moved || runs_out || ages { Urgency::Regular } else { Urgency::None }
+    }
+
+    /// Begins a commit. `None` when there is nothing to commit, or one is in flight.
+    pub fn commit(&mut self, now: Now) -> Option<Commit> {
+        if self.urgency(now) == Urgency::None {
+            return None;
+        }
+        let switches = self.can_switch();
+        let (rule, routing_epoch) =
+            if switches { (self.settings.rule, self.settings.routing_epoch) } else { self.in_force };
+        let offset = self.offset();
+        let covered = self.flight.cover(self.ahead.len()).unwrap_or(self.horizon);
+        let horizon = self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset);
+        let plan = Plan {
+            offset,
+            rule,
+            routing_epoch,
+            horizon,
+            topic_id: self.settings.topic_id,
+            instance: self.settings.instance,
+            t0: self.t0(now),
+            cuts: self.flight.listed().chain(self.ahead.iter().copied()).collect(),
+        };
+        self.pending = Some(Pending { offset, horizon, begun: now.steady, switches });
+        Some(Commit { offset, metadata: plan.encode() })
+    }
+
+    /// Takes down what became of the commit in flight. Some rule when the worker is to go on under it.
+    pub fn committed(&mut self, generation: Generation, outcome: CommitOutcome) -> Option<Rule> {
+        if !self.is_current(generation) {
+            return None;
+        }
+        let pending = self.pending.take()?;
+        self.flight.uncover(outcome == CommitOutcome::Stored);
+        match outcome {
+            CommitOutcome::Unknown => None,
+            CommitOutcome::Fenced => {
+                self.lost();
+                None
+            }
+            CommitOutcome::Stored => {
+                let Pending { offset, horizon, begun, switches } = pending;
+                self.is_planned = true;
+                self.committed = Some(offset);
+                self.horizon = horizon;
+                self.proof = begun;
+                self.flight.forget_settled();
+                if switches {
+                    self.in_force = (self.settings.rule, self.settings.routing_epoch);
+                }
+                switches.then_some(self.settings.rule)
+            }
+        }
+    }
+
+    /// The ranges that may be sent from now on, in order. Each is named once.
+    pub fn release(&mut self, now: Now) -> Vec<Release> {
+        let mut released = Vec::new();
+        if !self.is_planned || self.is_leaving || self.has_ended || self.is_unproved(now) {
+            return released;
+        }
+        for range in self.flight.iter_mut() {
+            // Behind a cut that is not planned no range is derivable, so that the order matters.
+            if !range.is_planned(self.horizon) {
+                break;
+            }
+            range.standing = Standing::Planned;
+            if range.progress == Progress::Cut {
+                range.progress = Progress::Sent;
+                range.since = self.inherited.first_sent(range.range.first, now);
+                released.push(Release { range: range.range, first_sent: range.since });
+            }
+        }
+        self.flight.forget_settled();
+        released
+    }
+
+    /// Takes down that every row of a range is in, or accounted for otherwise.
+    pub fn settled(&mut self, generation: Generation, range: OffsetRange) -> Verdict {
+        let verdict = self.mark(generation, range, Progress::Settled);
+        self.flight.forget_settled();
+        verdict
+    }
+
+    /// Takes down that nobody knows whether a range was stored, and that it is too late to send it again blindly.
+    pub fn in_doubt(&mut self, generation: Generation, range: OffsetRange) -> Verdict {
+        self.mark(generation, range, Progress::InDoubt)
+    }
+
+    /// Replaces a range that was sent, and of which nothing is stored nor will be, by ranges that end at these offsets and at
+    /// its own end. They are sent once they are planned.
+    pub fn split(&mut self, range: OffsetRange, at: &[i64]) -> Result<(), SplitError> {
+        self.flight.split(range, at, self.ahead.len())
+    }
+
+    /// Releases no more ranges: the partition goes to another owner.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Whether no range is on its way.
+    pub fn is_drained(&self) -> bool {
+        !self.flight.iter().any(|range| matches!(range.progress, Progress::Sent | Progress::InDoubt))
+    }
+
+    /// Ends the generation: nothing is committed, nothing released any more.
+    pub fn lost(&mut self) {
+        self.has_ended = true;
+        self.pending = None;
+    }
+
+    /// What the first range that is not sent waits for; `None` when none does.
+    pub fn waits_for(&self, now: Now) -> Option<Wait> {
+        if self.switches() && self.tail >= self.inherited.horizon {
+            let unsent = self.flight.iter().any(|range| range.progress == Progress::Cut);
+            if !unsent {
+                return Some(Wait::Switch);
+            }
+        }
+        if self.flight.is_empty() {
+            return None;
+        }
+        if !self.is_planned {
+            return Some(Wait::FirstCommit);
+        }
+        if self.is_unproved(now) && self.flight.iter().any(|range| range.progress == Progress::Cut) {
+            return Some(Wait::Proof);
+        }
+        let first = self.flight.iter().find(|range| !range.is_planned(self.horizon))?;
+        if first.derivable {
+            Some(Wait::Horizon)
+        } else if first.listed || self.flight.listed().count() + self.ahead.len() < CUTS_MAX {
+            Some(Wait::PlanCommit)
+        } else {
+            Some(Wait::CutsFull)
+        }
+    }
+
+    /// Where the group goes on when this member is gone: everything below is settled.
+    pub fn offset(&self) -> i64 {
+        self.flight.first().unwrap_or(self.tail)
+    }
+
+    fn mark(&mut self, generation: Generation, range: OffsetRange, progress: Progress) -> Verdict {
+        if !self.is_current(generation) {
+            return Verdict::Stale;
+        }
+        let Some(range) = self.flight.find(range) else { return Verdict::Stale };
+        if range.progress != Progress::Settled {
+            range.progress = progress;
+        }
+        Verdict::Recorded
+    }
+
+    fn is_current(&self, generation: Generation) -> bool {
+        generation == self.generation && !self.has_ended
+    }
+
+    fn is_unproved(&self, now: Now) -> bool {
+        now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX
+    }
+
+    /// Whether another rule or routing is wanted than is in force.
+    fn switches(&self) -> bool {
+        self.in_force != (self.settings.rule, self.settings.routing_epoch)
+    }
+
+    /// Whether it may come into force with the next commit: what was made by the old one is settled.
+    fn can_switch(&self) -> bool {
+        self.switches() && self.flight.is_empty() && self.tail >= self.inherited.horizon
+    }
+
+    /// Up to where ranges by size are promised. While another rule is to come, nothing more is promised by the old one.
+    fn horizon_ahead(&mut self, switches: bool, now: Now) -> i64 {
+        if self.switches() && !switches {
+            return self.horizon;
+        }
+        let ahead = self.pace.offsets_ahead(self.tail, now.steady);
+        self.tail.saturating_add(ahead).min(self.log_end)
+    }
+
+    /// Before which moment no range from the committed offset on was sent.
+    fn t0(&self, now: Now) -> u64 {
+        let sent = self.flight.iter().filter(|range| range.since > 0).map(|range| range.since);
+        let own = sent.min().unwrap_or(now.unix_seconds);
+        own.min(self.inherited.first_sent(self.offset(), now))
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

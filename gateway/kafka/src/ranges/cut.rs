@@ -1,0 +1,288 @@
+//! Where a range ends, and why: the worker's half of planned ranges.
+//!
+//! Place in the flow: a worker asks [`Cutter::offer`] before it encodes a message and tells [`Cutter::take`] after; each
+//! [`Closed`] goes to [`super::Ranges`] on the poll thread, and its block to delivery, which holds it until it is released.
+//! Owner: the worker that owns the partition. Per message: one hash over the value, no allocation, no clock.
+//!
+//! The rules:
+//! - A range ends at the next planned cut or where the size rule says, whichever comes first.
+//! - Below the horizon of the plan that was found (while [`Cutter::is_replaying`]) nothing ends by time: an owner before may
+//!   have sent a range over that place, and may still do so. The horizon never lies above the end of the log, so that this
+//!   lasts only as long as reading up to it.
+//! - When another rule is to come, ranges end by the old one up to the horizon, the one across it is cut there, and no
+//!   message is taken until [`Cutter::adopt`].
+
+use super::{
+    rule::{Fill, Rule},
+    token::Content,
+};
+use crate::partition::OffsetRange;
+use std::collections::VecDeque;
+
+/// Why a range ends where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The size rule says so: whoever reads the log finds the same place.
+    Size,
+    /// The plan that was found says so.
+    Planned,
+    /// It was to be sent (by age, or because memory is short); must be planned.
+    Time,
+    /// Its rows would not fit a block, or the server cannot take them at once; must be planned.
+    Split,
+    /// Another rule begins here; must be planned.
+    Switch,
+}
+
+impl Cut {
+    /// Whether the next owner finds this place without being told by us.
+    pub fn is_derivable(self) -> bool {
+        matches!(self, Self::Size | Self::Planned)
+    }
+}
+
+/// A range that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// Its offsets. `first` is where the range before ended, whether or not there is a message.
+    pub range: OffsetRange,
+    /// Why it ends there.
+    pub cut: Cut,
+    /// Behind the message that decided it: the range's last one, or the next one where the rule ends a range in front of
+    /// it. Who has read up to here knows the range.
+    pub decided: i64,
+    /// What it holds. Without messages there is nothing to send, and it is settled at once.
+    pub fill: Fill,
+    /// Its messages' values.
+    pub content: Content,
+    /// Whether it was cut short where an owner before may have sent a longer one: its rows may be doubled.
+    pub doubtful: bool,
+}
+
+/// What to do with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Put it into the open range, then call [`Cutter::take`].
+    Take,
+    /// First this range has ended; then offer the message again.
+    Close(Closed),
+    /// It was taken before: pass over it.
+    Seen,
+    /// Keep it: another rule is to come.
+    Hold,
+}
+
+/// Offsets that Kafka no longer had when they were to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overtaken {
+    /// Offsets that were not read, at most this many messages: from the position to where the log begins.
+    pub lost: OffsetRange,
+    /// Offsets whose rows may be stored twice: an owner before may have cut them elsewhere. Empty when none.
+    pub doubtful: OffsetRange,
+    /// Where the open range begins now.
+    pub first: i64,
+}
+
+/// Finds the cuts of one partition in one generation.
+#[derive(Debug)]
+pub struct Cutter {
+    rule: Rule,
+    /// Cuts of the plan that was found, ahead of the position.
+    planned: VecDeque<i64>,
+    /// The horizon of the plan that was found.
+    horizon: i64,
+    /// Whether another rule begins at the horizon.
+    switches: bool,
+    /// Where the open range begins.
+    first: i64,
+    /// Behind the last message taken.
+    position: i64,
+    /// There is no message from the position up to here.
+    passed: i64,
+    fill: Fill,
+    content: Content,
+    /// Whether messages of the open range were lost where an owner before may have sent it.
+    holed: bool,
+}
+
+/// How a cutter begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Beginning {
+    pub rule: Rule,
+    pub first: i64,
+    pub planned: Vec<i64>,
+    pub horizon: i64,
+    pub switches: bool,
+}
+
+impl Cutter {
+    pub(super) fn new(beginning: Beginning) -> Self {
+        let Beginning { rule, first, planned, horizon, switches } = beginning;
+        Self {
+            rule,
+            planned: planned.into(),
+            horizon,
+            switches,
+            first,
+            position: first,
+            passed: first,
+            fill: Fill::default(),
+            content: Content::default(),
+            holed: false,
+        }
+    }
+
+    /// Where reading goes on: behind the last message taken.
+    pub fn position(&self) -> i64 {
+        self.position
+    }
+
+    /// What the open range holds.
+    pub fn fill(&self) -> Fill {
+        self.fill
+    }
+
+    /// Whether nothing may end by time yet.
+    pub fn is_replaying(&self) -> bool {
+        self.position.max(self.passed) < self.horizon
+    }
+
+    /// Whether no message is taken until another rule is adopted.
+    pub fn is_holding(&self) -> bool {
+        self.switches && self.first >= self.horizon
+    }
+
+    /// What to do with the next message, whose value has so many bytes.
+    pub fn offer(&mut self, offset: i64, bytes: u64) -> Offer {
+        if offset < self.position {
+            return Offer::Seen;
+        }
+        if self.is_holding() {
+            return Offer::Hold;
+        }
+        // Between the position and this message there is none: cuts that lie there are reached.
+        if let Some(cut) = self.planned.front().copied().filter(|cut| *cut <= offset) {
+            self.planned.pop_front();
+            return Offer::Close(self.close(cut, Cut::Planned));
+        }
+        if self.switches && offset >= self.horizon {
+            return Offer::Close(self.close(self.position.max(self.horizon), Cut::Switch));
+        }
+        if self.rule.ends_before(self.fill, bytes) {
+            let closed = self.close(self.position, Cut::Size);
+            return Offer::Close(Closed { decided: offset + 1, ..closed });
+        }
+        Offer::Take
+    }
+
+    /// Takes down that a message is in the open range.
+    ///
+    /// # Panics
+    /// When the message was not offered.
+    pub fn take(&mut self, offset: i64, value: Option<&[u8]>) -> Option<Closed> {
+        assert!(offset >= self.position, "a message is offered before it is taken");
+        self.position = offset + 1;
+        self.fill.add(value.map_or(0, |value| value.len() as u64));
+        self.content = self.content.with(value);
+        if self.planned.front() == Some(&self.position) {
+            self.planned.pop_front();
+            return Some(self.close(self.position, Cut::Planned));
+        }
+        if self.rule.ends_after(self.fill) {
+            return Some(self.close(self.position, Cut::Size));
+        }
+        let switch = self.switches && self.position >= self.horizon;
+        switch.then(|| self.close(self.position, Cut::Switch))
+    }
+
+    /// Ends the open range because it is to be sent. `None` when it holds nothing, or while it may not.
+    pub fn flush(&mut self) -> Option<Closed> {
+        if self.fill.messages == 0 || self.is_replaying() {
+            return None;
+        }
+        // A planned cut can lie in a gap behind the last message; it is reached, since the position is passed.
+        Some(match self.planned.pop_front() {
+            Some(cut) => self.close(cut, Cut::Planned),
+            None => self.close(self.position, Cut::Time),
+        })
+    }
+
+    /// Ends the open range in front of a message whose rows do not fit the block any more. `None` when it holds nothing:
+    /// then the message does not fit any block.
+    pub fn split(&mut self) -> Option<Closed> {
+        (self.fill.messages > 0).then(|| {
+            let doubtful = self.is_replaying();
+            let closed = self.close(self.position, Cut::Split);
+            Closed { doubtful: closed.doubtful || doubtful, ..closed }
+        })
+    }
+
+    /// Takes down that no message lies between the position and this offset, where the log ends for now. It must be true:
+    /// the consumer has read to that end. Without it, control records in front of the horizon would never be passed. To
+    /// be called until it gives no range.
+    pub fn caught_up(&mut self, offset: i64) -> Option<Closed> {
+        self.passed = self.passed.max(offset);
+        if !self.switches || self.is_holding() || self.is_replaying() {
+            return None;
+        }
+        Some(match self.planned.pop_front() {
+            Some(cut) => self.close(cut, Cut::Planned),
+            None => self.close(self.position.max(self.horizon), Cut::Switch),
+        })
+    }
+
+    /// Takes down that the log begins here now. `None` when that is not above the position.
+    pub fn overtaken(&mut self, log_start: i64) -> Option<Overtaken> {
+        if log_start <= self.position {
+            return None;
+        }
+        let replaying = self.is_replaying();
+        let doubtful = if replaying {
+            let next = doubtful_up_to(log_start, &self.planned, self.horizon);
+            OffsetRange { first: self.first, next }
+        } else {
+            OffsetRange { first: log_start, next: log_start }
+        };
+        let lost = OffsetRange { first: self.position, next: log_start };
+        if self.fill.messages == 0 && self.planned.front().is_none_or(|cut| *cut > log_start) {
+            self.first = log_start;
+        }
+        self.holed |= replaying;
+        self.position = log_start;
+        Some(Overtaken { lost, doubtful, first: self.first })
+    }
+
+    /// Goes on under another rule, from the cut at which it holds.
+    ///
+    /// # Panics
+    /// When it does not hold.
+    pub fn adopt(&mut self, rule: Rule) {
+        assert!(self.is_holding(), "another rule begins at the cut that was made for it");
+        self.rule = rule;
+        self.switches = false;
+    }
+
+    fn close(&mut self, next: i64, cut: Cut) -> Closed {
+        let range = OffsetRange { first: self.first, next };
+        self.first = next;
+        self.position = self.position.max(next);
+        Closed {
+            range,
+            cut,
+            decided: next,
+            fill: std::mem::take(&mut self.fill),
+            content: std::mem::take(&mut self.content),
+            doubtful: std::mem::take(&mut self.holed),
+        }
+    }
+}
+
+/// Up to where the cuts are not those of an owner before, once the log begins in the middle of its ranges: the next
+/// planned cut, or the horizon.
+pub(super) fn doubtful_up_to<'a>(
+    log_start: i64,
+    planned: impl IntoIterator<Item = &'a i64>,
+    horizon: i64,
+) -> i64 {
+    planned.into_iter().copied().find(|cut| *cut >= log_start).unwrap_or(horizon).max(log_start)
+}

@@ -1,0 +1,214 @@
+//! The ranges between their cut and their commit, in the order of the log.
+//!
+//! ```text
+//!  CUT ---------> PLANNED --------> SENT --------> SETTLED --------> (committed: forgotten)
+//!   |  derivable and  |  released,    |  its rows are     its front,
+//!   |  below the      |  in order     |  in               and planned
+//!   |  horizon; or in |               |
+//!   |  a commit that  |               |--> IN_DOUBT: sent, and what became of it is not known
+//!   |  was stored     |               `--> split: forgotten, its parts are CUT
+//! ```
+//!
+//! Limits: [`RANGES_MAX`]; the pool of chunks allows far fewer blocks.
+
+use super::plan::CUTS_MAX;
+use crate::partition::OffsetRange;
+use std::collections::VecDeque;
+
+/// Ranges of one partition that are not committed. Chosen: above the blocks that any pool of chunks has room for, so that only
+/// ranges without rows could pass it.
+pub const RANGES_MAX: usize = 4_096;
+
+/// How far a range is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nobody may send it yet.
+    Cut,
+    /// It was released; there is no telling whether it was stored.
+    Sent,
+    /// An attempt to send it ended without an answer, too long ago to be repeated blindly.
+    InDoubt,
+    /// Its rows are in, or accounted for otherwise; or it has none.
+    Settled,
+}
+
+/// Whether a plan that was stored allows to send a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// None does.
+    Unplanned,
+    /// The commit in flight would.
+    Covered,
+    /// One does.
+    Planned,
+}
+
+/// One range.
+#[derive(Debug, Clone, Copy)]
+pub struct InFlight {
+    /// Its offsets.
+    pub range: OffsetRange,
+    /// Whether its end follows from the plan that was found and the rule.
+    pub derivable: bool,
+    /// Who has read up to here knows the range; the horizon must be no lower for it to be sent.
+    pub decided: i64,
+    /// Whether its end is among the cuts of every plan from now on.
+    pub listed: bool,
+    /// Whether a plan that was stored allows to send it.
+    pub standing: Standing,
+    /// How far it is.
+    pub progress: Progress,
+    /// Seconds since 1970 before which nobody sent it; 0 before it is sent.
+    pub since: u64,
+}
+
+impl InFlight {
+    /// A range that has just ended.
+    pub fn new(range: OffsetRange, derivable: bool) -> Self {
+        Self {
+            range,
+            derivable,
+            decided: range.next,
+            listed: false,
+            standing: Standing::Unplanned,
+            progress: Progress::Cut,
+            since: 0,
+        }
+    }
+
+    /// Whether a stored plan allows to send it: one that names its end, or whose horizon this is.
+    pub fn is_planned(&self, horizon: i64) -> bool {
+        self.standing == Standing::Planned || (self.derivable && self.decided <= horizon)
+    }
+
+    fn is_over(&self) -> bool {
+        self.standing == Standing::Planned && self.progress == Progress::Settled
+    }
+}
+
+/// Why a range was not split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SplitError {
+    /// The plan is full; it has room once ranges are settled.
+    #[error("the plan has no room for more cuts before others are settled")]
+    CutsFull,
+    /// It is not in flight any more, or was never sent, or the places do not lie in it in order.
+    #[error("there is no such range to be split at these offsets")]
+    NoSuchRange,
+}
+
+/// Ranges, adjacent and in the order of the log.
+#[derive(Debug, Default)]
+pub struct Flight {
+    ranges: VecDeque<InFlight>,
+}
+
+impl Flight {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &InFlight> {
+        self.ranges.iter()
+    }
+
+    /// All of them, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
+        self.ranges.iter_mut()
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Where the lowest begins.
+    pub fn first(&self) -> Option<i64> {
+        self.ranges.front().map(|range| range.range.first)
+    }
+
+    /// Adds one behind the others.
+    pub fn push(&mut self, range: InFlight) {
+        self.ranges.push_back(range);
+    }
+
+    /// The range with these offsets.
+    pub fn find(&mut self, range: OffsetRange) -> Option<&mut InFlight> {
+        let index = self.index(range)?;
+        self.ranges.get_mut(index)
+    }
+
+    /// Ends that plans list.
+    pub fn listed(&self) -> impl Iterator<Item = i64> {
+        self.ranges.iter().filter(|range| range.listed).map(|range| range.range.next)
+    }
+
+    /// Forgets ranges from the front that are settled. One that no stored plan has stays: the ranges behind it begin where
+    /// nobody else would begin them.
+    pub fn forget_settled(&mut self) {
+        while self.ranges.front().is_some_and(InFlight::is_over) {
+            self.ranges.pop_front();
+        }
+    }
+
+    /// Marks what the next commit may cover, listing as many new cuts as there is room for beside `others`. Returns up to
+    /// where one must have read to know all that is covered.
+    pub fn cover(&mut self, others: usize) -> Option<i64> {
+        let mut room = CUTS_MAX.saturating_sub(others + self.listed().count());
+        let mut end = None;
+        for range in &mut self.ranges {
+            if !range.derivable && !range.listed {
+                if room == 0 {
+                    break;
+                }
+                room -= 1;
+                range.listed = true;
+            }
+            if range.standing == Standing::Unplanned {
+                range.standing = Standing::Covered;
+            }
+            end = end.max(Some(range.decided));
+        }
+        end
+    }
+
+    /// Ends the commit in flight: what it covered is planned if it was stored.
+    pub fn uncover(&mut self, stored: bool) {
+        for range in self.ranges.iter_mut().filter(|range| range.standing == Standing::Covered) {
+            range.standing = if stored { Standing::Planned } else { Standing::Unplanned };
+        }
+    }
+
+    /// Replaces a range that was sent, and of which nothing is stored nor will be, by its parts.
+    pub fn split(&mut self, range: OffsetRange, at: &[i64], others: usize) -> Result<(), SplitError> {
+        let index = self.index(range).ok_or(SplitError::NoSuchRange)?;
+        let parent = self.ranges[index];
+        let ends: Vec<i64> = at.iter().copied().chain([range.next]).collect();
+        let ascend = std::iter::once(&range.first).chain(&ends).is_sorted_by(|a, b| a < b);
+        if !ascend || !matches!(parent.progress, Progress::Sent | Progress::InDoubt) {
+            return Err(SplitError::NoSuchRange);
+        }
+        let new = ends.len() - usize::from(parent.listed);
+        if others + self.listed().count() + new > CUTS_MAX {
+            return Err(SplitError::CutsFull);
+        }
+        let mut rest = self.ranges.split_off(index);
+        rest.pop_front();
+        let mut first = range.first;
+        for next in ends {
+            // Its own end must be listed too: it does not follow from the last part's beginning.
+            let part = InFlight::new(OffsetRange { first, next }, false);
+            self.ranges.push_back(InFlight { listed: true, ..part });
+            first = next;
+        }
+        self.ranges.append(&mut rest);
+        Ok(())
+    }
+
+    fn index(&self, range: OffsetRange) -> Option<usize> {
+        let index = self.ranges.binary_search_by_key(&range.first, |r| r.range.first).ok()?;
+        (self.ranges[index].range == range).then_some(index)
+    }
+}

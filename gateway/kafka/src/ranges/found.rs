@@ -1,0 +1,144 @@
+//! What a new owner finds at the group's coordinator, and where it begins. Pure.
+
+use super::{
+    Settings,
+    cut::{Beginning, Overtaken, doubtful_up_to},
+    plan::{Newer, Plan, Unread},
+};
+use crate::partition::OffsetRange;
+
+/// Why nothing is known of the ranges of an owner before. Until the first own commit, what it had in flight may be doubled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    /// The group has committed nothing: nobody was there before.
+    NeverCommitted,
+    /// Another program committed the offset, or a tool moved it.
+    Foreign,
+    /// The metadata cannot be read.
+    Damaged,
+    /// The plan belongs to a topic of this name that is gone.
+    TopicRecreated,
+}
+
+impl Fresh {
+    /// Whether ranges may be in flight of which nothing is known.
+    pub fn is_doubtful(self) -> bool {
+        matches!(self, Self::Foreign | Self::Damaged)
+    }
+}
+
+/// What was found when the partition was assigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Why nothing was known of an owner before; `None` when its plan was found.
+    pub fresh: Option<Fresh>,
+    /// What Kafka no longer had.
+    pub overtaken: Option<Overtaken>,
+}
+
+/// Why a partition must not be read by this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Halt {
+    /// Its plan has a newer format.
+    #[error(
+        "a newer version of this program planned ranges of this partition in a format that this one cannot read"
+    )]
+    NewerFormat,
+    /// Its plan has a rule that this program does not know.
+    #[error(
+        "a newer version of this program planned ranges of this partition by size rule {version}, unknown to this one"
+    )]
+    UnknownRule {
+        /// The rule's version.
+        version: u8,
+    },
+}
+
+/// The first and the next offset of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// Where it begins.
+    pub start: i64,
+    /// Where it ends, as last seen: an older end does no harm, a later one than there is does.
+    pub end: i64,
+}
+
+/// What the coordinator and the log say when a partition is assigned.
+#[derive(Debug, Clone, Copy)]
+pub struct Committed<'a> {
+    /// The committed offset and its metadata.
+    pub commit: Option<(i64, &'a str)>,
+    /// Where a partition without a committed offset begins.
+    pub begin: i64,
+    /// The log.
+    pub log: Log,
+}
+
+/// Where the new owner begins.
+#[derive(Debug)]
+pub struct Start {
+    pub found: Found,
+    /// The plan that was found, if it counts.
+    pub plan: Option<Plan>,
+    pub(super) beginning: Beginning,
+    /// Nothing of the found plan is in flight and it is to be replaced: nothing is sent before the first commit.
+    pub replaced: bool,
+}
+
+impl Committed<'_> {
+    /// Finds out.
+    pub fn start(&self, settings: &Settings) -> Result<Start, Halt> {
+        let Some((offset, metadata)) = self.commit else {
+            return Ok(self.fresh(Fresh::NeverCommitted, self.begin, settings));
+        };
+        match Plan::decode(offset, metadata) {
+            Ok(plan) if recreated(&plan, settings) => {
+                Ok(self.fresh(Fresh::TopicRecreated, self.begin, settings))
+            }
+            Ok(plan) => Ok(self.resumed(plan, settings)),
+            Err(Unread::Newer(Newer::Format)) => Err(Halt::NewerFormat),
+            Err(Unread::Newer(Newer::Rule(version))) => Err(Halt::UnknownRule { version }),
+            Err(Unread::Foreign) => Ok(self.fresh(Fresh::Foreign, offset, settings)),
+            Err(Unread::Damaged) => Ok(self.fresh(Fresh::Damaged, offset, settings)),
+        }
+    }
+
+    fn fresh(&self, why: Fresh, offset: i64, settings: &Settings) -> Start {
+        let first = offset.max(self.log.start);
+        let lost = OffsetRange { first: offset, next: first };
+        let doubtful = OffsetRange { first, next: first };
+        let overtaken = (offset < first).then_some(Overtaken { lost, doubtful, first });
+        let rule = settings.rule;
+        Start {
+            found: Found { fresh: Some(why), overtaken },
+            plan: None,
+            beginning: Beginning { rule, first, planned: Vec::new(), horizon: first, switches: false },
+            replaced: true,
+        }
+    }
+
+    fn resumed(&self, plan: Plan, settings: &Settings) -> Start {
+        let first = plan.offset.max(self.log.start);
+        let planned: Vec<i64> = plan.cuts.iter().copied().filter(|cut| *cut > first).collect();
+        let overtaken = (plan.offset < first).then(|| Overtaken {
+            lost: OffsetRange { first: plan.offset, next: first },
+            doubtful: OffsetRange { first, next: doubtful_up_to(first, &plan.cuts, plan.horizon) },
+            first,
+        });
+        let differs = plan.rule != settings.rule || plan.routing_epoch != settings.routing_epoch;
+        let replaced = differs && first >= plan.horizon;
+        let beginning = Beginning {
+            rule: if replaced { settings.rule } else { plan.rule },
+            first,
+            planned,
+            horizon: plan.horizon,
+            switches: differs && !replaced,
+        };
+        Start { found: Found { fresh: None, overtaken }, plan: Some(plan), beginning, replaced }
+    }
+}
+
+/// Whether both ids are known and differ.
+fn recreated(plan: &Plan, settings: &Settings) -> bool {
+    plan.topic_id.zip(settings.topic_id).is_some_and(|(then, now)| then != now)
+}

@@ -1,0 +1,81 @@
+//! How far ahead of the ranges the horizon runs.
+//!
+//! The horizon is a promise in the committed plan: a range that ends by size may be sent without a commit of its own when
+//! the message that decided its end lies **below** it. Two properties carry everything else:
+//!
+//! - **It bounds where ranges are decided, not where they begin.** Once the next owner has read up to it, it knows every range
+//!   that an owner before can have sent, or can still send: any other needs a commit, which the group refuses from a member
+//!   that lost the partition. (Were it enough to begin below, an owner that does not know yet that it lost the partition could
+//!   send a range over a place where the next one has cut by time since; the model finds that within a few schedules.)
+//! - **It never lies above the end of the log** as seen when it was committed. So the next owner can always read up to it
+//!   at once, and cutting by time waits for reading, never for traffic.
+//!
+//! While there is a backlog the horizon runs seconds ahead, and the path of messages never waits for a commit. At the end of
+//! the log a range ends where nobody had promised yet; it waits for one commit, as a range does that ends by time.
+//!
+//! It is not as far ahead as the log is long because another rule begins at the horizon only: a change of settings in the
+//! middle of a long backlog should not wait for its end.
+
+use std::time::Duration;
+
+/// How far ahead, in seconds of the pace at which ranges are made. Chosen: commits are a second apart, and a coordinator that
+/// moves takes a few.
+pub const HORIZON_SECONDS: u32 = 10;
+
+/// The least, in offsets: what is promised before a pace is known.
+pub const HORIZON_OFFSETS_MIN: i64 = 4_096;
+
+/// The most, in offsets. Above ten seconds of the smallest messages that one partition can deliver.
+pub const HORIZON_OFFSETS_MAX: i64 = 16 << 20;
+
+/// The shortest time over which a pace is measured. Commits can follow each other within milliseconds.
+const PACE_TIME_MIN: Duration = Duration::from_millis(500);
+
+/// Offsets per second at which ranges are made.
+#[derive(Debug)]
+pub struct Pace {
+    tail: i64,
+    at: Duration,
+    offsets_ahead: i64,
+}
+
+impl Pace {
+    /// Nothing is known yet.
+    pub fn new(tail: i64, now: Duration) -> Self {
+        Self { tail, at: now, offsets_ahead: HORIZON_OFFSETS_MIN }
+    }
+
+    /// Whether so little of it is left that the next regular commit raises it.
+    pub fn runs_out(&self, offsets_left: i64) -> bool {
+        offsets_left < self.offsets_ahead / 2
+    }
+
+    /// How many offsets the horizon runs ahead of `tail`, the end of the last range.
+    pub fn offsets_ahead(&mut self, tail: i64, now: Duration) -> i64 {
+        let elapsed = now.saturating_sub(self.at);
+        if elapsed >= PACE_TIME_MIN {
+            let made = u128::from(tail.saturating_sub(self.tail).max(0).unsigned_abs());
+            let ahead = made * u128::from(HORIZON_SECONDS) * 1_000 / elapsed.as_millis().max(1);
+            let ahead = i64::try_from(ahead).unwrap_or(HORIZON_OFFSETS_MAX);
+            self.offsets_ahead = ahead.clamp(HORIZON_OFFSETS_MIN, HORIZON_OFFSETS_MAX);
+            (self.tail, self.at) = (tail, now);
+        }
+        self.offsets_ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_horizon_runs_seconds_ahead_at_any_pace() {
+        let mut pace = Pace::new(100, Duration::ZERO);
+        let second = Duration::from_secs(1);
+        assert_eq!(pace.offsets_ahead(50_000, Duration::from_millis(10)), HORIZON_OFFSETS_MIN);
+        assert_eq!(pace.offsets_ahead(50_100, second), 500_000);
+        assert_eq!(pace.offsets_ahead(50_200, 2 * second), HORIZON_OFFSETS_MIN);
+        assert_eq!(pace.offsets_ahead(i64::MAX, 3 * second), HORIZON_OFFSETS_MAX);
+        assert_eq!(pace.offsets_ahead(0, 4 * second), HORIZON_OFFSETS_MIN);
+    }
+}

@@ -1,0 +1,112 @@
+//! The server, and who knows everything that it stores.
+
+use crate::{partition::OffsetRange, ranges::Token};
+use std::collections::BTreeMap;
+
+/// Seconds for which the server knows a token.
+pub const WINDOW: u64 = 300;
+
+/// What must never happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// Two different ranges that overlap are stored.
+    Overlap { stored: OffsetRange, other: OffsetRange },
+    /// A range came under two tokens.
+    Tokens { range: OffsetRange },
+    /// A commit passed a message that is not stored.
+    CommitPassed { offset: i64, missing: i64 },
+    /// In the end a message is not stored.
+    Lost { offset: i64 },
+    /// In the end a message is stored more than once.
+    Doubled { offset: i64, times: u32 },
+    /// The last owner does not come to the end of the log.
+    Stuck { offset: i64, end: i64 },
+}
+
+/// The server and its rows.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    /// When each token was stored last.
+    tokens: BTreeMap<Token, u64>,
+    /// Every range that was stored.
+    ranges: BTreeMap<(i64, i64), Token>,
+    /// How often the rows of a message are stored.
+    rows: BTreeMap<i64, u32>,
+    lost: Vec<OffsetRange>,
+    doubtful: Vec<OffsetRange>,
+}
+
+impl Oracle {
+    /// Announced: these offsets are lost, these may be doubled.
+    pub fn announce(&mut self, lost: OffsetRange, doubtful: OffsetRange) {
+        self.lost.push(lost);
+        self.doubtful.push(doubtful);
+    }
+
+    /// Whether a token is stored, as `system.part_log` would say.
+    pub fn knows(&self, token: Token) -> bool {
+        self.tokens.contains_key(&token)
+    }
+
+    /// Stores a range. `false` when it was dropped as a duplicate.
+    pub fn insert(
+        &mut self,
+        range: OffsetRange,
+        token: Token,
+        offsets: &[i64],
+        now: u64,
+    ) -> Result<bool, Violation> {
+        for (first, next) in self.ranges.keys() {
+            let other = OffsetRange { first: *first, next: *next };
+            let common = OffsetRange { first: range.first.max(*first), next: range.next.min(*next) };
+            if other != range && common.first < common.next && !self.is_announced(common) {
+                return Err(Violation::Overlap { stored: other, other: range });
+            }
+        }
+        let known = self.ranges.insert((range.first, range.next), token);
+        if known.is_some_and(|known| known != token) && !self.is_announced(range) {
+            return Err(Violation::Tokens { range });
+        }
+        if self.tokens.get(&token).is_some_and(|stored| now - stored <= WINDOW) {
+            return Ok(false);
+        }
+        self.tokens.insert(token, now);
+        for offset in offsets {
+            *self.rows.entry(*offset).or_default() += 1;
+        }
+        Ok(true)
+    }
+
+    /// A commit of this offset was stored.
+    pub fn committed(&self, offset: i64, messages: impl Iterator<Item = i64>) -> Result<(), Violation> {
+        for missing in messages.take_while(|message| *message < offset) {
+            if !self.rows.contains_key(&missing) && !within(&self.lost, missing) {
+                return Err(Violation::CommitPassed { offset, missing });
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything has come to rest.
+    pub fn judge(&self, messages: impl Iterator<Item = i64>) -> Result<(), Violation> {
+        for offset in messages {
+            match self.rows.get(&offset).copied().unwrap_or(0) {
+                1 => {}
+                0 if within(&self.lost, offset) => {}
+                0 => return Err(Violation::Lost { offset }),
+                _ if within(&self.doubtful, offset) => {}
+                times => return Err(Violation::Doubled { offset, times }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every offset of a range was announced as doubtful or lost.
+    fn is_announced(&self, range: OffsetRange) -> bool {
+        (range.first..range.next).all(|offset| within(&self.doubtful, offset) || within(&self.lost, offset))
+    }
+}
+
+fn within(ranges: &[OffsetRange], offset: i64) -> bool {
+    ranges.iter().any(|range| (range.first..range.next).contains(&offset))
+}

@@ -1,0 +1,265 @@
+//! One owner of the partition in one generation: the worker's and the poll thread's half, with a queue between them.
+
+use super::Mistake;
+use crate::{
+    partition::{Generation, OffsetRange},
+    ranges::{
+        Closed, Committed, Content, Cut, Cutter, Now, Offer, Overtaken, Plan, Ranges, Rule, Settings, Version,
+    },
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// Rows of the largest block. A message has 1 to 3.
+const BLOCK_ROWS_MAX: i64 = 9;
+
+/// A message.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub offset: i64,
+    pub value: Vec<u8>,
+}
+
+impl Message {
+    fn rows(&self) -> i64 {
+        1 + self.offset % 3
+    }
+}
+
+/// An encoded range that waits to be sent.
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub range: OffsetRange,
+    pub content: Content,
+    pub offsets: Vec<i64>,
+}
+
+/// What a worker tells the poll thread.
+#[derive(Debug)]
+enum Told {
+    Closed(Closed),
+    Overtaken(Overtaken),
+}
+
+/// An owner.
+#[derive(Debug)]
+pub struct Owner {
+    pub process: usize,
+    /// The group's generation that its commits carry.
+    pub membership: u64,
+    pub generation: Generation,
+    pub ranges: Ranges,
+    pub cutter: Cutter,
+    /// Whether it acts.
+    pub acts: bool,
+    pub commits: bool,
+    /// Of the last plan that it knows to be stored.
+    pub horizon: i64,
+    /// Of the commit in flight.
+    pub horizon_asked: i64,
+    open: Vec<i64>,
+    told: VecDeque<Told>,
+    pub blocks: BTreeMap<i64, Block>,
+    mistake: Option<Mistake>,
+    /// What the next message waits for.
+    next_rule: Option<Rule>,
+}
+
+pub fn now(seconds: u64) -> Now {
+    Now { steady: Duration::from_secs(seconds), unix_seconds: 1_000 + seconds }
+}
+
+/// Four settings: two versions, and two sizes of each.
+pub fn settings(number: u64) -> Settings {
+    let version = Version::KNOWN[usize::try_from(number % 2).unwrap()];
+    let (bytes, messages) = if number < 2 { (12, 5) } else { (7, 3) };
+    let rule = Rule { version, bytes, messages };
+    Settings { rule, routing_epoch: 0, topic_id: Some([1; 16]), instance: number }
+}
+
+/// The plan as an owner reads it that makes a mistake.
+fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mistake>) -> String {
+    let Ok(mut plan) = Plan::decode(offset, metadata) else { return metadata.to_owned() };
+    match mistake {
+        Some(Mistake::ForgetsCuts) => plan.cuts.clear(),
+        Some(Mistake::SwitchesAtOnce) => plan.rule = settings.rule,
+        Some(Mistake::ForgetsTheAge) => plan.t0 = u64::MAX >> 2,
+        _ => {}
+    }
+    plan.encode()
+}
+
+impl Owner {
+    /// A new owner, and what Kafka no longer had.
+    pub fn assigned(
+        (process, membership): (usize, u64),
+        committed: &Committed<'_>,
+        settings: Settings,
+        mistake: Option<Mistake>,
+        seconds: u64,
+    ) -> (Self, Option<Overtaken>) {
+        let read = committed.commit.map(|(offset, text)| (offset, misread(offset, text, &settings, mistake)));
+        let horizon = committed
+            .commit
+            .and_then(|(offset, text)| Plan::decode(offset, text).ok())
+            .map_or(0, |plan| plan.horizon);
+        let committed =
+            Committed { commit: read.as_ref().map(|(offset, text)| (*offset, text.as_str())), ..*committed };
+        let generation = Generation(membership);
+        let (ranges, cutter, found) =
+            Ranges::assigned(generation, &committed, settings, now(seconds)).expect("every version is known");
+        let owner = Self {
+            process,
+            membership,
+            generation,
+            ranges,
+            cutter,
+            acts: true,
+            commits: false,
+            horizon,
+            horizon_asked: 0,
+            open: Vec::new(),
+            told: VecDeque::new(),
+            blocks: BTreeMap::new(),
+            mistake,
+            next_rule: None,
+        };
+        (owner, found.overtaken)
+    }
+
+    /// The worker reads the next message. `false` when there is none, or it may not be taken.
+    pub fn read(&mut self, log: &[Message], log_start: i64) -> (bool, Option<Overtaken>) {
+        if let Some(rule) = self.next_rule.take() {
+            self.cutter.adopt(rule);
+        }
+        if let Some(overtaken) = self.cutter.overtaken(log_start) {
+            self.told.push_back(Told::Overtaken(overtaken));
+            return (true, Some(overtaken));
+        }
+        let at = log.partition_point(|message| message.offset < self.cutter.position());
+        let Some(message) = log.get(at) else { return (false, None) };
+        let rows: i64 = self.open.iter().map(|offset| 1 + offset % 3).sum();
+        match self.cutter.offer(message.offset, message.value.len() as u64) {
+            Offer::Hold => return (false, None),
+            Offer::Seen => unreachable!("the model reads from the position on"),
+            Offer::Close(closed) => self.end(closed),
+            Offer::Take if rows + message.rows() > BLOCK_ROWS_MAX => {
+                let closed = self.cutter.split().expect("there are rows");
+                self.end(closed);
+            }
+            Offer::Take => {
+                self.open.push(message.offset);
+                if let Some(closed) = self.cutter.take(message.offset, Some(&message.value)) {
+                    self.end(closed);
+                }
+            }
+        }
+        (true, None)
+    }
+
+    /// The timer. `false` when nothing ends.
+    pub fn flush(&mut self) -> bool {
+        let anywhere = matches!(
+            self.mistake,
+            Some(Mistake::EndsByTimeWhileReplaying | Mistake::HorizonBoundsBeginnings)
+        );
+        let closed = if anywhere { self.cutter.split() } else { self.cutter.flush() };
+        closed.inspect(|closed| self.end(*closed)).is_some()
+    }
+
+    /// Everything was read up to here.
+    pub fn caught_up(&mut self, end: i64) {
+        while let Some(closed) = self.cutter.caught_up(end) {
+            self.end(closed);
+        }
+    }
+
+    fn end(&mut self, closed: Closed) {
+        let offsets = std::mem::take(&mut self.open);
+        assert_eq!(closed.fill.messages, offsets.len() as u64);
+        let block = Block { range: closed.range, content: closed.content, offsets };
+        self.blocks.insert(closed.range.first, block);
+        self.told.push_back(Told::Closed(closed));
+    }
+
+    /// The poll thread hears of one range. The block that a mistaken owner sends at once, and when it was sent first.
+    pub fn hear(&mut self, seconds: u64) -> Option<(Block, u64)> {
+        match self.told.pop_front()? {
+            Told::Overtaken(overtaken) => {
+                self.ranges.overtaken(self.generation, &overtaken);
+                None
+            }
+            Told::Closed(closed) => {
+                self.ranges.closed(self.generation, &closed);
+                if closed.fill.messages == 0 {
+                    self.blocks.remove(&closed.range.first);
+                    self.ranges.settled(self.generation, closed.range);
+                    return None;
+                }
+                let by_time = matches!(closed.cut, Cut::Time);
+                let at_once = match self.mistake {
+                    Some(Mistake::SendsBeforeThePlan) => by_time,
+                    Some(Mistake::IgnoresTheHorizon) => closed.cut.is_derivable(),
+                    Some(Mistake::SendsOutOfOrder) => {
+                        closed.cut.is_derivable() && closed.decided <= self.horizon
+                    }
+                    Some(Mistake::HorizonBoundsBeginnings) => {
+                        closed.cut.is_derivable() && closed.range.first < self.horizon
+                    }
+                    _ => false,
+                };
+                // Everything else is done right.
+                let may = at_once && !self.ranges.is_unproved(now(seconds)) && self.ranges.is_planned;
+                let first_sent = self.ranges.inherited.first_sent(closed.range.first, now(seconds)) - 1_000;
+                may.then(|| (self.blocks[&closed.range.first].clone(), first_sent))
+            }
+        }
+    }
+
+    /// Whether the worker has told everything.
+    pub fn is_heard(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    /// The poll thread begins a commit.
+    pub fn commit(&mut self, seconds: u64) -> Option<(i64, String)> {
+        let commit = self.ranges.commit(now(seconds))?;
+        self.commits = true;
+        self.horizon_asked = Plan::decode(commit.offset, &commit.metadata).unwrap().horizon;
+        Some((commit.offset, commit.metadata))
+    }
+
+    /// The commit in flight was answered. Whether another rule came into force.
+    pub fn answered(&mut self, outcome: crate::ranges::CommitOutcome) -> bool {
+        self.commits = false;
+        if outcome == crate::ranges::CommitOutcome::Stored {
+            self.horizon = self.horizon_asked;
+        }
+        let rule = self.ranges.committed(self.generation, outcome);
+        self.next_rule = rule.or(self.next_rule);
+        rule.is_some()
+    }
+
+    /// Replaces a block that the server refuses by its halves.
+    pub fn split(&mut self, block: &Block, log: &[Message]) -> bool {
+        let at = block.offsets[block.offsets.len() / 2 - 1] + 1;
+        if self.ranges.split(block.range, &[at]).is_err() {
+            return false;
+        }
+        self.blocks.remove(&block.range.first);
+        let whole = block.range;
+        for range in [OffsetRange { next: at, ..whole }, OffsetRange { first: at, ..whole }] {
+            let offsets: Vec<i64> =
+                block.offsets.iter().copied().filter(|o| (range.first..range.next).contains(o)).collect();
+            let value = |offset: &i64| {
+                let index = log.binary_search_by_key(offset, |message| message.offset).unwrap();
+                Some(log[index].value.as_slice())
+            };
+            let content = Content::of(offsets.iter().map(value));
+            self.blocks.insert(range.first, Block { range, content, offsets });
+        }
+        true
+    }
+}

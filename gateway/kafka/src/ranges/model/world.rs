@@ -1,0 +1,478 @@
+//! The log, the group, the wire and time.
+
+use super::{
+    Mistake, Random, Tally,
+    oracle::{Oracle, Violation},
+    owner::{Block, Message, Owner, now, settings},
+};
+use crate::{
+    partition::PartitionId,
+    ranges::{CommitOutcome, Committed, Log, Overtaken, PROOF_AGE_MAX, Token},
+};
+
+/// Seconds that an insert may be on the wire.
+const WIRE_SECONDS: u64 = 10;
+
+/// The age of a token, in seconds since it was first sent, up to which it is sent again without asking.
+const AGE_MAX: u64 = 150;
+
+/// Messages of one schedule.
+const MESSAGES_MAX: usize = 90;
+
+/// A commit on the wire.
+#[derive(Debug)]
+struct CommitOnTheWire {
+    owner: usize,
+    offset: i64,
+    metadata: String,
+}
+
+/// A range that an owner's delivery sends until it is stored.
+#[derive(Debug, Clone)]
+struct Delivery {
+    owner: usize,
+    block: Block,
+    token: Token,
+    first_sent: u64,
+}
+
+/// An insert on the wire.
+#[derive(Debug)]
+struct InsertOnTheWire {
+    delivery: Delivery,
+    begun: u64,
+}
+
+pub struct World {
+    random: Random,
+    seconds: u64,
+    mistake: Option<Mistake>,
+    log: Vec<Message>,
+    /// Every message that there ever was.
+    history: Vec<i64>,
+    log_start: i64,
+    log_end: i64,
+    membership: u64,
+    committed: Option<(i64, String)>,
+    owners: Vec<Owner>,
+    processes: usize,
+    commits: Vec<CommitOnTheWire>,
+    answers: Vec<(usize, CommitOutcome)>,
+    idle: Vec<Delivery>,
+    inserts: Vec<InsertOnTheWire>,
+    oracle: Oracle,
+    /// Nothing goes wrong any more.
+    calm: bool,
+    pub tally: Tally,
+    traced: bool,
+    pub trace: Vec<String>,
+}
+
+type Step = Result<(), Violation>;
+
+impl World {
+    pub fn new(seed: u64, mistake: Option<Mistake>, traced: bool) -> Self {
+        let mut world = Self {
+            random: Random(seed.wrapping_mul(0x2545_F491_4F6C_DD1D)),
+            seconds: 0,
+            mistake,
+            log: Vec::new(),
+            history: Vec::new(),
+            log_start: 0,
+            log_end: 0,
+            membership: 0,
+            committed: None,
+            owners: Vec::new(),
+            processes: 0,
+            commits: Vec::new(),
+            answers: Vec::new(),
+            idle: Vec::new(),
+            inserts: Vec::new(),
+            oracle: Oracle::default(),
+            calm: false,
+            tally: Tally::default(),
+            traced,
+            trace: Vec::new(),
+        };
+        world.assign();
+        world
+    }
+
+    fn note(&mut self, text: impl FnOnce(&Self) -> String) {
+        if self.traced {
+            let line = format!("{:4} s  {}", self.seconds, text(self));
+            self.trace.push(line);
+        }
+    }
+
+    pub fn step(&mut self) -> Step {
+        match self.random.below(100) {
+            0..12 => self.append(),
+            12..65 => self.act(),
+            65..72 => return self.carry_commit(),
+            72..78 => self.answer(),
+            78..83 => self.attempt(),
+            83..90 => return self.carry_insert(),
+            90..94 => self.pass_time(),
+            94..97 => return self.rebalance(),
+            97 => self.crash(),
+            98 => self.learn(),
+            _ => self.retain(),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self) {
+        if self.history.len() >= MESSAGES_MAX {
+            return;
+        }
+        for _ in 0..=self.random.below(4) {
+            if self.random.one_in(6) {
+                // A control record, or a message that was compacted away.
+                self.log_end += 1;
+            }
+            let len = self.random.below(5) + if self.random.one_in(12) { 15 } else { 0 };
+            let value = (0..len).map(|_| self.random.next().to_le_bytes()[0]).collect();
+            self.log.push(Message { offset: self.log_end, value });
+            self.history.push(self.log_end);
+            self.log_end += 1;
+        }
+        if self.random.one_in(4) {
+            self.log_end += 1;
+        }
+        self.note(|world| format!("the log ends at {}", world.log_end));
+    }
+
+    /// One of the owners that act does something.
+    fn act(&mut self) {
+        let acting: Vec<usize> = (0..self.owners.len()).filter(|owner| self.owners[*owner].acts).collect();
+        let Some(owner) = acting.get(self.random.index(acting.len().max(1))).copied() else { return };
+        match self.random.below(20) {
+            0..9 => while self.random.below(3) > 0 && self.read(owner) {},
+            9 | 10 => {
+                if self.owners[owner].flush() {
+                    self.note(|_| format!("owner {owner} ends a range by time"));
+                }
+            }
+            11..15 => self.hear(owner),
+            15 => self.see_end(owner),
+            16 | 17 => self.commit(owner),
+            _ => self.release(owner),
+        }
+    }
+
+    fn read(&mut self, owner: usize) -> bool {
+        let (progressed, overtaken) = self.owners[owner].read(&self.log, self.log_start);
+        self.announce(owner, overtaken);
+        if !progressed && !self.owners[owner].cutter.is_holding() {
+            self.owners[owner].caught_up(self.log_end);
+        }
+        progressed
+    }
+
+    fn hear(&mut self, owner: usize) {
+        if let Some((block, first_sent)) = self.owners[owner].hear(self.seconds) {
+            self.deliver(owner, block, first_sent);
+        }
+    }
+
+    fn see_end(&mut self, owner: usize) {
+        let position = self.owners[owner].cutter.position();
+        let behind = (self.log_end - position).max(0).unsigned_abs();
+        let mut seen = position + i64::try_from(self.random.below(behind + 1)).unwrap();
+        if self.mistake == Some(Mistake::HorizonBoundsBeginnings) {
+            seen += 10;
+        }
+        self.owners[owner].ranges.log_ends(seen);
+    }
+
+    fn commit(&mut self, owner: usize) {
+        if self.owners[owner].commits {
+            return;
+        }
+        let Some((offset, metadata)) = self.owners[owner].commit(self.seconds) else { return };
+        self.note(|_| {
+            let plan = crate::ranges::Plan::decode(offset, &metadata);
+            format!("owner {owner} begins to commit {plan:?}")
+        });
+        self.commits.push(CommitOnTheWire { owner, offset, metadata });
+    }
+
+    fn release(&mut self, owner: usize) {
+        let seconds = self.seconds;
+        let stale_proof = self.mistake == Some(Mistake::SendsUnproved);
+        let at = if stale_proof { now(0) } else { now(seconds) };
+        for release in self.owners[owner].ranges.release(at) {
+            let block = self.owners[owner].blocks[&release.range.first].clone();
+            if self.owners[owner].membership != self.membership {
+                self.tally.first_sent_left_behind += 1;
+            }
+            let first_sent = if stale_proof { seconds } else { release.first_sent - 1_000 };
+            self.deliver(owner, block, first_sent);
+            if self.mistake == Some(Mistake::SettlesWhenSent) {
+                let generation = self.owners[owner].generation;
+                self.owners[owner].ranges.settled(generation, release.range);
+            }
+        }
+    }
+
+    fn deliver(&mut self, owner: usize, block: Block, first_sent: u64) {
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
+        let token = Token::of("cluster", &id, block.range, block.content);
+        self.note(|_| format!("owner {owner} may send {:?}, first sent at {first_sent}", block.range));
+        self.idle.push(Delivery { owner, block, token, first_sent });
+    }
+
+    /// A commit reaches the coordinator, or does not.
+    fn carry_commit(&mut self) -> Step {
+        if self.commits.is_empty() {
+            return Ok(());
+        }
+        let CommitOnTheWire { owner, offset, metadata } =
+            self.commits.swap_remove(self.random.index(self.commits.len()));
+        if !self.calm && self.random.one_in(10) {
+            self.answers.push((owner, CommitOutcome::Unknown));
+            return Ok(());
+        }
+        let outcome = if self.owners[owner].membership == self.membership {
+            self.note(|_| format!("the commit of {offset} by owner {owner} is stored"));
+            self.oracle.committed(offset, self.history.iter().copied())?;
+            self.committed = Some((offset, metadata));
+            CommitOutcome::Stored
+        } else {
+            self.tally.fenced += 1;
+            CommitOutcome::Fenced
+        };
+        let lost = !self.calm && self.random.one_in(5);
+        self.answers.push((owner, if lost { CommitOutcome::Unknown } else { outcome }));
+        Ok(())
+    }
+
+    fn answer(&mut self) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let (owner, outcome) = self.answers.swap_remove(self.random.index(self.answers.len()));
+        self.note(|_| format!("owner {owner} hears that its commit is {outcome:?}"));
+        self.tally.adopted += u64::from(self.owners[owner].answered(outcome));
+        if outcome == CommitOutcome::Fenced {
+            self.owners[owner].acts = false;
+        }
+    }
+
+    /// A delivery tries. Too late to do so blindly, it asks the server.
+    fn attempt(&mut self) {
+        if self.idle.is_empty() {
+            return;
+        }
+        let mut delivery = self.idle.swap_remove(self.random.index(self.idle.len()));
+        if self.seconds.saturating_sub(delivery.first_sent) >= AGE_MAX {
+            self.tally.asked += 1;
+            let Owner { generation, ref mut ranges, .. } = self.owners[delivery.owner];
+            ranges.in_doubt(generation, delivery.block.range);
+            if self.oracle.knows(delivery.token) {
+                ranges.settled(generation, delivery.block.range);
+                return;
+            }
+            // Nobody stored it up to now, so that its token is as good as new.
+            delivery.first_sent = self.seconds;
+        }
+        self.inserts.push(InsertOnTheWire { delivery, begun: self.seconds });
+    }
+
+    /// An insert reaches the server, or does not.
+    fn carry_insert(&mut self) -> Step {
+        if self.inserts.is_empty() {
+            return Ok(());
+        }
+        let InsertOnTheWire { delivery, begun } =
+            self.inserts.swap_remove(self.random.index(self.inserts.len()));
+        if self.seconds - begun > WIRE_SECONDS || (!self.calm && self.random.one_in(8)) {
+            self.retry(delivery);
+            return Ok(());
+        }
+        if is_refused(&delivery.block) {
+            self.refused(&delivery);
+            return Ok(());
+        }
+        let Delivery { owner, block, token, .. } = &delivery;
+        self.note(|_| format!("the server has {:?} of owner {owner}", block.range));
+        if self.oracle.insert(block.range, *token, &block.offsets, self.seconds)? {
+            self.tally.ranges += 1;
+        } else {
+            self.tally.duplicates_dropped += 1;
+        }
+        if !self.calm && self.random.one_in(4) {
+            self.retry(delivery);
+            return Ok(());
+        }
+        let Owner { generation, ref mut ranges, .. } = self.owners[delivery.owner];
+        ranges.settled(generation, delivery.block.range);
+        Ok(())
+    }
+
+    fn retry(&mut self, delivery: Delivery) {
+        if self.owners[delivery.owner].process != usize::MAX {
+            self.idle.push(delivery);
+        }
+    }
+
+    fn refused(&mut self, delivery: &Delivery) {
+        let owner = delivery.owner;
+        self.note(|_| format!("the server refuses {:?} of owner {owner}", delivery.block.range));
+        if self.owners[owner].acts && self.all_there(&delivery.block) {
+            if self.owners[owner].split(&delivery.block, &self.log) {
+                self.tally.split += 1;
+            }
+        } else if self.owners[owner].acts {
+            self.retry(delivery.clone());
+        }
+    }
+
+    /// Whether Kafka still has the messages of a block.
+    fn all_there(&self, block: &Block) -> bool {
+        block.offsets.first().is_none_or(|offset| *offset >= self.log_start)
+    }
+
+    fn pass_time(&mut self) {
+        let long = self.random.one_in(12);
+        let seconds =
+            if long { PROOF_AGE_MAX.as_secs() + self.random.below(150) } else { self.random.below(6) };
+        self.seconds += seconds;
+        self.note(|_| format!("{seconds} s pass"));
+    }
+
+    /// The partition goes to another owner: the one before may leave properly, or go on without knowing.
+    fn rebalance(&mut self) -> Step {
+        let last = self.owners.len() - 1;
+        if self.owners[last].acts && self.random.one_in(2) {
+            self.owners[last].ranges.leave();
+            while !self.owners[last].is_heard() {
+                self.hear(last);
+            }
+            if let Some(at) = self.commits.iter().position(|commit| commit.owner == last) {
+                self.commits.swap(0, at);
+                let commit = self.commits.swap_remove(0);
+                self.owners[last].answered(CommitOutcome::Unknown);
+                self.note(|_| format!("the commit of {} by owner {last} is lost", commit.offset));
+            }
+            self.answers.retain(|(owner, _)| *owner != last);
+            self.owners[last].commits = false;
+            if let Some((offset, metadata)) = self.owners[last].commit(self.seconds) {
+                self.oracle.committed(offset, self.history.iter().copied())?;
+                self.committed = Some((offset, metadata));
+            }
+            self.owners[last].ranges.lost();
+            self.owners[last].acts = false;
+            self.note(|_| format!("owner {last} leaves"));
+        }
+        self.assign();
+        Ok(())
+    }
+
+    fn assign(&mut self) {
+        self.membership += 1;
+        self.tally.generations += 1;
+        let wants = settings(self.random.below(4));
+        let log = Log { start: self.log_start, end: self.log_end };
+        let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
+        let committed = Committed { commit, begin: 0, log };
+        self.processes += 1;
+        let (owner, overtaken) =
+            Owner::assigned((self.processes, self.membership), &committed, wants, self.mistake, self.seconds);
+        self.owners.push(owner);
+        let number = self.owners.len() - 1;
+        self.note(|world| format!("owner {number} begins at {:?}, wants {:?}", world.committed, wants.rule));
+        self.announce(number, overtaken);
+    }
+
+    fn announce(&mut self, owner: usize, overtaken: Option<Overtaken>) {
+        if let Some(Overtaken { lost, doubtful, .. }) = overtaken {
+            self.tally.overtaken += 1;
+            self.note(|_| format!("owner {owner} announces {lost:?} lost, {doubtful:?} doubtful"));
+            self.oracle.announce(lost, doubtful);
+        }
+    }
+
+    /// The process of some owner dies. What it has on the wire may still arrive.
+    fn crash(&mut self) {
+        let owner = self.random.index(self.owners.len());
+        self.owners[owner].acts = false;
+        self.owners[owner].process = usize::MAX;
+        self.idle.retain(|delivery| delivery.owner != owner);
+        self.note(|_| format!("owner {owner} dies"));
+    }
+
+    /// An owner that was left behind is told.
+    fn learn(&mut self) {
+        let owner = self.random.index(self.owners.len());
+        if self.owners[owner].membership != self.membership && self.owners[owner].acts {
+            self.owners[owner].ranges.lost();
+            self.owners[owner].acts = false;
+            self.note(|_| format!("owner {owner} learns that it lost the partition"));
+        }
+    }
+
+    fn retain(&mut self) {
+        if self.random.one_in(3) {
+            let some = self.random.below(8);
+            self.log_start = (self.log_start + i64::try_from(some).unwrap()).min(self.log_end);
+            self.log.retain(|message| message.offset >= self.log_start);
+            self.note(|world| format!("the log begins at {}", world.log_start));
+        }
+    }
+
+    /// A last owner, to which nothing happens, brings everything in.
+    pub fn come_to_rest(&mut self) -> Step {
+        self.calm = true;
+        self.assign();
+        let last = self.owners.len() - 1;
+        for _ in 0..400 {
+            for _ in 0..10 {
+                self.act();
+            }
+            while self.read(last) {}
+            self.owners[last].flush();
+            while !self.owners[last].is_heard() {
+                self.hear(last);
+            }
+            self.owners[last].ranges.log_ends(self.log_end);
+            self.commit(last);
+            while !self.commits.is_empty() {
+                self.carry_commit()?;
+            }
+            while !self.answers.is_empty() {
+                self.answer();
+            }
+            self.release(last);
+            for _ in 0..self.idle.len() {
+                self.attempt();
+            }
+            while !self.inserts.is_empty() {
+                self.carry_insert()?;
+            }
+            self.seconds += 1;
+            if self.is_at_rest(last) {
+                return self.oracle.judge(self.history.iter().copied());
+            }
+        }
+        let offset = self.owners[last].ranges.offset();
+        Err(Violation::Stuck { offset, end: self.log_end })
+    }
+
+    fn is_at_rest(&self, last: usize) -> bool {
+        let owner = &self.owners[last];
+        let read = self.log.last().is_none_or(|message| message.offset < owner.cutter.position());
+        read && owner.cutter.fill().messages == 0
+            && owner.is_heard()
+            && owner.ranges.is_drained()
+            && owner.ranges.offset() >= owner.cutter.position().min(self.log_end)
+            && self.idle.is_empty()
+            && self.committed.as_ref().is_some_and(|(offset, _)| *offset == owner.ranges.offset())
+    }
+}
+
+/// Blocks with a message that the server never takes beside another one.
+fn is_refused(block: &Block) -> bool {
+    block.offsets.len() > 1 && block.offsets.iter().any(|offset| offset % 13 == 12)
+}

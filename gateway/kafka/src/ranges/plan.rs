@@ -1,0 +1,232 @@
+//! What a commit's metadata says: which cuts the next owner of a partition must make again.
+//!
+//! Text, because the client libraries of others read metadata as UTF-8: `sluice-plan/1:` and base64 (RFC 4648, without
+//! padding) of
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | varint | the committed offset. Another one beside the metadata was not committed with it: a tool has moved it |
+//! | 1 | rule: version |
+//! | varint | rule: bytes |
+//! | varint | rule: messages |
+//! | varint | routing epoch |
+//! | varint | horizon − committed offset |
+//! | 16 | topic id; zeros when it is not known |
+//! | 8 | instance: the process that wrote this, little-endian |
+//! | varint | t0: seconds since 1970 |
+//! | varint | number of cuts, at most [`CUTS_MAX`] |
+//! | varints | cuts, ascending: the first − committed offset, then each − the one before; each at least 1 |
+//! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
+//!
+//! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's; it changes whenever an older
+//! program could misread the bytes.
+//!
+//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts stay below whatever their distance.
+//!
+//! Reading is total: what is not ours or cannot be read is [`Unread::Foreign`] or [`Unread::Damaged`], a fresh start; what a
+//! newer program wrote is [`Unread::Newer`], and nothing may be read then.
+
+use super::rule::{Rule, Version};
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use twox_hash::XxHash3_64;
+
+/// Metadata that a broker takes: the default of `offset.metadata.max.bytes`.
+pub const METADATA_BYTES_MAX: usize = 4_096;
+
+/// Cuts in one plan. Chosen: a cut by time every second leaves 256 s of inserts in flight, and the largest plan stays
+/// below [`METADATA_BYTES_MAX`] (2,852 bytes, tested).
+pub const CUTS_MAX: usize = 256;
+
+const MAGIC: &str = "sluice-plan/";
+const FORMAT: &str = "1";
+
+/// A topic's id; `None` where the client cannot tell.
+pub type TopicId = Option<[u8; 16]>;
+
+/// A plan, as of one commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The committed offset: a cut, below which every range is settled.
+    pub offset: i64,
+    /// How ranges from there on end by size.
+    pub rule: Rule,
+    /// Which table or shard a message's rows go to changes with this number.
+    pub routing_epoch: u32,
+    /// A range that ends by size at or below this offset may have been sent. At least `offset`.
+    pub horizon: i64,
+    /// The topic's id.
+    pub topic_id: TopicId,
+    /// The process that wrote it, a random number.
+    pub instance: u64,
+    /// Seconds since 1970 before which no range from `offset` on was first sent.
+    pub t0: u64,
+    /// Where ranges end that do not end by size: ascending, above `offset`.
+    pub cuts: Vec<i64>,
+}
+
+/// Why metadata is no plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// It has not our magic: another program committed this.
+    #[error("the committed metadata is not ours")]
+    Foreign,
+    /// It has our magic and format, and cannot be read, or belongs to another offset.
+    #[error("the committed metadata is damaged, or does not belong to the committed offset")]
+    Damaged,
+    /// A newer program wrote it, in a format or with a rule that this one does not know.
+    #[error("a newer version of this program has planned ranges of this partition ({0})")]
+    Newer(Newer),
+}
+
+/// What is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Newer {
+    /// The format of the metadata.
+    #[error("its metadata has an unknown format")]
+    Format,
+    /// The version of the rule, with its number.
+    #[error("its size rule has the unknown version {0}")]
+    Rule(u8),
+}
+
+impl Plan {
+    /// The metadata.
+    ///
+    /// # Panics
+    /// When the cuts are too many or do not ascend from the offset, or the horizon or the offset is negative or lies below.
+    pub fn encode(&self) -> String {
+        assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
+        let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
+        put_varint(&mut body, self.offset.cast_unsigned());
+        body.push(self.rule.version.number());
+        put_varint(&mut body, self.rule.bytes);
+        put_varint(&mut body, self.rule.messages);
+        put_varint(&mut body, u64::from(self.routing_epoch));
+        put_varint(&mut body, distance(self.offset, self.horizon));
+        body.extend_from_slice(&self.topic_id.unwrap_or_default());
+        body.extend_from_slice(&self.instance.to_le_bytes());
+        put_varint(&mut body, self.t0);
+        put_varint(&mut body, self.cuts.len() as u64);
+        let mut from = self.offset;
+        for cut in &self.cuts {
+            assert!(*cut > from, "cuts ascend from the offset");
+            put_varint(&mut body, distance(from, *cut));
+            from = *cut;
+        }
+        let check = check(&body);
+        body.extend_from_slice(&check);
+        format!("{MAGIC}{FORMAT}:{}", STANDARD_NO_PAD.encode(body))
+    }
+
+    /// Reads the metadata that was committed with `offset`.
+    pub fn decode(offset: i64, metadata: &str) -> Result<Self, Unread> {
+        let rest = metadata.strip_prefix(MAGIC).ok_or(Unread::Foreign)?;
+        let (format, text) = rest.split_once(':').ok_or(Unread::Damaged)?;
+        if format != FORMAT {
+            let newer = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
+            return Err(if newer { Unread::Newer(Newer::Format) } else { Unread::Damaged });
+        }
+        if text.len() > METADATA_BYTES_MAX {
+            return Err(Unread::Damaged);
+        }
+        let body = STANDARD_NO_PAD.decode(text).map_err(|_| Unread::Damaged)?;
+        let (fields, sum) = body.split_last_chunk::<4>().ok_or(Unread::Damaged)?;
+        if *sum != check(fields) {
+            return Err(Unread::Damaged);
+        }
+        let plan = Fields(fields).plan()?;
+        if plan.offset == offset { Ok(plan) } else { Err(Unread::Damaged) }
+    }
+}
+
+/// `to − from`, which is not negative.
+fn distance(from: i64, to: i64) -> u64 {
+    let distance = to.checked_sub(from).and_then(|distance| u64::try_from(distance).ok());
+    distance.expect("what is planned lies at or above the committed offset")
+}
+
+fn check(bytes: &[u8]) -> [u8; 4] {
+    let [a, b, c, d, ..] = XxHash3_64::oneshot(bytes).to_le_bytes();
+    [a, b, c, d]
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    assert!(value <= i64::MAX.cast_unsigned(), "63 bits hold what is planned");
+    while value >= 0x80 {
+        out.push(0x80 | value.to_le_bytes()[0]);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// The bytes that are not read yet.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn plan(mut self) -> Result<Plan, Unread> {
+        let offset = self.offset_above(0)?;
+        let [version] = self.bytes()?;
+        let (bytes, messages) = (self.varint()?, self.varint()?);
+        // The fields behind a rule of another version may be others.
+        let version = Version::of_number(version).ok_or(Unread::Newer(Newer::Rule(version)))?;
+        if bytes == 0 || messages == 0 {
+            return Err(Unread::Damaged);
+        }
+        let routing_epoch = u32::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        let horizon = self.offset_above(offset)?;
+        let topic_id = Some(self.bytes()?).filter(|id| *id != [0; 16]);
+        let instance = u64::from_le_bytes(self.bytes()?);
+        let t0 = self.varint()?;
+        let cuts = self.cuts(offset)?;
+        if !self.0.is_empty() {
+            return Err(Unread::Damaged);
+        }
+        let rule = Rule { version, bytes, messages };
+        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts })
+    }
+
+    fn cuts(&mut self, offset: i64) -> Result<Vec<i64>, Unread> {
+        let count = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        if count > CUTS_MAX {
+            return Err(Unread::Damaged);
+        }
+        let mut cuts = Vec::with_capacity(count);
+        let mut from = offset;
+        for _ in 0..count {
+            let cut = self.offset_above(from)?;
+            if cut == from {
+                return Err(Unread::Damaged);
+            }
+            cuts.push(cut);
+            from = cut;
+        }
+        Ok(cuts)
+    }
+
+    fn offset_above(&mut self, from: i64) -> Result<i64, Unread> {
+        let distance = i64::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        from.checked_add(distance).ok_or(Unread::Damaged)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Unread> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(Unread::Damaged)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, Unread> {
+        let mut value = 0;
+        for shift in (0..63).step_by(7) {
+            let [byte] = self.bytes()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Unread::Damaged)
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! The plan's bytes: a golden text, round trips, and whatever else a broker may hold.
+
+use super::*;
+use proptest::prelude::*;
+
+fn small() -> Plan {
+    Plan {
+        offset: 100,
+        rule: Rule { version: Version::Before, bytes: 16 << 20, messages: 100_000 },
+        routing_epoch: 3,
+        horizon: 5_000,
+        topic_id: Some([7; 16]),
+        instance: 42,
+        t0: 1_790_000_000,
+        cuts: vec![101, 260, 4_000],
+    }
+}
+
+fn framed(body: &[u8]) -> String {
+    let mut body = body.to_vec();
+    let sum = check(&body);
+    body.extend_from_slice(&sum);
+    format!("{MAGIC}{FORMAT}:{}", STANDARD_NO_PAD.encode(body))
+}
+
+/// Groups hold plans of older builds: whoever changes these bytes gives them another format.
+#[test]
+fn the_format_never_changes() {
+    let text = "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB3PNh/o";
+    assert_eq!(small().encode(), text);
+    assert_eq!(Plan::decode(100, text), Ok(small()));
+}
+
+#[test]
+fn the_largest_plan_fits_the_metadata() {
+    // Distances of 8 bytes: with 9 the last cut would pass 63 bits.
+    let far = i64::MAX / 512;
+    let plan = Plan {
+        offset: far,
+        rule: Rule { version: Version::Before, bytes: 1 << 62, messages: 1 << 62 },
+        routing_epoch: u32::MAX,
+        horizon: i64::MAX,
+        t0: i64::MAX.unsigned_abs(),
+        cuts: (1..=256).map(|n| far + n * far).collect(),
+        ..small()
+    };
+    let text = plan.encode();
+    assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
+    assert_eq!(text.len(), 2_852, "what the module says");
+    assert_eq!(Plan::decode(far, &text), Ok(plan));
+}
+
+#[test]
+fn what_others_committed_is_foreign() {
+    for metadata in ["", "x", "sluice", "sluice-pla", "{\"v\":1}", "\u{1F600}"] {
+        assert_eq!(Plan::decode(1, metadata), Err(Unread::Foreign), "{metadata:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_damaged() {
+    for metadata in [
+        "sluice-plan/",
+        "sluice-plan/1",
+        "sluice-plan/1:",
+        "sluice-plan/1:!!",
+        "sluice-plan/:AAAA",
+        "sluice-plan/x:AAAA",
+    ] {
+        assert_eq!(Plan::decode(1, metadata), Err(Unread::Damaged), "{metadata:?}");
+    }
+    let metadata = small().encode();
+    assert_eq!(Plan::decode(101, &metadata), Err(Unread::Damaged), "the offset was moved");
+    for end in "sluice-plan/1:".len()..metadata.len() {
+        assert_eq!(Plan::decode(100, &metadata[..end]), Err(Unread::Damaged), "cut off at {end}");
+    }
+}
+
+#[test]
+fn what_a_newer_program_wrote_is_newer() {
+    let body = "sluice-plan/2:whatever it likes";
+    assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
+    let rule_3 = framed(&[100, 3, 1, 1, 255, 255]);
+    assert_eq!(Plan::decode(100, &rule_3), Err(Unread::Newer(Newer::Rule(3))));
+}
+
+prop_compose! {
+    fn plans()(
+        offset in 0..i64::MAX / 2,
+        version in prop::sample::select(&Version::KNOWN[..]),
+        bytes in 1..1u64 << 40,
+        messages in 1..1u64 << 40,
+        (routing_epoch, instance, t0) in (any::<u32>(), any::<u64>(), 0..1u64 << 40),
+        ahead in 0..1i64 << 40,
+        topic_id in prop::option::of(any::<[u8; 16]>().prop_filter("zeros are none", |id| *id != [0; 16])),
+        gaps in prop::collection::vec(1..1i64 << 50, 0..=CUTS_MAX),
+    ) -> Plan {
+        let cuts = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
+        let rule = Rule { version, bytes, messages };
+        Plan { offset, rule, routing_epoch, horizon: offset + ahead, topic_id, instance, t0, cuts }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_plan_is_read_as_it_was_written(plan in plans()) {
+        let text = plan.encode();
+        prop_assert!(text.is_ascii() && text.len() <= METADATA_BYTES_MAX);
+        prop_assert_eq!(Plan::decode(plan.offset, &text), Ok(plan));
+    }
+
+    #[test]
+    fn one_changed_character_is_never_another_plan(plan in plans(), at in any::<prop::sample::Index>(), to in "[A-Za-z0-9+/:=-]") {
+        let text = plan.encode();
+        let at = at.index(text.len());
+        let changed = format!("{}{to}{}", &text[..at], &text[at + 1..]);
+        let read = Plan::decode(plan.offset, &changed);
+        prop_assert!(changed == text || read.is_err(), "{:?}", read);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(offset in any::<i64>(), text in ".*", body in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert_eq!(Plan::decode(offset, &text), Err(Unread::Foreign));
+        let ours = format!("{MAGIC}{FORMAT}:{text}");
+        prop_assert_eq!(Plan::decode(offset, &ours), Err(Unread::Damaged));
+        // With a right checksum, so that the fields themselves are read; what is read is written back the same.
+        if let Ok(plan) = Plan::decode(offset, &framed(&body)) {
+            prop_assert_eq!(Plan::decode(offset, &plan.encode()), Ok(plan));
+        }
+    }
+
+    /// Bytes that begin as a plan does reach the fields behind the first ones.
+    #[test]
+    fn any_fields_are_read_or_refused(tail in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut body = vec![100, 2, 1, 1, 0, 10];
+        body.extend_from_slice(&[0; 24]);
+        body.extend_from_slice(&tail);
+        if let Ok(plan) = Plan::decode(100, &framed(&body)) {
+            prop_assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
+        }
+    }
+}
