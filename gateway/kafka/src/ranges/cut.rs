@@ -32,6 +32,9 @@ pub enum Cut {
     Split,
     /// Another rule begins here; must be planned.
     Switch,
+    /// The size rule says so, but Kafka lost messages of the range or in front of it: who has read them finds another place;
+    /// must be planned.
+    Hole,
 }
 
 impl Cut {
@@ -101,8 +104,10 @@ pub struct Cutter {
     passed: i64,
     fill: Fill,
     content: Content,
-    /// Whether messages of the open range were lost where an owner before may have sent it.
-    holed: bool,
+    /// Whether Kafka lost messages of the open range, or in front of it.
+    is_holed: bool,
+    /// Whether an owner before may have sent messages of the open range in another one.
+    is_doubtful: bool,
 }
 
 /// How a cutter begins.
@@ -128,7 +133,8 @@ impl Cutter {
             passed: first,
             fill: Fill::default(),
             content: Content::default(),
-            holed: false,
+            is_holed: false,
+            is_doubtful: false,
         }
     }
 
@@ -247,7 +253,8 @@ impl Cutter {
         if self.fill.messages == 0 && self.planned.front().is_none_or(|cut| *cut > log_start) {
             self.first = log_start;
         }
-        self.holed |= replaying;
+        self.is_holed = true;
+        self.is_doubtful |= replaying;
         self.position = log_start;
         Some(Overtaken { lost, doubtful, first: self.first })
     }
@@ -264,15 +271,16 @@ impl Cutter {
 
     fn close(&mut self, next: i64, cut: Cut) -> Closed {
         let range = OffsetRange { first: self.first, next };
+        let holed = std::mem::take(&mut self.is_holed) && cut == Cut::Size;
         self.first = next;
         self.position = self.position.max(next);
         Closed {
             range,
-            cut,
+            cut: if holed { Cut::Hole } else { cut },
             decided: next,
             fill: std::mem::take(&mut self.fill),
             content: std::mem::take(&mut self.content),
-            doubtful: std::mem::take(&mut self.holed),
+            doubtful: std::mem::take(&mut self.is_doubtful),
         }
     }
 }

@@ -397,3 +397,18 @@ fn a_partition_that_goes_releases_nothing_and_commits_its_plan() {
     ranges.lost();
     assert_eq!(ranges.commit(at(1)), None);
 }
+
+/// An owner that was left behind and lost messages must not send what it reads behind them: the next owner may have read
+/// them, and cut elsewhere.
+#[test]
+fn behind_lost_messages_a_range_waits_for_its_plan() {
+    let (mut ranges, mut cutter) = begun();
+    take(&mut ranges, &mut cutter, 2);
+    let overtaken = cutter.overtaken(5).unwrap();
+    ranges.overtaken(GENERATION, &overtaken);
+    assert_eq!((overtaken.lost, overtaken.doubtful), (range(2, 5), range(5, 5)));
+    assert_eq!(take(&mut ranges, &mut cutter, 4), [range(0, 6), range(6, 9)]);
+    assert_eq!(released(&mut ranges, 0), []);
+    assert_eq!(store(&mut ranges, 0).cuts, [6]);
+    assert_eq!(released(&mut ranges, 0), [range(0, 6), range(6, 9)]);
+}
