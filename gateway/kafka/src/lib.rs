@@ -15,6 +15,8 @@
 //!     Ledger -> commit
 //! ```
 //!
+//! [`ranges`] says which offsets are inserted together, so that every owner of a partition inserts the same ranges.
+//!
 //! The poll thread owns the consumer, the assignment and the ledger; nothing here takes a lock in the path of messages.
 
 mod assignment;

@@ -5,7 +5,7 @@
 //! told them; commits and inserts whose answer, or whose request, is lost; a server that drops a token it has seen within its
 //! window, and refuses some messages for good. The oracle ([`oracle`]) knows every row that is stored.
 //!
-//! What holds in every schedule: no two different ranges that overlap are stored; a range has one token; a commit never passes
+//! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token; a commit never passes
 //! a message that is not stored; in the end every message is stored once. Excepted is what was announced: offsets that Kafka
 //! lost, and those announced as doubtful for that reason.
 //!
@@ -21,11 +21,11 @@ use world::World;
 /// Steps of one schedule before everything is brought to rest.
 const STEPS: usize = 300;
 
-/// Schedules of the test that must find nothing. About eight seconds unoptimized.
-const SCHEDULES: u64 = 4_000;
+/// Schedules of the test that must find nothing; 1.2 million were run once, from another seed. Four seconds unoptimized, up to fifteen beside other work.
+const SCHEDULES: u64 = 3_000;
 
 /// Schedules after which a mistake must have been noticed.
-const SCHEDULES_MISTAKEN: u64 = 20_000;
+const SCHEDULES_MISTAKEN: u64 = 4_000;
 
 /// What owners do wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

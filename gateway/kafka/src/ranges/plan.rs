@@ -15,7 +15,7 @@
 //! | 8 | instance: the process that wrote this, little-endian |
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
-//! | varints | cuts, ascending: the first − committed offset, then each − the one before; each at least 1 |
+//! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
 //! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's; it changes whenever an older
@@ -60,7 +60,7 @@ pub struct Plan {
     pub instance: u64,
     /// Seconds since 1970 before which no range from `offset` on was first sent.
     pub t0: u64,
-    /// Where ranges end that do not end by size: ascending, above `offset`.
+    /// Where ranges end that do not end by size: ascending, above `offset`, up to the horizon.
     pub cuts: Vec<i64>,
 }
 
@@ -93,7 +93,7 @@ impl Plan {
     /// The metadata.
     ///
     /// # Panics
-    /// When the cuts are too many or do not ascend from the offset, or the horizon or the offset is negative or lies below.
+    /// When the cuts are too many, do not ascend from the offset or pass the horizon, or the offset is negative.
     pub fn encode(&self) -> String {
         assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
         let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
@@ -113,6 +113,7 @@ impl Plan {
             put_varint(&mut body, distance(from, *cut));
             from = *cut;
         }
+        assert!(from <= self.horizon, "what is planned lies below the horizon");
         let check = check(&body);
         body.extend_from_slice(&check);
         format!("{MAGIC}{FORMAT}:{}", STANDARD_NO_PAD.encode(body))
@@ -178,7 +179,8 @@ impl Fields<'_> {
         let instance = u64::from_le_bytes(self.bytes()?);
         let t0 = self.varint()?;
         let cuts = self.cuts(offset)?;
-        if !self.0.is_empty() {
+        // A cut that was planned was read up to, and the horizon lies no lower than that. Its reader counts on it.
+        if !self.0.is_empty() || cuts.last().is_some_and(|cut| *cut > horizon) {
             return Err(Unread::Damaged);
         }
         let rule = Rule { version, bytes, messages };

@@ -77,6 +77,18 @@ fn what_cannot_be_read_is_damaged() {
 }
 
 #[test]
+fn a_cut_above_the_horizon_is_damage() {
+    let with_cut_at = |cut| {
+        let mut body = vec![100, 2, 1, 1, 0, 10];
+        body.extend_from_slice(&[0; 24]);
+        body.extend_from_slice(&[0, 1, cut]);
+        Plan::decode(100, &framed(&body)).map(|plan| plan.cuts)
+    };
+    assert_eq!(with_cut_at(10), Ok(vec![110]));
+    assert_eq!(with_cut_at(11), Err(Unread::Damaged));
+}
+
+#[test]
 fn what_a_newer_program_wrote_is_newer() {
     let body = "sluice-plan/2:whatever it likes";
     assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
@@ -95,9 +107,10 @@ prop_compose! {
         topic_id in prop::option::of(any::<[u8; 16]>().prop_filter("zeros are none", |id| *id != [0; 16])),
         gaps in prop::collection::vec(1..1i64 << 50, 0..=CUTS_MAX),
     ) -> Plan {
-        let cuts = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
+        let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
+        let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, horizon: offset + ahead, topic_id, instance, t0, cuts }
+        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts }
     }
 }
 

@@ -9,9 +9,9 @@ pub const WINDOW: u64 = 300;
 /// What must never happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// Two different ranges that overlap are stored.
-    Overlap { stored: OffsetRange, other: OffsetRange },
-    /// A range came under two tokens.
+    /// Two different ranges that overlap are sent.
+    Overlap { sent: OffsetRange, other: OffsetRange },
+    /// A range was sent under two tokens.
     Tokens { range: OffsetRange },
     /// A commit passed a message that is not stored.
     CommitPassed { offset: i64, missing: i64 },
@@ -28,7 +28,7 @@ pub enum Violation {
 pub struct Oracle {
     /// When each token was stored last.
     tokens: BTreeMap<Token, u64>,
-    /// Every range that was stored.
+    /// Every range that was ever sent, stored or not.
     ranges: BTreeMap<(i64, i64), Token>,
     /// How often the rows of a message are stored.
     rows: BTreeMap<i64, u32>,
@@ -48,33 +48,32 @@ impl Oracle {
         self.tokens.contains_key(&token)
     }
 
-    /// Stores a range. `false` when it was dropped as a duplicate.
-    pub fn insert(
-        &mut self,
-        range: OffsetRange,
-        token: Token,
-        offsets: &[i64],
-        now: u64,
-    ) -> Result<bool, Violation> {
+    /// A range is sent that the server would take.
+    pub fn sent(&mut self, range: OffsetRange, token: Token) -> Result<(), Violation> {
         for (first, next) in self.ranges.keys() {
             let other = OffsetRange { first: *first, next: *next };
             let common = OffsetRange { first: range.first.max(*first), next: range.next.min(*next) };
             if other != range && common.first < common.next && !self.is_announced(common) {
-                return Err(Violation::Overlap { stored: other, other: range });
+                return Err(Violation::Overlap { sent: other, other: range });
             }
         }
         let known = self.ranges.insert((range.first, range.next), token);
         if known.is_some_and(|known| known != token) && !self.is_announced(range) {
             return Err(Violation::Tokens { range });
         }
+        Ok(())
+    }
+
+    /// Stores a range. `false` when it is dropped as a duplicate.
+    pub fn insert(&mut self, token: Token, offsets: &[i64], now: u64) -> bool {
         if self.tokens.get(&token).is_some_and(|stored| now - stored <= WINDOW) {
-            return Ok(false);
+            return false;
         }
         self.tokens.insert(token, now);
         for offset in offsets {
             *self.rows.entry(*offset).or_default() += 1;
         }
-        Ok(true)
+        true
     }
 
     /// A commit of this offset was stored.

@@ -111,8 +111,8 @@ impl World {
             12..65 => self.act(),
             65..72 => return self.carry_commit(),
             72..78 => self.answer(),
-            78..83 => self.attempt(),
-            83..90 => return self.carry_insert(),
+            78..83 => return self.attempt(),
+            83..90 => self.carry_insert(),
             90..94 => self.pass_time(),
             94..97 => return self.rebalance(),
             97 => self.crash(),
@@ -261,9 +261,9 @@ impl World {
     }
 
     /// A delivery tries. Too late to do so blindly, it asks the server.
-    fn attempt(&mut self) {
+    fn attempt(&mut self) -> Step {
         if self.idle.is_empty() {
-            return;
+            return Ok(());
         }
         let mut delivery = self.idle.swap_remove(self.random.index(self.idle.len()));
         if self.seconds.saturating_sub(delivery.first_sent) >= AGE_MAX {
@@ -272,43 +272,46 @@ impl World {
             ranges.in_doubt(generation, delivery.block.range);
             if self.oracle.knows(delivery.token) {
                 ranges.settled(generation, delivery.block.range);
-                return;
+                return Ok(());
             }
             // Nobody stored it up to now, so that its token is as good as new.
             delivery.first_sent = self.seconds;
         }
+        if !is_refused(&delivery.block) {
+            self.oracle.sent(delivery.block.range, delivery.token)?;
+        }
         self.inserts.push(InsertOnTheWire { delivery, begun: self.seconds });
+        Ok(())
     }
 
     /// An insert reaches the server, or does not.
-    fn carry_insert(&mut self) -> Step {
+    fn carry_insert(&mut self) {
         if self.inserts.is_empty() {
-            return Ok(());
+            return;
         }
         let InsertOnTheWire { delivery, begun } =
             self.inserts.swap_remove(self.random.index(self.inserts.len()));
         if self.seconds - begun > WIRE_SECONDS || (!self.calm && self.random.one_in(8)) {
             self.retry(delivery);
-            return Ok(());
+            return;
         }
         if is_refused(&delivery.block) {
             self.refused(&delivery);
-            return Ok(());
+            return;
         }
         let Delivery { owner, block, token, .. } = &delivery;
         self.note(|_| format!("the server has {:?} of owner {owner}", block.range));
-        if self.oracle.insert(block.range, *token, &block.offsets, self.seconds)? {
+        if self.oracle.insert(*token, &block.offsets, self.seconds) {
             self.tally.ranges += 1;
         } else {
             self.tally.duplicates_dropped += 1;
         }
         if !self.calm && self.random.one_in(4) {
             self.retry(delivery);
-            return Ok(());
+            return;
         }
         let Owner { generation, ref mut ranges, .. } = self.owners[delivery.owner];
         ranges.settled(generation, delivery.block.range);
-        Ok(())
     }
 
     fn retry(&mut self, delivery: Delivery) {
@@ -446,10 +449,10 @@ impl World {
             }
             self.release(last);
             for _ in 0..self.idle.len() {
-                self.attempt();
+                self.attempt()?;
             }
             while !self.inserts.is_empty() {
-                self.carry_insert()?;
+                self.carry_insert();
             }
             self.seconds += 1;
             if self.is_at_rest(last) {
