@@ -6,7 +6,7 @@
 //!
 //! - Where a range ends is a pure function of the log ([`Rule`]), or is written to the metadata of an offset commit
 //!   ([`Plan`]) before the range is sent. The group refuses commits of a member that was left behind.
-//! - How far the function was used without a commit is in the metadata too: the [horizon](self::horizon).
+//! - How far the function was used without a commit is in the metadata too: the [horizon].
 //! - A new owner makes the cuts that it finds again and cuts nowhere else below the horizon ([`Cutter`]).
 //!
 //! ```text
