@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::demo::{self, DemoArgs};
+use e2e::memory::{self, MemoryArgs};
 use e2e::say;
 use e2e::stack::command::StackCommand;
 use e2e::throughput::{self, ThroughputArgs, witness};
@@ -29,6 +30,9 @@ enum Command {
     /// Spans a CPU-second of the gateway, and of peers beside it
     Throughput(ThroughputArgs),
 
+    /// The gateway's memory budget under the kernel's own limit
+    Memory(MemoryArgs),
+
     /// Runs one command for `throughput` and reports what it cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Throughput(args) => throughput::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };

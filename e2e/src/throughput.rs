@@ -37,7 +37,9 @@ use crate::{say, stack};
 use course::{Course, Finish};
 use entrant::{Entrant, Peer};
 use report::{Report, shape_name};
+pub(crate) use rows::Columns;
 use server::Engine;
+pub(crate) use sink::NullSink;
 
 /// What is measured, with what load, and where the rows go.
 #[derive(Args, Clone, Debug)]
@@ -253,7 +255,7 @@ fn begin_stack() -> anyhow::Result<bool> {
 }
 
 /// The gateway of this checkout in release form.
-fn compiled() -> anyhow::Result<PathBuf> {
+pub(crate) fn compiled() -> anyhow::Result<PathBuf> {
     let log = Paths::from_environment()?.build_log("gateway");
     Job { part: "gateway", doing: "compile the gateway", log }.run(&mut cargo(&[
         "build",

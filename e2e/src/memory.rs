@@ -1,0 +1,182 @@
+//! `e2e memory`: the gateway's memory budget under the kernel's own limit.
+//!
+//! ```text
+//! topic filled with batches of a size -> gateway in a memory group -> front that is slow or gone -> null sink -> counts
+//! ```
+//!
+//! Every scenario runs the real program as a process in a memory group of its own, whose limit is the one in its config; swap is
+//! not allowed, page cache does not count. What must hold: no kill, no end, no span lost or doubled, the resident set under the
+//! limit, and full speed again within 5 s of the sink's return. Topics, groups, memory groups and files are removed, also after a
+//! failure.
+
+mod course;
+mod front;
+mod gateway;
+mod group;
+mod load;
+mod pace;
+mod report;
+mod scenario;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use crate::process::interrupt;
+use crate::{say, throughput};
+use course::Course;
+use load::Load;
+pub use report::{Outcome, Report};
+use scenario::{Scenario, Size};
+
+/// Spans of the oversized scenarios beside the batch itself: enough that every partition has several batches.
+const OVERSIZED_SPANS: u64 = 500_000;
+
+/// Which scenarios run, and with how much.
+#[derive(Args, Clone, Debug)]
+pub struct MemoryArgs {
+    /// Only scenarios whose name contains this; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Name the scenarios and run none
+    #[arg(long)]
+    list: bool,
+
+    /// Spans of backlog
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    spans: u64,
+
+    /// Seconds that a sink is slow or gone
+    #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(1..=600))]
+    outage: u64,
+
+    /// Write the outcomes to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to run instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+/// Runs the scenarios and prints what came of them.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
+    let chosen = chosen(&args.only);
+    if args.list {
+        for scenario in &chosen {
+            say::line(&format!("{:<18} {}", scenario.name(), scenario.describe()));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    interrupt::watch()?;
+    let program = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => throughput::compiled()?,
+    };
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let plan = Plan { program, spans: args.spans, outage: Duration::from_secs(args.outage) };
+    let report = runtime.block_on(plan.run(&chosen))?;
+    for line in report.table() {
+        say::line(&line);
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the scenarios with exactly these names, for tests. The gateway is the one of this checkout, in release form.
+///
+/// # Errors
+/// When a scenario could not be run, or its gateway ended by itself.
+pub async fn check(names: &[&str], spans: u64, outage: Duration) -> Result<Report> {
+    let program =
+        tokio::task::spawn_blocking(throughput::compiled).await.context("compile the gateway")??;
+    let all = Scenario::all().into_iter();
+    let chosen: Vec<Scenario> = all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
+    ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
+    Plan { program, spans, outage }.run(&chosen).await
+}
+
+fn chosen(only: &[String]) -> Vec<Scenario> {
+    let wanted =
+        |scenario: &Scenario| only.is_empty() || only.iter().any(|part| scenario.name().contains(part));
+    Scenario::all().into_iter().filter(wanted).collect()
+}
+
+/// With what the scenarios run.
+struct Plan {
+    program: PathBuf,
+    spans: u64,
+    outage: Duration,
+}
+
+impl Plan {
+    async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
+        let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let course = Course { program: self.program, folder, outage: self.outage };
+        let mut laid: Option<(Size, Load)> = None;
+        let outcome = run_all(&course, scenarios, self.spans, &mut laid).await;
+        if let Some((_, load)) = laid {
+            load.topic.delete().await?;
+        }
+        let report =
+            outcome.with_context(|| format!("configs and logs are in {}", course.folder.display()))?;
+        if report.holds() {
+            course::remove(&course.folder)?;
+        }
+        Ok(report)
+    }
+}
+
+async fn run_all(
+    course: &Course,
+    scenarios: &[Scenario],
+    spans: u64,
+    laid: &mut Option<(Size, Load)>,
+) -> Result<Report> {
+    let mut report = Report::default();
+    for scenario in scenarios {
+        let name = scenario.name();
+        let outcome = match scenario {
+            Scenario::Oversized(codec) => course.oversized(&name, codec, OVERSIZED_SPANS).await,
+            Scenario::Backlog(size, outage) => {
+                let load = laid_for(size, spans, laid).await?;
+                course.backlog(&name, size, outage, load).await
+            }
+        };
+        interrupt::check()?;
+        let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
+        say::progress(
+            &name,
+            &format!("{:.1} MiB, {} failures", outcome.peak_rss_mib, outcome.failures.len()),
+        );
+        report.runs.push(outcome);
+    }
+    Ok(report)
+}
+
+/// The topic of a size: the one that there is, or a new one instead.
+async fn laid_for<'a>(size: &Size, spans: u64, laid: &'a mut Option<(Size, Load)>) -> Result<&'a Load> {
+    if laid.as_ref().is_none_or(|(other, _)| other != size) {
+        if let Some((_, old)) = laid.take() {
+            old.topic.delete().await?;
+        }
+        let load = Load::create(size.partitions, &size.filling).await?;
+        let (_, load) = laid.insert((*size, load));
+        let spans = (spans / size.spans_divisor).max(1);
+        say::progress(size.name, &format!("{spans} spans to {}", load.topic.name()));
+        load.fill(&size.filling, spans).await?;
+    }
+    laid.as_ref().map(|(_, load)| load).context("there is a topic by now")
+}

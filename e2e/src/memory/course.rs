@@ -1,0 +1,316 @@
+//! One scenario from its start to its end.
+//!
+//! ```text
+//! gateway reads -> a quarter is read: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::front::{Behaviour, Front};
+use super::gateway::{Gateway, Orders, Usage, metric};
+use super::load::{Filling, Load};
+use super::pace::Pace;
+use super::report::Outcome;
+use super::scenario::{OVERSIZED_MIB, Outage, SIZES, Size};
+use crate::process::interrupt;
+use crate::say;
+use crate::throughput::{Columns, NullSink};
+
+/// Time between two looks at the gateway: ten in the window that a rate is taken over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A run whose spans do not move for so long, while the sink is well, has failed. Longer than the first rebalance.
+const STALL: Duration = Duration::from_mins(1);
+
+/// How soon full speed must be back.
+const RECOVERY_MAX_S: f64 = 5.0;
+
+/// What the oversized batch's partition is.
+const OVERSIZED_PARTITION: i32 = 3;
+
+/// How long the other partitions are watched once one has stopped, to see that nothing dies late.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Who runs, and where files go.
+pub struct Course {
+    /// The gateway's program.
+    pub program: PathBuf,
+    /// A folder for configs and logs.
+    pub folder: PathBuf,
+    /// How long a sink is slow or gone.
+    pub outage: Duration,
+}
+
+/// A gateway that runs, and what it writes to.
+struct Scene {
+    gateway: Gateway,
+    front: Front,
+    sink: NullSink,
+    group: String,
+    began: Instant,
+    pace: Pace,
+}
+
+impl Course {
+    /// A backlog is read while something happens to the sink.
+    ///
+    /// # Errors
+    /// When the run could not be made, or the gateway ended by itself.
+    pub async fn backlog(&self, name: &str, size: &Size, outage: &Outage, load: &Load) -> Result<Outcome> {
+        let mut scene = self.open(name, size, load)?;
+        let back = match outage.behaviour {
+            None => None,
+            Some(behaviour) => Some(self.outage(name, &mut scene, behaviour, load).await?),
+        };
+        scene.until_committed(load).await?;
+        let Scene { gateway, sink, group, pace, .. } = scene;
+        let usage = ended(gateway).await?;
+        load.topic.delete_group(&group).await?;
+        let mut outcome = counted(name, size, usage, &sink, load)?;
+        match back {
+            None => outcome.rate = pace.rate_until(Duration::MAX),
+            Some((gone, back)) => {
+                outcome.rate = pace.rate_until(gone);
+                outcome.recovery_s = outcome.rate.and_then(|rate| pace.recovered(back, rate));
+                outcome.failures.extend(slow_return(&outcome, pace.spans_since(back)));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// One batch is larger than the budget allows.
+    ///
+    /// # Errors
+    /// When the run could not be made, or the gateway ended by itself.
+    pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
+        let size = SIZES[0];
+        let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };
+        let mut load = Load::create(size.partitions, &filling).await?;
+        let outcome = self.oversized_in(name, &size, &filling, (&mut load, spans)).await;
+        load.topic.delete().await?;
+        outcome
+    }
+
+    async fn oversized_in(
+        &self,
+        name: &str,
+        size: &Size,
+        filling: &Filling,
+        (load, spans): (&mut Load, u64),
+    ) -> Result<Outcome> {
+        load.fill(filling, spans / 2).await?;
+        let large = Filling {
+            batch_bytes: OVERSIZED_MIB << 20,
+            message_spans: 100,
+            padded: true,
+            codec: filling.codec,
+        };
+        let end = load.spans + large.message_spans;
+        let held = load.batch(&large, OVERSIZED_PARTITION, end).await?;
+        // Behind it, everywhere but in its own partition, where nothing would pass.
+        let others: Vec<i32> = (0..size.partitions).filter(|number| *number != OVERSIZED_PARTITION).collect();
+        let rest = load.spans + spans / 2;
+        load.fill_partitions(filling, &others, rest).await?;
+        let mut scene = self.open(name, size, load)?;
+        scene.until_only_the_stopped_is_left(load).await?;
+        let log = scene.gateway.log()?;
+        let Scene { gateway, sink, group, .. } = scene;
+        let usage = ended(gateway).await?;
+        load.topic.delete_group(&group).await?;
+        let mut outcome = counted(name, size, usage, &sink, load)?;
+        let expected = held.end - held.start;
+        outcome.failures.retain(|failure| !failure.contains("lost"));
+        if outcome.lost != expected {
+            outcome
+                .failures
+                .push(format!("{} spans are missing, not the {expected} of the batch", outcome.lost));
+        }
+        outcome.failures.extend(unexplained(&log));
+        Ok(outcome)
+    }
+
+    fn open(&self, name: &str, size: &Size, load: &Load) -> Result<Scene> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let group = format!("{}-{name}", load.topic.name());
+        let topic = load.topic.name().to_owned();
+        let mut orders =
+            Orders { size: *size, topic, group: group.clone(), sink: "http://127.0.0.1:1".to_owned() };
+        let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);
+        let sink = NullSink::start(columns)?;
+        let front = Front::start(sink.url())?;
+        orders.sink = front.url();
+        say::progress(name, &format!("{} spans in {} MiB", load.spans, size.limit_mib));
+        let gateway = Gateway::start(&self.program, &orders, &folder)?;
+        Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
+    }
+
+    /// The sink goes when a quarter is read, and comes back. Says when, since the start.
+    async fn outage(
+        &self,
+        name: &str,
+        scene: &mut Scene,
+        behaviour: Behaviour,
+        load: &Load,
+    ) -> Result<(Duration, Duration)> {
+        let quarter = load.spans / 4;
+        let mut moved = Instant::now();
+        #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+        while scene.look().await? < quarter as f64 {
+            ensure!(moved.elapsed() < STALL, "it did not read a quarter within {STALL:?}");
+        }
+        scene.front.behave(behaviour);
+        let gone = scene.began.elapsed();
+        say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.outage));
+        moved = Instant::now();
+        while moved.elapsed() < self.outage {
+            scene.look().await?;
+        }
+        scene.front.behave(Behaviour::Normal);
+        Ok((gone, scene.began.elapsed()))
+    }
+}
+
+impl Scene {
+    /// Looks at the gateway after a moment: spans read so far.
+    async fn look(&mut self) -> Result<f64> {
+        tokio::time::sleep(LOOK).await;
+        interrupt::check()?;
+        self.gateway.check()?;
+        let spans = metric(&self.gateway.metrics().await, "sluice_gateway_spans_total").unwrap_or_default();
+        self.pace.look(self.began.elapsed(), spans);
+        Ok(spans)
+    }
+
+    /// Until the group has committed everything.
+    async fn until_committed(&mut self, load: &Load) -> Result<()> {
+        let (mut last, mut moved) = (-1.0, Instant::now());
+        loop {
+            let spans = self.look().await?;
+            if spans > last {
+                (last, moved) = (spans, Instant::now());
+            }
+            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+            let all_read = spans >= load.spans as f64;
+            // Asking Kafka costs it a connection; before everything is read the answer is known.
+            if all_read && load.topic.lag(&self.group).await?.messages == 0 {
+                return Ok(());
+            }
+            if moved.elapsed() > STALL {
+                let lag = load.topic.lag(&self.group).await?.messages;
+                if lag == 0 {
+                    return Ok(());
+                }
+                bail!("{lag} messages behind and not moving, {spans} of {} spans read", load.spans);
+            }
+        }
+    }
+
+    /// Until one partition stands and all others are committed, and a while longer.
+    async fn until_only_the_stopped_is_left(&mut self, load: &Load) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            self.look().await?;
+            let stopped = metric(&self.gateway.metrics().await, "sluice_gateway_partitions_stopped");
+            let lag = load.topic.lag(&self.group).await?.messages;
+            if stopped == Some(1.0) && lag == 1 {
+                break;
+            }
+            ensure!(
+                began.elapsed() < STALL,
+                "{stopped:?} partitions stopped and {lag} messages behind after {STALL:?}; see its log"
+            );
+        }
+        let stopped = Instant::now();
+        while stopped.elapsed() < WATCH {
+            self.look().await?;
+        }
+        Ok(())
+    }
+}
+
+async fn ended(gateway: Gateway) -> Result<Usage> {
+    let stopped = tokio::task::spawn_blocking(move || gateway.stop());
+    stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
+}
+
+/// What must hold in every run.
+fn counted(name: &str, size: &Size, usage: Usage, sink: &NullSink, load: &Load) -> Result<Outcome> {
+    let sent = sink.count(load.run, load.spans)?;
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let (lost, doubled, foreign) = (sent.tally.lost(), sent.tally.doubled(), sent.tally.foreign());
+    let mut failures = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            failures.push(what);
+        }
+    };
+    must(usage.kills == 0, format!("the kernel killed {} processes", usage.kills));
+    must(usage.exit_code == 0, format!("it ended with code {}", usage.exit_code));
+    must(lost == 0, format!("{lost} spans are lost"));
+    must(doubled == 0, format!("{doubled} rows are doubled"));
+    must(foreign == 0, format!("{foreign} rows are of no span that was produced"));
+    must(
+        usage.resident_peak < size.limit_mib << 20,
+        format!("{:.1} MiB resident in {} MiB", mib(usage.resident_peak), size.limit_mib),
+    );
+    Ok(Outcome {
+        name: name.to_owned(),
+        limit_mib: size.limit_mib,
+        peak_rss_mib: mib(usage.resident_peak),
+        peak_anonymous_mib: mib(usage.anonymous_peak),
+        kills: usage.kills,
+        spans: load.spans,
+        rows: sent.tally.rows(),
+        lost,
+        doubled,
+        rate: None,
+        recovery_s: None,
+        failures,
+    })
+}
+
+/// Full speed must be back in time, where enough was left to tell.
+fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
+    let rate = outcome.rate?;
+    match outcome.recovery_s {
+        Some(seconds) if seconds <= RECOVERY_MAX_S => None,
+        Some(seconds) => Some(format!("full speed was back only after {seconds:.1} s")),
+        // Two windows of full speed were left, and none of them was at full speed.
+        None if left >= 2.0 * rate => Some("full speed was not back".to_owned()),
+        None => None,
+    }
+}
+
+/// One line must say what stopped and what would do.
+fn unexplained(log: &str) -> Option<String> {
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("its partition stops")).collect();
+    match lines.as_slice() {
+        [line] if says_what_would_do(line) => {
+            say::line(line);
+            None
+        }
+        [line] => Some(format!("the line does not say what would do: {line}")),
+        others => Some(format!("{} lines say why the partition stopped", others.len())),
+    }
+}
+
+/// The batch's size, or the next MiB where it is only known by an upper bound, and a limit.
+fn says_what_would_do(line: &str) -> bool {
+    let sizes = [OVERSIZED_MIB, OVERSIZED_MIB + 1];
+    let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
+    sizes.into_iter().any(said)
+}
+
+/// Removes a folder that a run left.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+}

@@ -1,0 +1,244 @@
+//! A front for the null sink that can be slow, or gone.
+//!
+//! ```text
+//! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts)
+//! ```
+//!
+//! Job: what ClickHouse does to a gateway on a bad day, at a chosen moment. Like a MergeTree table it drops an INSERT whose
+//! deduplication token it has taken already, so that a retry of one in doubt is no double row. Owner: one thread of its own.
+//! Limits: holds the bodies of the requests in flight, which are as many as the gateway's inserts.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long a slow sink takes to answer an INSERT that it has taken.
+pub const SLOW_ANSWER: Duration = Duration::from_secs(20);
+
+/// What the sink does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Takes and answers.
+    Normal,
+    /// Takes at once and answers after [`SLOW_ANSWER`].
+    Slow,
+    /// Refuses connections and ends those that there are.
+    Refused,
+    /// Accepts connections and never answers; they end when it is back.
+    Silent,
+}
+
+struct Shared {
+    behaviour: watch::Receiver<Behaviour>,
+    sink: String,
+    client: Client<HttpConnector, Full<Bytes>>,
+    tokens: Mutex<HashSet<String>>,
+}
+
+/// A front that listens. Ends when dropped.
+pub struct Front {
+    address: SocketAddr,
+    behaviour: watch::Sender<Behaviour>,
+    runtime: Option<Runtime>,
+}
+
+impl Front {
+    /// Listens on a free port of this machine, in front of the sink at this URL.
+    ///
+    /// # Errors
+    /// When there is no port or no thread for it.
+    pub fn start(sink: String) -> Result<Front> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("front")
+            .enable_all()
+            .build()
+            .context("start the front's thread")?;
+        let (behaviour, behaviour_in) = watch::channel(Behaviour::Normal);
+        let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let shared = Arc::new(Shared { behaviour: behaviour_in, sink, client, tokens: Mutex::default() });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").context("listen for the front")?;
+        listener.set_nonblocking(true).context("prepare the front's port")?;
+        let address = listener.local_addr().context("ask for the front's port")?;
+        let entered = runtime.enter();
+        let listener = TcpListener::from_std(listener).context("hand the front's port to its thread")?;
+        drop(entered);
+        runtime.spawn(serve(listener, address, shared));
+        Ok(Front { address, behaviour, runtime: Some(runtime) })
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// From now on it behaves like this.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.behaviour.send_replace(behaviour);
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A runtime may not be waited for on a thread of another one.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
+    let mut behaviour = shared.behaviour.clone();
+    let mut listening = Some(listener);
+    loop {
+        let Some(listener) = listening.take() else {
+            if behaviour.wait_for(|now| *now != Behaviour::Refused).await.is_err() {
+                return;
+            }
+            // The port was ours a moment ago; whoever took it meanwhile makes the run fail, and plainly.
+            listening = TcpListener::bind(address).await.ok();
+            continue;
+        };
+        if !accept(&listener, &mut behaviour, &shared).await {
+            return;
+        }
+    }
+}
+
+/// Accepts until it is told to refuse; what is left of its connections ends with it. `false` when nobody tells any more.
+async fn accept(
+    listener: &TcpListener,
+    behaviour: &mut watch::Receiver<Behaviour>,
+    shared: &Arc<Shared>,
+) -> bool {
+    let mut connections = JoinSet::new();
+    let mut before = *behaviour.borrow();
+    loop {
+        tokio::select! {
+            changed = behaviour.changed() => {
+                if changed.is_err() {
+                    return false;
+                }
+                let now = *behaviour.borrow_and_update();
+                match (before, now) {
+                    (_, Behaviour::Refused) => return true,
+                    (Behaviour::Silent, Behaviour::Normal) => connections.abort_all(),
+                    _ => {}
+                }
+                before = now;
+            }
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                while connections.try_join_next().is_some() {}
+                let shared = Arc::clone(shared);
+                connections.spawn(async move {
+                    let answer = service_fn(|request| answer(Arc::clone(&shared), request));
+                    // What breaks a connection is the client's to notice.
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), answer)
+                        .await
+                        .ok();
+                });
+            }
+        }
+    }
+}
+
+async fn answer(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let mut behaviour = shared.behaviour.clone();
+    if *behaviour.borrow() == Behaviour::Silent {
+        // The connection is ended when the sink is back.
+        std::future::pending::<()>().await;
+    }
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let body = request.into_body().collect().await?.to_bytes();
+    let token = token(&target).map(str::to_owned);
+    if let Some(token) = &token
+        && !shared.tokens().insert(token.clone())
+    {
+        return Ok(Response::new(Full::default()));
+    }
+    let is_insert = token.is_some();
+    // A task of its own: a connection that is ended on the way must not leave a token behind without its rows.
+    let forwarding = tokio::spawn(async move { shared.take(&target, body, token).await });
+    let answered = forwarding.await.map_err(anyhow::Error::from).flatten();
+    if is_insert && *behaviour.borrow_and_update() == Behaviour::Slow {
+        let over = behaviour.wait_for(|now| *now != Behaviour::Slow);
+        // Either the time is over or the sink is well again; both end the wait.
+        tokio::time::timeout(SLOW_ANSWER, over).await.ok();
+    }
+    Ok(answered.unwrap_or_else(|error| {
+        let mut response = Response::new(Full::new(Bytes::from(format!("{error:#}"))));
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        response
+    }))
+}
+
+impl Shared {
+    fn tokens(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a request on; the token of one that fails is as if it had never come.
+    async fn take(&self, target: &str, body: Bytes, token: Option<String>) -> Result<Response<Full<Bytes>>> {
+        let answered = self.forward(target, body).await;
+        let stored = answered.as_ref().is_ok_and(|response| response.status() == StatusCode::OK);
+        if let Some(token) = token.filter(|_| !stored) {
+            self.tokens().remove(&token);
+        }
+        answered
+    }
+
+    async fn forward(&self, target: &str, body: Bytes) -> Result<Response<Full<Bytes>>> {
+        let request = Request::post(format!("{}{target}", self.sink))
+            .body(Full::new(body))
+            .context("repeat a request to the null sink")?;
+        let response = self.client.request(request).await.context("reach the null sink")?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.context("read the null sink's answer")?.to_bytes();
+        let mut repeated = Response::new(Full::new(body));
+        *repeated.status_mut() = head.status;
+        for (name, value) in &head.headers {
+            if name.as_str().starts_with("x-clickhouse") {
+                repeated.headers_mut().insert(name.clone(), value.clone());
+            }
+        }
+        Ok(repeated)
+    }
+}
+
+/// The deduplication token in a request's target.
+fn token(target: &str) -> Option<&str> {
+    let (_, query) = target.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix("insert_deduplication_token="))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_found() {
+        assert_eq!(token("/?query=INSERT&insert_deduplication_token=a-1&x=2"), Some("a-1"));
+        assert_eq!(token("/?query=SELECT"), None);
+        assert_eq!(token("/"), None);
+    }
+}

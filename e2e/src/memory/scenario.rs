@@ -1,0 +1,176 @@
+//! What is run: sizes that the budget must hold in, and what happens to the sink meanwhile.
+
+use super::front::Behaviour;
+use super::load::Filling;
+
+const MIB: u64 = 1 << 20;
+
+/// A memory limit and what the gateway is told to read in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Its name, the first half of a scenario's.
+    pub name: &'static str,
+    /// The limit, of the gateway and of the kernel, MiB.
+    pub limit_mib: u64,
+    /// `recordBatchBytesMax`, MiB.
+    pub record_batch_mib: u64,
+    /// Partitions of the topic, all of them assigned to the one gateway.
+    pub partitions: i32,
+    /// `partitionsActiveMax`.
+    pub active: u32,
+    /// The record batches.
+    pub filling: Filling,
+    /// One in so many of the spans that are asked for: padded batches hold few.
+    pub spans_divisor: u64,
+}
+
+/// Batches as a load generator makes them: 8,192 spans and 989 KB a message.
+const fn loadgen(batch_mib: u64) -> Filling {
+    Filling { batch_bytes: batch_mib * MIB, message_spans: 8_192, padded: false, codec: "zstd" }
+}
+
+/// Sizes, the reference ones first.
+pub const SIZES: [Size; 5] = [
+    Size {
+        name: "192",
+        limit_mib: 192,
+        record_batch_mib: 1,
+        partitions: 8,
+        active: 8,
+        filling: loadgen(1),
+        spans_divisor: 1,
+    },
+    Size {
+        name: "384",
+        limit_mib: 384,
+        record_batch_mib: 16,
+        partitions: 8,
+        active: 8,
+        filling: loadgen(16),
+        spans_divisor: 1,
+    },
+    Size {
+        name: "1024",
+        limit_mib: 1_024,
+        record_batch_mib: 64,
+        partitions: 8,
+        active: 8,
+        filling: loadgen(64),
+        spans_divisor: 1,
+    },
+    Size {
+        name: "turns",
+        limit_mib: 192,
+        record_batch_mib: 1,
+        partitions: 64,
+        active: 8,
+        filling: loadgen(1),
+        spans_divisor: 1,
+    },
+    // The worst that the batch limit allows: a fetch of a few KiB becomes a whole MiB, again and again.
+    Size {
+        name: "padded",
+        limit_mib: 192,
+        record_batch_mib: 1,
+        partitions: 8,
+        active: 8,
+        filling: Filling { batch_bytes: MIB, message_spans: 256, padded: true, codec: "zstd" },
+        spans_divisor: 8,
+    },
+];
+
+/// What the sink does for a while, in the middle of the backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Its name, the second half of a scenario's.
+    pub name: &'static str,
+    /// What it does; nothing for a sink that is always well.
+    pub behaviour: Option<Behaviour>,
+}
+
+/// What may happen.
+pub const OUTAGES: [Outage; 4] = [
+    Outage { name: "steady", behaviour: None },
+    Outage { name: "slow", behaviour: Some(Behaviour::Slow) },
+    Outage { name: "refused", behaviour: Some(Behaviour::Refused) },
+    Outage { name: "silent", behaviour: Some(Behaviour::Silent) },
+];
+
+/// Codecs in which a batch is made that is larger than the budget allows, by Kafka's names.
+pub const CODECS: [&str; 4] = ["zstd", "gzip", "lz4", "snappy"];
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// A backlog is read while something happens to the sink.
+    Backlog(Size, Outage),
+    /// One batch of this codec is larger than the budget allows.
+    Oversized(&'static str),
+}
+
+impl Scenario {
+    /// All of them; those that share a topic stand together.
+    pub fn all() -> Vec<Scenario> {
+        let backlogs = SIZES.iter().flat_map(|size| {
+            OUTAGES.iter().map(|outage| Scenario::Backlog(*size, *outage)).collect::<Vec<_>>()
+        });
+        backlogs.chain(CODECS.iter().map(|codec| Scenario::Oversized(codec))).collect()
+    }
+
+    /// Its name on the command line and in the report.
+    pub fn name(&self) -> String {
+        match self {
+            Scenario::Backlog(size, outage) => format!("{}-{}", size.name, outage.name),
+            Scenario::Oversized(codec) => format!("oversized-{codec}"),
+        }
+    }
+
+    /// The limit that it runs under, MiB.
+    pub fn limit_mib(&self) -> u64 {
+        match self {
+            Scenario::Backlog(size, _) => size.limit_mib,
+            Scenario::Oversized(_) => SIZES[0].limit_mib,
+        }
+    }
+
+    /// What it does, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Scenario::Backlog(size, outage) => {
+                let kind = if size.filling.padded { " that compress to nothing" } else { "" };
+                let sink = match outage.behaviour {
+                    None => "a sink that is always well",
+                    Some(Behaviour::Slow) => "a sink that answers after 20 s for a while",
+                    Some(Behaviour::Refused) => "a sink that refuses connections for a while",
+                    Some(Behaviour::Silent) => "a sink that never answers for a while",
+                    Some(Behaviour::Normal) => "a sink that stays well",
+                };
+                format!(
+                    "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}",
+                    size.limit_mib, size.active, size.partitions, size.record_batch_mib
+                )
+            }
+            Scenario::Oversized(codec) => format!(
+                "{} MiB; one {codec} batch decompresses to {OVERSIZED_MIB} MiB: its partition stops, the others go on",
+                SIZES[0].limit_mib
+            ),
+        }
+    }
+}
+
+/// What the oversized batch decompresses to, MiB: a third of the limit, and far over the 1 MiB that the gateway is told.
+pub const OVERSIZED_MIB: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_scenario_has_a_name_of_its_own() {
+        let all = Scenario::all();
+        let names: BTreeSet<String> = all.iter().map(Scenario::name).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(names.contains("1024-silent") && names.contains("oversized-lz4"));
+    }
+}
