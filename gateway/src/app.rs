@@ -222,6 +222,7 @@ impl Parts<'_> {
             pool: self.pool.clone(),
             rule: BatchRule::of(&self.config.sink.clickhouse.insert),
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
+            sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,
             columns: self.columns.clone(),
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),

@@ -3,7 +3,7 @@
 //! It is rejected whole. Until there is a dead-letter topic to put it in, `delivery.deadLetter.onMissing` decides:
 //! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on.
 
-use sluice_gateway_config::OnMissing;
+use sluice_gateway_config::{ByteSize, OnMissing, Sizing, budget};
 use sluice_kafka::PartitionId;
 
 /// Why a message was rejected.
@@ -37,6 +37,60 @@ impl Reason {
             Self::RowTooLarge => "row_too_large",
             Self::MessageTooLarge => "message_too_large",
         }
+    }
+}
+
+/// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadBatch {
+    /// It decompresses to more than the budget allows.
+    #[error(
+        "the next record batch decompresses to {bytes} bytes, more than source.kafka.recordBatchBytesMax allows"
+    )]
+    TooLarge {
+        /// To how much.
+        bytes: u64,
+    },
+    /// It does not decompress, or it is too large and does not say how large.
+    #[error(
+        "the next record batch does not decompress within source.kafka.recordBatchBytesMax, or is broken"
+    )]
+    Broken,
+    /// Its checksum is wrong, or nobody knows its kind.
+    #[error("the next record batch is not what a producer writes, or its checksum is wrong")]
+    Foreign,
+}
+
+impl BadBatch {
+    /// The reason as a metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "batch_too_large",
+            Self::Broken => "batch_broken",
+            Self::Foreign => "batch_foreign",
+        }
+    }
+
+    /// One log line for the partition that stops. `position` is the offset behind the last message that was read.
+    pub fn log(&self, id: &PartitionId, position: Option<i64>, sizing: &Sizing) {
+        let (topic, partition) = (&*id.topic, id.partition);
+        let advice = self.advice(sizing);
+        tracing::error!(
+            topic,
+            partition,
+            offset = position,
+            reason = %self,
+            "the record batch cannot be read; its partition stops here until the batch is dealt with{advice}"
+        );
+    }
+
+    /// What would do, where that is known.
+    fn advice(&self, sizing: &Sizing) -> String {
+        let Self::TooLarge { bytes } = self else { return String::new() };
+        let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
+        let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
+        let limit = limit.max(sizing.limit);
+        format!(" (source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit} would do)")
     }
 }
 

@@ -20,14 +20,15 @@ use crate::{
     encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
     read::Reader,
-    reject::{self, Reason},
+    reject::{self, BadBatch, Reason},
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
-use sluice_gateway_config::OnMissing;
+use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, Generation, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue, Report,
+    BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue,
+    QueueProblem, Report,
 };
 use std::{
     sync::Arc,
@@ -61,6 +62,8 @@ pub struct Parts {
     pub rule: BatchRule,
     /// How messages are read.
     pub reader: Reader,
+    /// What the memory budget depends on: it says which limit would do for a batch that is too large.
+    pub sizing: Sizing,
     /// What becomes of messages that cannot be read.
     pub on_missing: OnMissing,
     /// How attributes lie in the table.
@@ -101,6 +104,8 @@ struct Reading {
     ranges: u64,
     block: Option<OpenBlock>,
     state: State,
+    /// The offset behind the last message that was read; `None` before the first.
+    next: Option<i64>,
 }
 
 enum State {
@@ -211,9 +216,7 @@ impl Worker {
             }
             match queue.poll(Duration::ZERO) {
                 None => break,
-                Some(Err(error)) => {
-                    tracing::warn!(partition = %reading.id, %error, "the partition reports a problem");
-                }
+                Some(Err(error)) => self.heed(reading, &error),
                 Some(Ok(message)) => {
                     progressed = true;
                     if let Taken::NoRoom = self.take(reading, &message) {
@@ -223,6 +226,25 @@ impl Worker {
             }
         }
         progressed
+    }
+
+    /// Stops a partition whose next batch cannot be read; other errors pass.
+    fn heed(&self, reading: &mut Reading, error: &KafkaError) {
+        let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
+            QueueProblem::ReadAgain => return,
+            QueueProblem::Passing => {
+                tracing::warn!(partition = %reading.id, %error, "the partition reports a problem");
+                return;
+            }
+            QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
+            QueueProblem::Undecompressed { bytes: None } => BadBatch::Broken,
+            QueueProblem::Unreadable => BadBatch::Foreign,
+        };
+        self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
+        batch.log(&reading.id, reading.next, &self.parts.sizing);
+        reading.state = State::Stopped;
+        self.parts.metrics.partitions_stopped.inc();
+        self.report(Report::Stopped { id: reading.id.clone(), generation: reading.generation });
     }
 
     /// Keeps a message for which there is no room.
@@ -259,6 +281,7 @@ impl Worker {
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
                     block.add_message(message.offset(), bytes.len(), end_nanos_max, Instant::now());
+                    reading.next = Some(message.offset() + 1);
                     self.count(spans, bytes.len());
                     self.seal_if_full(reading);
                     return Taken::Yes;
@@ -409,7 +432,10 @@ impl Worker {
 impl Owned {
     fn new(partition: Partition) -> Self {
         let Partition { id, generation, queue } = partition;
-        Self { queue, reading: Reading { id, generation, ranges: 0, block: None, state: State::Polling } }
+        Self {
+            queue,
+            reading: Reading { id, generation, ranges: 0, block: None, state: State::Polling, next: None },
+        }
     }
 
     fn is_pending(&self) -> bool {

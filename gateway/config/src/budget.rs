@@ -3,7 +3,7 @@
 //! | part | bytes | why |
 //! | --- | --- | --- |
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
-//! | kafka | active partitions × record batch × 3/2 | librdkafka holds a whole batch as fetched and decompresses all of it |
+//! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
 //! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, while it grows; frame scratch |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
@@ -48,6 +48,11 @@ pub const BLOCK_BYTES_MAX: u64 = 24 << 20;
 
 /// One part in this many of the limit is left to the allocator.
 pub const SLACK_DIVISOR: u64 = 12;
+
+/// An answer of Kafka of this size is always taken, whatever the record batches should be: a batch that is too large stops its own
+/// partition only when it can be received. A larger one stops all partitions of its broker. Chosen: eight times the largest
+/// message that Kafka takes with its own defaults.
+pub const ANSWER_BYTES_MIN: u64 = 8 << 20;
 
 /// Partitions read at the same time unless the config says otherwise.
 pub const PARTITIONS_ACTIVE_DEFAULT: u32 = 8;
@@ -142,10 +147,18 @@ impl Budget {
     }
 }
 
-/// What librdkafka may hold for one partition: a batch as it was fetched and as it is decompressed. A fetched batch is
-/// taken as half of the decompressed one; traces compress better than that.
-pub fn kafka_bytes_per_partition(record_batch_bytes_max: ByteSize) -> u64 {
-    record_batch_bytes_max.get().saturating_add(record_batch_bytes_max.get() / 2)
+/// What librdkafka and the workers may hold of Kafka's messages.
+///
+/// * A batch for each active partition: its queue is filled when it is empty, with one batch of the largest size or with
+///   smaller ones that are no larger together. Until the answer has come, the answer has that room.
+/// * A batch for each worker: librdkafka keeps a batch until its last message is done with, and fills the queue meanwhile.
+/// * A batch for each worker: a message for which the pool has no room is copied, and may be a batch of its own.
+/// * The answer that is being decompressed: half a batch, since traces compress to less than half, and at least
+///   [`ANSWER_BYTES_MIN`].
+fn kafka_bytes(sizing: &Sizing) -> u64 {
+    let batch = sizing.record_batch_bytes_max.get();
+    let batches = u64::from(sizing.partitions_active_max).saturating_add(2 * u64::from(sizing.workers));
+    batches.saturating_mul(batch).saturating_add((batch / 2).max(ANSWER_BYTES_MIN))
 }
 
 /// The parts that do not depend on the limit.
@@ -160,7 +173,7 @@ impl Fixed {
     fn of(sizing: &Sizing) -> Self {
         let active = u64::from(sizing.partitions_active_max);
         Self {
-            kafka: active.saturating_mul(kafka_bytes_per_partition(sizing.record_batch_bytes_max)),
+            kafka: kafka_bytes(sizing),
             rows: active.saturating_mul(ROW_BUFFER_BYTES),
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
@@ -183,6 +196,11 @@ fn json_bytes(sizing: &Sizing) -> u64 {
 
 fn blocks_min(sizing: &Sizing) -> u64 {
     u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX)
+}
+
+/// The smallest limit that would do, in whole MiB.
+pub fn smallest_limit(sizing: &Sizing) -> ByteSize {
+    smallest(sizing)
 }
 
 /// The smallest whole MiB that divides. What is left of a limit L without the slack is `L − ⌈L/12⌉ = ⌊11·L/12⌋`, so the

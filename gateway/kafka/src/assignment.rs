@@ -8,7 +8,7 @@ use crate::{
     ledger::{Ledger, Verdict},
     partition::{Ownership, Partition, PartitionId, Report},
     stats::ConsumerStats,
-    turns::Turns,
+    turns::{Change, Turns},
 };
 use crossbeam_channel::{Receiver, Sender};
 use std::{sync::atomic::Ordering, time::Instant};
@@ -28,6 +28,8 @@ pub struct Assignment {
     next_inbox: usize,
     owners: Vec<(PartitionId, usize)>,
     reports: Receiver<Report>,
+    /// Partitions that stopped and are not paused yet.
+    stopped: Vec<PartitionId>,
 }
 
 impl Assignment {
@@ -42,6 +44,7 @@ impl Assignment {
             next_inbox: 0,
             owners: Vec::new(),
             reports,
+            stopped: Vec::new(),
         }
     }
 
@@ -113,12 +116,26 @@ impl Assignment {
         }
     }
 
+    /// What is to be paused because it stopped, and who has its turn.
+    pub fn pause_stopped(&mut self) -> Change {
+        let stopped = std::mem::take(&mut self.stopped);
+        let mut change = self.turns.lost(&stopped);
+        change.pause = stopped;
+        change
+    }
+
     fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {
             Report::Settled { id, generation, ordinal, range } => {
                 self.ledger.settled(id, *generation, *ordinal, *range)
             }
             Report::Released { id, generation, ranges } => self.ledger.released(id, *generation, *ranges),
+            Report::Stopped { id, generation } => {
+                if self.ledger.generation(id) == Some(*generation) {
+                    self.stopped.push(id.clone());
+                }
+                return;
+            }
         };
         // A partition that is let go late settles nothing.
         if verdict == Verdict::Stale && matches!(report, Report::Settled { .. }) {

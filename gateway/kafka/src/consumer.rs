@@ -190,6 +190,7 @@ impl Consumer {
             let mut assignment = context.assignment();
             assignment.take_reports(context.stats());
             assignment.take_outcome(Instant::now(), context.stats());
+            let stopped = assignment.pause_stopped();
             if last_commit.elapsed() >= COMMIT_INTERVAL {
                 last_commit = Instant::now();
                 assignment.begin_commit();
@@ -198,7 +199,11 @@ impl Consumer {
                 last_turn = Instant::now();
                 let change = assignment.turns.next();
                 drop(assignment);
+                carry_out(&self.client, &stopped);
                 carry_out(&self.client, &change);
+            } else {
+                drop(assignment);
+                carry_out(&self.client, &stopped);
             }
         }
         self.leave()

@@ -9,6 +9,7 @@
 //!       |   `------- Ownership::Lost -------> seals what is open                       |
 //!       |                                        |                                     |
 //!       `---- Report::Released ------------------'                                     |
+//!       `---- Report::Stopped (is paused)         |                                     |
 //!       `---- Report::Settled -----------------------------------------------------------'
 //!       |
 //!       v
@@ -27,6 +28,7 @@ mod partition;
 mod probe;
 pub mod ranges;
 mod rebalancing;
+mod refusal;
 mod settings;
 mod stats;
 mod turns;
@@ -35,6 +37,8 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
 pub use ledger::{Ledger, Verdict};
 pub use partition::{Generation, OffsetRange, Ownership, Partition, PartitionId, PartitionQueue, Report};
 pub use probe::{ProbeError, TopicPartitions, probe_topics};
+pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Message, OwnedMessage};
+pub use refusal::QueueProblem;
 pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};

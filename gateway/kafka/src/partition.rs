@@ -67,6 +67,13 @@ pub enum Report {
         /// The offsets.
         range: OffsetRange,
     },
+    /// Nothing of a partition can be read any more before someone acts: it is paused, and others have its turn.
+    Stopped {
+        /// Which one.
+        id: PartitionId,
+        /// Under which generation it was read.
+        generation: Generation,
+    },
     /// A worker has let a partition go.
     Released {
         /// Which one.

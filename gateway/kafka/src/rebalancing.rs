@@ -215,6 +215,7 @@ impl ClientContext for Rebalancing {
                         lag_messages: known(partition.consumer_lag),
                         end_offset: known(partition.ls_offset),
                         committed_offset: known(partition.committed_offset),
+                        queued_bytes: partition.fetchq_size,
                     };
                     partitions.insert(id, numbers);
                 }

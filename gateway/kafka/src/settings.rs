@@ -2,7 +2,8 @@
 //!
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
-use sluice_gateway_config::{InitialOffset, Kafka};
+use crate::refusal::LIMIT_PROPERTY;
+use sluice_gateway_config::{InitialOffset, Kafka, budget::ANSWER_BYTES_MIN};
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,18 +21,17 @@ pub const SESSION_TIMEOUT_MS: u32 = 45_000;
 /// The smallest fetch per partition, whatever the record batches: less would make small requests of a busy topic.
 const FETCH_BYTES_MIN: u64 = 64 << 10;
 
-/// librdkafka wants `fetch.max.bytes` to be at least `message.max.bytes`, which is 1,000,000 by default, and at most this.
-const FETCH_ALL_MIN: u64 = 1_000_000;
-const FETCH_ALL_MAX: u64 = 1 << 30;
+/// The largest: enough for any connection, and small beside the largest batches.
+const FETCH_BYTES_MAX: u64 = 1 << 20;
 
 /// All settings of the consumer.
 pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static str, String)> {
     let batch = kafka.record_batch_bytes_max.get();
-    // The broker returns a first batch whole even if it is larger; a quarter of the largest batch keeps what several
-    // small batches in one answer can grow to near the batch that the budget counts with.
-    let fetch = (batch / 4).max(FETCH_BYTES_MIN);
-    let fetch_all =
-        fetch.saturating_mul(u64::from(kafka.partitions_active_max)).clamp(FETCH_ALL_MIN, FETCH_ALL_MAX);
+    // The broker returns a first batch whole even if it is larger. Traces compress to about an eighth: so a fetch becomes about one
+    // batch of the largest size. What it becomes beyond is refused and read again, see LIMIT_PROPERTY.
+    let fetch = (batch / 8).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX);
+    // Messages that are not compressed keep the whole answer in memory, which therefore must not be larger than a batch.
+    let fetch_all = fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch);
     let mut settings = probe_settings(kafka);
     settings.extend([
         ("client.id", identity.client_id.clone()),
@@ -47,16 +47,22 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
         ("heartbeat.interval.ms", "3000".into()),
         // The poll thread never blocks longer than the wait for a revoked partition, so this only ends a hung process.
         ("max.poll.interval.ms", "300000".into()),
-        // With partition queues both limits count per partition: bytes are what the budget knows, so messages must not
-        // be the first to bind.
-        ("queued.min.messages", "10000".into()),
+        // A partition is fetched once its queue is empty: librdkafka keeps a batch until the last message of it is done with, so
+        // that a queue that is refilled earlier holds two.
+        ("queued.min.messages", "1".into()),
         ("queued.max.messages.kbytes", (batch / 1024).max(64).to_string()),
+        (LIMIT_PROPERTY, batch.to_string()),
+        // It must not be above `fetch.max.bytes`, and bounds nothing else in a consumer.
+        ("message.max.bytes", fetch.to_string()),
         ("fetch.message.max.bytes", fetch.to_string()),
         ("fetch.max.bytes", fetch_all.to_string()),
         ("receive.message.max.bytes", receive_bytes(fetch_all, batch).to_string()),
-        // After back-pressure the default of one second would leave a partition idle.
-        ("fetch.queue.backoff.ms", "20".into()),
-        ("fetch.wait.max.ms", "250".into()),
+        // How soon an empty queue is noticed, and how soon what was refused for want of room is read again. The defaults of a
+        // second and of half of one would leave a partition idle.
+        ("fetch.queue.backoff.ms", "5".into()),
+        ("fetch.error.backoff.ms", "50".into()),
+        // There is one fetch at a time per broker: while it waits at the end of idle partitions, the queue of a busy one runs dry.
+        ("fetch.wait.max.ms", "50".into()),
         // A flipped bit between disk and here is caught here, or never.
         ("check.crcs", "true".into()),
         ("enable.partition.eof", "false".into()),
@@ -95,7 +101,7 @@ fn offset_reset(initial: InitialOffset) -> &'static str {
 fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
     const LEAST: u64 = 1_000_000;
     const MOST: u64 = 2_147_483_647;
-    fetch_all.saturating_add(batch).saturating_add(64 << 10).clamp(LEAST, MOST)
+    fetch_all.saturating_add(batch.max(ANSWER_BYTES_MIN)).saturating_add(64 << 10).clamp(LEAST, MOST)
 }
 
 #[cfg(test)]

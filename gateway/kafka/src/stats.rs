@@ -19,6 +19,8 @@ pub struct PartitionStats {
     pub end_offset: Option<i64>,
     /// The offset that was committed last.
     pub committed_offset: Option<i64>,
+    /// Bytes of messages in its queue, decompressed.
+    pub queued_bytes: u64,
 }
 
 /// Numbers of the consumer. None of them is touched per message.

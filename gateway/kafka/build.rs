@@ -1,0 +1,30 @@
+//! Compiles the limit of what librdkafka decompresses (`src/batch_limit.c`), and has this package's own tests linked with it.
+
+/// Functions of librdkafka whose calls arrive in `batch_limit.c`. The packages that link a program ask for this list.
+const WRAPPED: [&str; 9] = [
+    "rd_gz_decompress",
+    "rd_kafka_lz4_decompress",
+    "rd_kafka_zstd_decompress",
+    "rd_kafka_snappy_uncompressed_length",
+    "rd_kafka_snappy_java_uncompress",
+    "rd_kafka_msgset_parse",
+    "rd_kafka_consumer_err",
+    "rd_kafka_conf_set",
+    "rd_kafka_conf_get",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/batch_limit.c");
+    // Whole: nothing refers to it before the linker wraps, and by then its turn is over.
+    cc::Build::new()
+        .file("src/batch_limit.c")
+        .std("c11")
+        .warnings_into_errors(true)
+        .link_lib_modifier("+whole-archive")
+        .compile("sluice_batch_limit");
+    for name in WRAPPED {
+        println!("cargo::rustc-link-arg=-Wl,--wrap={name}");
+    }
+    // For the packages that link a program of it (Cargo gives them this as DEP_SLUICE_BATCH_LIMIT_WRAPPED).
+    println!("cargo::metadata=wrapped={}", WRAPPED.join(","));
+}
