@@ -211,7 +211,7 @@ impl Worker {
         let Owned { queue, reading } = owned;
         let mut progressed = false;
         for _ in 0..MESSAGES_PER_TURN {
-            if !matches!(reading.state, State::Polling) || !self.opens(reading) {
+            if !matches!(reading.state, State::Polling) || !self.may_open(reading) {
                 break;
             }
             match queue.poll(Duration::ZERO) {
@@ -251,6 +251,14 @@ impl Worker {
     fn keep(&mut self, reading: &mut Reading, message: &BorrowedMessage<'_>) {
         self.out_of_room = true;
         reading.state = State::Pending(message.detach());
+    }
+
+    /// Whether a message of the partition would find a block. None is opened before there is a message: partitions that wait for
+    /// their turn would hold the row buffers of those that have it.
+    fn may_open(&self, reading: &Reading) -> bool {
+        reading.block.is_some()
+            || !self.row_buffers.is_empty()
+            || self.row_buffers_made < self.parts.row_buffers_max
     }
 
     /// Sees to it that there is an open block. `false` when every row buffer is in use.
