@@ -54,7 +54,9 @@ impl Status {
         // A partition that has gone must not stay with its last lag.
         metrics.lag_messages.reset();
         metrics.committed_offset.reset();
+        let mut queued = 0;
         for (id, numbers) in stats.partitions() {
+            queued += numbers.queued_bytes;
             let partition = id.partition.to_string();
             let labels = [&*id.topic, partition.as_str()];
             if let Some(lag) = numbers.lag_messages {
@@ -64,7 +66,16 @@ impl Status {
                 metrics.committed_offset.with_label_values(&labels).set(offset);
             }
         }
+        metrics.memory_used_bytes.with_label_values(&["kafka"]).set(count(queued));
     }
+}
+
+/// The resident set, as the kernel counts it; `None` where it does not say.
+fn resident_bytes() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kib.checked_mul(1_024)
 }
 
 impl Health for Status {
@@ -91,6 +102,10 @@ impl Health for Status {
         let free = self.pool.free_bytes();
         metrics.block_pool_bytes.with_label_values(&["free"]).set(bytes(free));
         metrics.block_pool_bytes.with_label_values(&["used"]).set(bytes(self.pool.total_bytes() - free));
+        metrics.memory_used_bytes.with_label_values(&["blocks"]).set(bytes(self.pool.total_bytes() - free));
+        if let Some(resident) = resident_bytes() {
+            metrics.memory_used_bytes.with_label_values(&["process"]).set(resident);
+        }
         metrics.ready.set(i64::from(self.ready().is_ok()));
         if let Some(stats) = self.consumer.get() {
             self.refresh_consumer(stats);

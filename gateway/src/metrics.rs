@@ -63,6 +63,8 @@ pub struct Metrics {
     pub commits: IntGaugeVec,
     /// Chunks of the pool by state.
     pub block_pool_bytes: IntGaugeVec,
+    /// What is in use of the memory budget, by part; `process` is all of it.
+    pub memory_used_bytes: IntGaugeVec,
     /// The queue volume by state.
     pub queue_volume_bytes: IntGaugeVec,
     /// Whether the table fitted when it was last looked at.
@@ -180,6 +182,11 @@ impl Metrics {
                 "block_pool_bytes",
                 "The pool that holds compressed blocks.",
                 &["state"],
+            ),
+            memory_used_bytes: make.gauges(
+                "memory_used_bytes",
+                "Memory in use: kafka and blocks as parts of the budget, and the resident set of the process.",
+                &["part"],
             ),
             queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),

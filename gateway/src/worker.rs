@@ -88,6 +88,8 @@ pub struct Worker {
     first: usize,
     /// There is no room for a message that was read; see [`State::Pending`].
     out_of_room: bool,
+    /// Time of this turn that went into handing blocks over.
+    handing: Duration,
 }
 
 /// A partition and its messages.
@@ -136,6 +138,7 @@ impl Worker {
             partitions: Vec::new(),
             first: 0,
             out_of_room: false,
+            handing: Duration::ZERO,
         }
     }
 
@@ -147,7 +150,9 @@ impl Worker {
             let now = Instant::now();
             self.seal_due(now);
             let worked = Instant::now();
-            self.parts.seconds.busy.inc_by((worked - last).as_secs_f64());
+            // Handing over a block may have had to wait, which is counted as that.
+            let handing = std::mem::take(&mut self.handing);
+            self.parts.seconds.busy.inc_by((worked - last).saturating_sub(handing).as_secs_f64());
             if !progressed {
                 self.wait(worked);
             }
@@ -379,7 +384,7 @@ impl Worker {
         Ok(())
     }
 
-    fn send(&self, block: Block) {
+    fn send(&mut self, block: Block) {
         if block.rows == 0 {
             let Block { id, generation, ordinal, range, .. } = block;
             self.report(Report::Settled { id, generation, ordinal, range });
@@ -391,7 +396,9 @@ impl Worker {
             // Delivery has ended, and with it the process: the messages are read again.
             self.parts.metrics.blocks_in_flight.dec();
         }
-        self.parts.seconds.sink.inc_by(before.elapsed().as_secs_f64());
+        let handing = before.elapsed();
+        self.handing += handing;
+        self.parts.seconds.sink.inc_by(handing.as_secs_f64());
     }
 
     fn report(&self, report: Report) {
