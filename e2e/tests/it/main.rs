@@ -8,6 +8,7 @@ mod bad_spec;
 mod delivers;
 mod environment;
 mod kill;
+mod memory;
 mod objects;
 mod outage;
 mod scene;
