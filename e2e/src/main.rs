@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::demo::{self, DemoArgs};
+use e2e::fuzz::{self, FuzzArgs};
 use e2e::memory::{self, MemoryArgs};
 use e2e::say;
 use e2e::stack::command::StackCommand;
@@ -33,6 +34,9 @@ enum Command {
     /// The gateway's memory budget under the kernel's own limit
     Memory(MemoryArgs),
 
+    /// Searches for bytes that break a promise of the gateway's readers
+    Fuzz(FuzzArgs),
+
     /// Runs one command for `throughput` and reports what it cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Throughput(args) => throughput::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };

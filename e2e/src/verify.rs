@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::cargo::cargo;
+use crate::fuzz;
 use crate::install::{self, ImageArgs};
 use crate::process::interrupt;
 use crate::stack::{self, TargetArgs};
@@ -63,7 +64,10 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
 
 /// What needs no cluster.
 fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
-    steps.once("format", || step::quiet("format", cargo(&["fmt", "--all", "--", "--check"])));
+    steps.once("format", || {
+        step::quiet("format", cargo(&["fmt", "--all", "--", "--check"]))?;
+        step::quiet("format", cargo(&["fmt", "--manifest-path", "gateway/fuzz/Cargo.toml", "--", "--check"]))
+    });
     steps.once("packages name only lower ones", packages::check);
     steps.once("lints", || {
         step::quiet("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
@@ -75,9 +79,23 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
     }
     steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--exclude", "e2e"]))?;
     steps.tests(cargo(&["test", "-p", "e2e", "--lib", "--bins"]))?;
+    fuzz_targets(steps);
     steps.once("chart lints", manifests::lint);
     steps.once("chart renders", manifests::render);
     interrupt::check()
+}
+
+/// Every fuzz target for so many runs, always the same.
+fn fuzz_targets(steps: &mut Steps) {
+    let mut programs = None;
+    steps.once("fuzz targets build", || {
+        programs = Some(fuzz::Programs::build()?);
+        Ok(())
+    });
+    let Some(programs) = programs else { return };
+    for target in fuzz::TARGETS {
+        steps.once(&format!("fuzz {}", target.name), || programs.bounded(&target));
+    }
 }
 
 /// What needs one: brings it up, runs the tests, and takes down what it brought up.

@@ -13,6 +13,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// before the stack does.
 const DEPTH_MAX: usize = 64;
 
+/// The most elements of one value. Specified: the server's own limit for binary arrays is 2^30; chosen: a row of the gateway has at
+/// most 8 MiB, and an element of it at least one byte.
+const ELEMENTS_MAX: usize = 8 << 20;
+
 /// What the bytes of a value look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -114,10 +118,10 @@ impl<'a> Bytes<'a> {
             Kind::Nullable(inner) if self.byte()? == 0 => self.skip_at(inner, depth + 1),
             Kind::Nullable(_) => Ok(()),
             Kind::Array(inner) => {
-                let length = self.length()?;
+                let length = self.elements()?;
                 (0..length).try_for_each(|_| self.skip_at(inner, depth + 1))
             }
-            Kind::Map(key, value) => (0..self.length()?).try_for_each(|_| {
+            Kind::Map(key, value) => (0..self.elements()?).try_for_each(|_| {
                 self.skip_at(key, depth + 1)?;
                 self.skip_at(value, depth + 1)
             }),
@@ -125,11 +129,18 @@ impl<'a> Bytes<'a> {
                 let kind = self.tag(depth)?;
                 self.skip_at(&kind, depth + 1)
             }
-            Kind::Json => (0..self.length()?).try_for_each(|_| {
+            Kind::Json => (0..self.elements()?).try_for_each(|_| {
                 self.text()?;
                 self.skip_at(&Kind::Dynamic, depth + 1)
             }),
         }
+    }
+
+    /// How many elements follow. An element of type Nothing takes no byte, so that the bytes alone do not bound them.
+    fn elements(&mut self) -> Result<usize> {
+        let length = self.length()?;
+        ensure!(length <= ELEMENTS_MAX, "a value claims {length} elements");
+        Ok(length)
     }
 
     /// Reads the tag of a type.
@@ -216,5 +227,8 @@ mod tests {
     fn types_without_end_are_refused() {
         assert!(Bytes(&[0x1e; 1_000]).skip_tagged().is_err());
         assert!(Bytes(&[0xff; 20]).length().is_err());
+        // 2^63 elements of type Nothing, which take no bytes.
+        let nothings = [&[0x1e, 0x00][..], &[0x80; 9], &[0x01]].concat();
+        assert!(Bytes(&nothings).skip_tagged().is_err());
     }
 }

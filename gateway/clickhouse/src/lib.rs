@@ -16,6 +16,8 @@
 //! Owner threads: one [`row_frames::RowFrames`] and one [`json_paths::JsonPaths`] per worker, never shared; the
 //! [`client::InsertClient`] is shared by all I/O threads.
 //!
+//! Features: `client` (on by default) is all that talks to a server; without it, rows and frames build without a runtime.
+//!
 //! Limits, each named where it is used: a frame [`row_frames::FRAME_RAW_BYTES`], a worker's buffers
 //! [`row_frames::RowFrames::memory_bytes`], a JSON value [`json::JSON_PATHS_MAX`], a block
 //! [`settings::BLOCK_ROWS_MAX`], an answer [`client::ANSWER_BYTES_MAX`].
@@ -23,16 +25,21 @@
 //! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
 //! block, stored whole or not at all; the same token twice stores once.
 
+#[cfg(feature = "client")]
 pub mod body;
+#[cfg(feature = "client")]
 mod causes;
+#[cfg(feature = "client")]
 pub mod client;
 pub mod column;
 mod date_time;
 pub mod ddl;
+#[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;
 pub mod frame;
 pub mod groups;
+#[cfg(feature = "client")]
 pub mod insert;
 pub mod json;
 pub mod json_array;
@@ -47,6 +54,7 @@ pub mod lz4;
 #[doc(hidden)]
 pub mod lz4_round_trip;
 pub mod outcome;
+#[cfg(feature = "client")]
 pub mod probe;
 pub mod row_frames;
 pub mod rowbinary;

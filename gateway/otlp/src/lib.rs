@@ -63,3 +63,5 @@ pub use span::Span;
 pub use validate::validate;
 pub use walk::{SpanSink, walk, walk_in_order};
 pub use wire::NESTING_DEPTH_MAX;
+#[cfg(feature = "keys-read")]
+pub use wire::keys_read;

@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
     /// such a key equals none that the caller looks for.
     #[inline(always)]
     pub(crate) fn key(&mut self) -> Result<u32, Malformed> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "keys-read"))]
         keys_read::count();
         if let [byte @ ..=0x7F, rest @ ..] = self.rest {
             self.rest = rest;
@@ -296,9 +296,9 @@ fn long_varint(mut rest: &[u8]) -> Result<(u64, &[u8]), Reason> {
     Err(Reason::VarintTooLong)
 }
 
-/// How many keys this thread has read: the measure of work in the test that the walk is linear.
-#[cfg(test)]
-pub(crate) mod keys_read {
+/// How many keys this thread has read: the measure of work in the test and the fuzz target that the walk is linear.
+#[cfg(any(test, feature = "keys-read"))]
+pub mod keys_read {
     use std::cell::Cell;
 
     thread_local!(static KEYS_READ: Cell<u64> = const { Cell::new(0) });
@@ -308,7 +308,7 @@ pub(crate) mod keys_read {
     }
 
     /// The count since the last call.
-    pub(crate) fn take() -> u64 {
+    pub fn take() -> u64 {
         KEYS_READ.take()
     }
 }

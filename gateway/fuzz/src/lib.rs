@@ -1,0 +1,45 @@
+//! Fuzz targets: everything of the gateway that reads foreign bytes, and what is written from them.
+//!
+//! Job: say for any bytes whether a promise holds. Place: beside the gateway; `cargo verify` runs each target for a fixed number of
+//! runs from a fixed seed, `cargo run -p e2e -- fuzz` for as long as wanted. Owner: libFuzzer, one thread.
+//!
+//! | target | bytes are | promised |
+//! | --- | --- | --- |
+//! | [`otlp_walk`] | a Kafka message | spans or `Malformed`, and work in proportion to the bytes |
+//! | [`otlp_rows`] | a Kafka message | its rows whole or not at all; each can be read, its paths are unique |
+//! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
+//! | [`frame_round_trip`] | rows | the frames made of them hold them |
+//! | [`rowbinary_skip`] | a value in `RowBinary` | its end or an error |
+//! | [`gateway_config`] | a config | a config or an error; a config is written and read back equal |
+//!
+//! Work is counted, never timed: keys read by the walk, as `sluice_otlp` counts them with its feature `keys-read`.
+//!
+//! The programs are built with sanitizers and from nothing, so they leave out what is slow to build: the gateway's modules that make
+//! rows are compiled here from their own files, without librdkafka and the servers around them.
+
+// Their own crate calls these modules by these names.
+use gateway::{attributes, json_text};
+
+#[path = "../../src"]
+#[allow(dead_code, reason = "the gateway uses what the targets do not")]
+mod gateway {
+    pub mod attributes;
+    pub mod json_text;
+    pub mod span_row;
+}
+
+/// The readers of the end-to-end tests, which were written apart from the gateway's writers.
+#[path = "../../../e2e/src/throughput"]
+#[allow(dead_code, reason = "the end-to-end tests use what the targets do not")]
+mod reader {
+    pub mod frames;
+    pub mod kind;
+}
+
+pub mod frame_read;
+pub mod frame_round_trip;
+pub mod gateway_config;
+pub mod otlp_rows;
+pub mod otlp_walk;
+mod row;
+pub mod rowbinary_skip;

@@ -1,0 +1,94 @@
+//! A message becomes rows, all or none, between two others.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::ops::Range;
+
+use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
+use sluice_clickhouse::table::JsonColumns;
+use sluice_otlp::{keys_read, walk};
+
+use crate::gateway::span_row::{RowError, Scratch, SpanRows};
+use crate::reader::frames;
+use crate::row;
+
+/// Keys read per byte at the most. The gateway's sink reads attributes twice, links once a column, and what is in arrays and lists
+/// once more for each, so this is a few times what [`crate::otlp_walk`] allows.
+const KEYS_READ_PER_BYTE_MAX: u64 = 24;
+
+/// Timestamp of every message: 2020-09-13 12:26:40 UTC.
+const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
+
+/// A message of one span called `n` with the attribute `k`, `v`.
+const GOOD: &[u8] = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
+
+thread_local! {
+    // Kept from input to input, as a worker keeps them from message to message: nothing of one may show in the next.
+    static WORKER: RefCell<(Scratch, RowFrames)> = RefCell::new((Scratch::new(JsonColumns::default()), RowFrames::new()));
+}
+
+/// Encodes the bytes between two good messages.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn check(bytes: &[u8]) {
+    WORKER.with_borrow_mut(|(scratch, rows)| {
+        let mut store = Vec::new();
+        assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+        keys_read::take();
+        let spans = add(scratch, rows, &mut store, bytes);
+        let (read, length) = (keys_read::take(), bytes.len() as u64);
+        assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes");
+        assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+        let Ok(totals) = rows.finish(&mut store);
+        assert_eq!(totals.rows, 2 + spans.unwrap_or(0));
+        let mut raw = Vec::new();
+        frames::unpack(&store, &mut raw).expect("the frames are read by another reader");
+        assert_eq!(totals.raw_bytes, raw.len() as u64);
+        let mut rest = &raw[..];
+        let first = row::read(&mut rest);
+        let ours = &raw[..raw.len() - rest.len()];
+        assert_eq!(first.spans_named_n, 1);
+        assert!(raw.ends_with(ours), "the message behind is as it would be without the one between");
+        for _ in 0..spans.unwrap_or(0) {
+            row::read(&mut rest);
+        }
+        assert_eq!(rest, ours, "the rows end where they should");
+    });
+}
+
+/// Adds a message, or takes it back: what `sluice_gateway::encode` does, with memory without limits.
+fn add(scratch: &mut Scratch, rows: &mut RowFrames, store: &mut Vec<u8>, message: &[u8]) -> Option<u64> {
+    let mark = rows.mark(store);
+    let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
+    match walked {
+        Ok(spans) => Some(spans),
+        Err(RowError::Malformed(_) | RowError::RowTooLarge) => {
+            rows.rewind(store, mark).expect("a frame in memory is what was written there");
+            None
+        }
+    }
+}
+
+/// Memory that is borrowed for one message.
+struct Store<'a>(&'a mut Vec<u8>);
+
+impl FrameStore for Store<'_> {
+    type Error = Infallible;
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), Infallible> {
+        FrameStore::append(self.0, frame)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    fn read(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        FrameStore::read(self.0, range, out);
+    }
+}
