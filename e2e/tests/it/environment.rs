@@ -95,6 +95,26 @@ impl Environment {
     }
 }
 
+/// Kafka and `ClickHouse` as programs on this machine see them.
+pub struct Servers {
+    pub server: Server,
+    pub kafka: String,
+    /// URL without credentials.
+    pub clickhouse: String,
+    pub user: String,
+    pub password: String,
+}
+
+/// The servers alone, for tests that need no cluster.
+pub async fn servers() -> Result<Servers> {
+    let target = TargetArgs::from_environment().target()?;
+    let resolved = target.resolve()?;
+    let (clickhouse, user, password) = without_credentials(&resolved.clickhouse.host);
+    let server = Server::new(&clickhouse, &user, &password);
+    ensure!(server.answers().await, "ClickHouse at {clickhouse} does not answer: {HINT}");
+    Ok(Servers { server, kafka: resolved.kafka.host, clickhouse, user, password })
+}
+
 /// Runs what blocks its thread for seconds beside the runtime.
 async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     tokio::task::spawn_blocking(work).await.context("a thread that drives the stack ended")?

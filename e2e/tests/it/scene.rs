@@ -38,13 +38,14 @@ pub enum Uses {
 }
 
 /// The right to run, until dropped.
-enum Turn {
+pub enum Turn {
     Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
 }
 
 impl Uses {
-    async fn turn(self) -> Turn {
+    /// Waits for the right to run.
+    pub async fn turn(self) -> Turn {
         match self {
             Uses::Servers => Turn::Beside(SHARED.read().await),
             Uses::ServersAlone => Turn::Alone(SHARED.write().await),

@@ -110,7 +110,7 @@ struct Members<'a> {
     /// The depth at which this object's own members stand: they have no prefix.
     root: usize,
     scratch: &'a mut Scratch,
-    /// Length of the buffer at which the row is given up.
+    /// Length of the buffer at which the row is given up; shrinks by the paths that were left out.
     limit: usize,
 }
 
@@ -167,7 +167,8 @@ impl Members<'_> {
     fn member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
         match self.rule(key, depth) {
             PathRule::Dynamic if self.name(key, depth) => self.value(value, depth)?,
-            PathRule::Dynamic | PathRule::Skipped => {}
+            PathRule::Dynamic => {}
+            PathRule::Skipped => self.leave_out(),
             PathRule::Typed(typed) => self.typed_member(typed, key, value, depth)?,
         }
         self.within_limit()
@@ -194,10 +195,19 @@ impl Members<'_> {
     #[inline]
     fn name(&mut self, key: &[u8], depth: usize) -> bool {
         if depth == self.root {
-            self.object.path(key)
-        } else {
-            self.object.path_parts(&[&self.scratch.prefix, key])
+            return self.object.path(key);
         }
+        let taken = self.object.path_parts(&[&self.scratch.prefix, key]);
+        if !taken {
+            self.leave_out();
+        }
+        taken
+    }
+
+    /// What is compared and left out counts as written: a long path before many equal keys would else cost its length for each
+    /// of them, which is quadratic in the message.
+    fn leave_out(&mut self) {
+        self.limit = self.limit.saturating_sub(self.scratch.prefix.len());
     }
 
     fn typed_member(
@@ -220,7 +230,11 @@ impl Members<'_> {
         } else {
             self.object.path_parts(&[UNCONVERTED, prefix, key])
         };
-        if kept { self.value(value, depth) } else { Ok(()) }
+        if kept {
+            return self.value(value, depth);
+        }
+        self.leave_out();
+        Ok(())
     }
 
     fn within_limit(&mut self) -> Result<(), Error> {
@@ -299,7 +313,9 @@ impl Members<'_> {
             limit: self.limit,
         };
         nested.write(list, depth)?;
+        let limit = nested.limit;
         nested.object.finish();
+        self.limit = limit;
         self.scratch.prefix = outer_prefix;
         Ok(())
     }

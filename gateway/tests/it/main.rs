@@ -4,4 +4,5 @@
 
 mod encodes;
 mod layouts;
+mod odd_values;
 mod rows;

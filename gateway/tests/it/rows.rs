@@ -38,7 +38,7 @@ pub fn bare(timestamp: u64, resource: &[u8], attributes: &[u8], rest: &[u8]) -> 
 }
 
 /// Duration 5 ns, status unset, no message, no events (3 empty arrays), no links (4 empty arrays).
-const PLAIN_REST: &[u8] = b"\x05\0\0\0\0\0\0\0\x05Unset\0\0\0\0\0\0\0\0";
+pub const PLAIN_REST: &[u8] = b"\x05\0\0\0\0\0\0\0\x05Unset\0\0\0\0\0\0\0\0";
 
 #[test]
 fn a_bare_span() {

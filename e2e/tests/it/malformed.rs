@@ -1,0 +1,109 @@
+//! Messages that cannot be read: `Stop` holds their partition alone, `Skip` counts them and goes on; either says so once.
+
+use anyhow::{Result, ensure};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use prost::Message as _;
+use serde_json::{Value, json};
+
+use crate::process::{self, Gateway, Stage};
+
+/// A message of one span.
+fn good(name: &str) -> Vec<u8> {
+    let span = Span {
+        trace_id: vec![1; 16],
+        span_id: vec![2; 8],
+        name: name.to_owned(),
+        start_time_unix_nano: 1_700_000_000_000_000_000,
+        end_time_unix_nano: 1_700_000_000_000_000_001,
+        ..Span::default()
+    };
+    let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+    let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+    TracesData { resource_spans }.encode_to_vec()
+}
+
+/// What the log must say of a message.
+struct Rejected {
+    partition: i32,
+    offset: i64,
+    position: u64,
+    reason: &'static str,
+}
+
+/// Fills the partitions: garbage in the first, a message cut short in the second, after a span that is whole in both; an empty
+/// one and one without a value in the third, which have no spans and are read; only good ones in the fourth. Then one more
+/// good span in each.
+async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
+    let mut cut_short = [good("whole"), good("cut short")].concat();
+    cut_short.truncate(cut_short.len() - 4);
+    // The last span's message claims more bytes than there are: the field `resource_spans` behind the first message.
+    let position = u64::try_from(good("whole").len())? + 1;
+    for partition in 0..4 {
+        stage.send(partition, Some(&good("before"))).await?;
+    }
+    let garbage = stage.send(0, Some(b"{\"resourceSpans\":[]}")).await?;
+    let truncated = stage.send(1, Some(&cut_short)).await?;
+    stage.send(2, Some(b"")).await?;
+    stage.send(2, None).await?;
+    for partition in 0..4 {
+        stage.send(partition, Some(&good("behind"))).await?;
+    }
+    Ok([
+        // `{` is field 15 as a group, which ends with `s`, a group's start: the bytes end before the group does.
+        Rejected { partition: 0, offset: garbage, position: 0, reason: "malformed OTLP" },
+        Rejected { partition: 1, offset: truncated, position, reason: "runs past the end" },
+    ])
+}
+
+/// Exactly one line for each rejected message, which names it.
+fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()> {
+    let lines = gateway.log_lines()?;
+    let about: Vec<&Value> = lines.iter().filter(|line| line["fields"]["reason"].is_string()).collect();
+    ensure!(about.len() == rejected.len(), "{} lines instead of {}: {about:?}", about.len(), rejected.len());
+    for Rejected { partition, offset, position, reason } in rejected {
+        let found = about.iter().map(|line| &line["fields"]).find(|fields| fields["partition"] == *partition);
+        let Some(fields) = found else { anyhow::bail!("no line for partition {partition}: {about:?}") };
+        ensure!(fields["topic"] == topic && fields["offset"] == *offset, "{fields}");
+        let told = fields["position"].as_u64();
+        ensure!(*partition == 0 && told.is_some() || told == Some(*position), "{fields}, not {position}");
+        ensure!(fields["reason"].as_str().is_some_and(|text| text.contains(reason)), "{fields}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_cannot_be_read_stops_its_partition_alone() -> Result<()> {
+    process::run("malformed_stop", 4, async |stage: &Stage| {
+        let rejected = fill(stage).await?;
+        let gateway = stage.start("stop", &json!({})).await?;
+        // Two partitions stand in front of their second of three messages; the others are read to the end.
+        gateway.wait_metric("sluice_gateway_partitions_stopped", 2.0).await?;
+        gateway.wait_lag(4).await?;
+        let names =
+            gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await?;
+        ensure!(names == [[json!("before"), json!("4")], [json!("behind"), json!("2")]], "{names:?}");
+        let name = r#"sluice_gateway_messages_rejected_total{reason="malformed"}"#;
+        ensure!(gateway.metric(name).await? == Some(2.0), "{:?}", gateway.metric(name).await?);
+        check_log(&gateway, &rejected, stage.topic.name())?;
+        gateway.stop().await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_cannot_be_read_is_skipped_where_that_is_asked_for() -> Result<()> {
+    process::run("malformed_skip", 4, async |stage: &Stage| {
+        let rejected = fill(stage).await?;
+        let gateway = stage.start("skip", &json!({"deadLetter": {"onMissing": "Skip"}})).await?;
+        gateway.wait_lag(0).await?;
+        let names =
+            gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await?;
+        ensure!(names == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{names:?}");
+        let name = r#"sluice_gateway_messages_rejected_total{reason="malformed"}"#;
+        ensure!(gateway.metric(name).await? == Some(2.0), "{:?}", gateway.metric(name).await?);
+        ensure!(gateway.metric("sluice_gateway_partitions_stopped").await? == Some(0.0));
+        check_log(&gateway, &rejected, stage.topic.name())?;
+        gateway.stop().await
+    })
+    .await
+}

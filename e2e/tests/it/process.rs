@@ -1,0 +1,248 @@
+//! The gateway as a process of this machine, between a topic and a table of its own: for tests that are about bytes, not about
+//! Kubernetes.
+//!
+//! Limits: a message is produced at a time; the process is killed when the test is over.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cargo::{cargo, release_folder};
+use e2e::cluster::{Seen, until};
+use e2e::oracle::{Database, Server};
+use e2e::produce::Topic;
+use e2e::say;
+use rdkafka::ClientConfig;
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use serde_json::{Value, json};
+use sluice_gateway_config::CONTRACT_VERSION;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::environment::{self, Servers};
+use crate::scene::Uses;
+
+/// The table that gateways make and fill.
+pub const TABLE: &str = "otel_traces";
+
+/// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
+pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;
+
+/// How long a gateway may take to do what is waited for; it takes a few seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Longest message, bytes.
+const MESSAGE_BYTES_MAX: &str = "16777216";
+
+/// Variable with a gateway program to use instead of the one that is compiled from this checkout.
+const PROGRAM: &str = "SLUICE_GATEWAY_PROGRAM";
+
+/// Stages opened by this process, so that no two have the same names.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
+/// A topic and a server, and the names of what a test makes there.
+pub struct Stage {
+    pub topic: Topic,
+    servers: Servers,
+    program: PathBuf,
+    folder: PathBuf,
+    producer: FutureProducer,
+}
+
+/// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
+pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    let _turn = Uses::Servers.turn().await;
+    let servers = environment::servers().await?;
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("e2e-{}-{:x}-{number}", test.replace('_', "-"), std::process::id());
+    let folder = std::env::temp_dir().join(&name);
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let producer = ClientConfig::new()
+        .set("bootstrap.servers", &servers.kafka)
+        .set("enable.idempotence", "true")
+        .set("message.max.bytes", MESSAGE_BYTES_MAX)
+        .create()
+        .context("make a producer")?;
+    let topic = Topic::create(&servers.kafka, &name, partitions).await?;
+    let stage = Stage { topic, servers, program: program().await?, folder, producer };
+    let outcome = body(&stage).await;
+    stage.topic.delete().await?;
+    match &outcome {
+        Ok(()) => fs::remove_dir_all(&stage.folder).context("remove the gateways' files")?,
+        Err(_) => say::progress(test, &format!("what the gateways said is in {}", stage.folder.display())),
+    }
+    outcome
+}
+
+/// The gateway's program: the one that is asked for, else that of this checkout, which `cargo verify` has built for its image.
+async fn program() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(PathBuf::from(program));
+    }
+    let built = tokio::task::spawn_blocking(|| {
+        e2e::process::output(&mut cargo(&["build", "--quiet", "--release", "-p", "sluice-gateway"]))
+    });
+    built.await.context("the thread that builds the gateway ended")?.context("build the gateway")?;
+    Ok(release_folder().join("sluice-gateway"))
+}
+
+impl Stage {
+    /// Produces one message, without a value for none, and gives its offset.
+    pub async fn send(&self, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+        let mut record = FutureRecord::<(), [u8]>::to(self.topic.name()).partition(partition);
+        record.payload = value;
+        record.timestamp = Some(MESSAGE_MILLIS);
+        let sent = self.producer.send(record, Duration::from_secs(30)).await;
+        let delivery = sent.map_err(|(error, _)| error).context("produce a message")?;
+        Ok(delivery.offset)
+    }
+
+    /// Starts a gateway in a group and a database of its own, called `name`, with `delivery` in its config.
+    pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
+        let group = format!("{}-{name}", self.topic.name());
+        let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
+        let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
+        let admin = free.local_addr().context("ask for the free port")?;
+        drop(free);
+        let (user, password) = (self.folder.join("user"), self.folder.join("password"));
+        fs::write(&user, &self.servers.user).context("write the user's name")?;
+        fs::write(&password, &self.servers.password).context("write the password")?;
+        let config = json!({
+            "contractVersion": CONTRACT_VERSION,
+            "pipeline": {"namespace": "e2e", "name": name},
+            "source": {"kafka": {
+                "bootstrapServers": [self.servers.kafka],
+                "topics": [self.topic.name()],
+                "consumerGroup": group,
+                "initialOffset": "Earliest",
+            }},
+            "sink": {"clickhouse": {
+                "endpoints": [self.servers.clickhouse],
+                "credentials": {"usernameFile": user, "passwordFile": password},
+                "database": database.name(),
+                "table": TABLE,
+                "schema": {"management": "CreateIfMissing"},
+            }},
+            "delivery": delivery,
+            "queue": {"mode": "Disabled"},
+            "workers": 2,
+            "memory": {"limit": "192MiB"},
+            "admin": {"listen": admin.to_string()},
+            "log": {"level": "info", "format": "Json"},
+        });
+        let file = self.folder.join(format!("{name}.yaml"));
+        // JSON is YAML too.
+        fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+        self.make_table(&file, &database).await?;
+        let log = self.folder.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let mut command = Command::new(&self.program);
+        // A pod's name would make the consumer a static member, which does not leave its group when it ends.
+        command.args(["run", "--config"]).arg(&file).env_remove("POD_NAME").stdin(Stdio::null());
+        let too = out.try_clone().context("open the log twice")?;
+        let child = command.stdout(out).stderr(too).spawn().context("start the gateway")?;
+        Ok(Gateway {
+            child,
+            admin,
+            log,
+            group,
+            database,
+            topic: self.topic.clone(),
+            server: self.servers.server.clone(),
+        })
+    }
+
+    async fn make_table(&self, config: &Path, database: &Database) -> Result<()> {
+        let printed =
+            e2e::process::output(Command::new(&self.program).args(["ddl", "print", "--config"]).arg(config))?;
+        ensure!(printed.contains(database.name()), "the statements are of another database: {printed}");
+        for statement in printed.split(";\n").filter(|text| !text.trim().is_empty()) {
+            self.servers.server.execute(statement).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A gateway that runs. Killed when dropped.
+pub struct Gateway {
+    child: Child,
+    admin: SocketAddr,
+    log: PathBuf,
+    group: String,
+    database: Database,
+    topic: Topic,
+    server: Server,
+}
+
+impl Gateway {
+    /// Waits until it has committed all but so many messages.
+    pub async fn wait_lag(&self, messages: i64) -> Result<()> {
+        until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {
+            let lag = self.topic.lag(&self.group).await?;
+            Ok(if lag.messages == messages { Seen::Done(()) } else { Seen::NotYet(format!("{lag:?}")) })
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
+    /// Answers of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
+    pub async fn select(&self, expressions: &str, tail: &str) -> Result<Vec<Vec<Value>>> {
+        let query = format!("SELECT {expressions} FROM `{}`.`{TABLE}` {tail}", self.database.name());
+        let text = self.server.text(&query, "JSONCompactEachRow").await?;
+        text.lines().map(|line| serde_json::from_str(line).context("understand the answer")).collect()
+    }
+
+    /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
+    pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
+        let mut stream = TcpStream::connect(self.admin).await.context("connect for metrics")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.context("read metrics")?;
+        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.and_then(|value| value.trim().parse().ok()))
+    }
+
+    /// Waits until a metric has a value.
+    pub async fn wait_metric(&self, name: &str, value: f64) -> Result<()> {
+        until(&format!("metric {name} = {value}"), PATIENCE, async || {
+            let found = self.metric(name).await?;
+            let there = found.is_some_and(|found| (found - value).abs() < f64::EPSILON);
+            Ok(if there { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+        })
+        .await
+        .with_context(|| format!("see {}", self.log.display()))
+    }
+
+    /// The lines of its log, each an object.
+    pub fn log_lines(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(&self.log).context("read the gateway's log")?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Ends it and removes its group and database.
+    pub async fn stop(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("send SIGTERM")?;
+        let ended = until("end of the gateway", PATIENCE, async || {
+            let status = self.child.try_wait().context("look for the gateway")?;
+            Ok(status.map_or(Seen::NotYet("it runs".to_owned()), Seen::Done))
+        });
+        let status = ended.await?;
+        self.database.delete().await?;
+        self.topic.delete_group(&self.group).await?;
+        ensure!(status.success(), "the gateway ended with {status}; see {}", self.log.display());
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The bytes of rows whose spans are odd: one test for each line of the README's table "How spans become rows" that
+//! `rows.rs` does not have.
+
+use crate::encodes::{Case, attribute, encoded, message, resource, span};
+use crate::rows::{PLAIN_REST, any, bare, bytes, text};
+use opentelemetry_proto::tonic::{
+    common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList, any_value::Value},
+    trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData, span::Event},
+};
+use prost::Message as _;
+use sluice_gateway::{encode::Encoded, reject::Reason};
+
+const TIMESTAMP: u64 = 1_700_000_000_000_000_000;
+
+fn array(values: Vec<AnyValue>) -> Value {
+    Value::ArrayValue(ArrayValue { values })
+}
+
+fn list(values: Vec<KeyValue>) -> Value {
+    Value::KvlistValue(KeyValueList { values })
+}
+
+const NOTHING: AnyValue = AnyValue { value: None };
+
+/// The row of a span with these attributes has these bytes as its `SpanAttributes`.
+fn assert_attributes(attributes: Vec<KeyValue>, expected: &[u8]) {
+    let what = format!("{attributes:?}");
+    let row = encoded(&message(resource(vec![]), vec![span(attributes)]));
+    assert_eq!(row, bare(TIMESTAMP, b"\x00\x00", expected, PLAIN_REST), "{what}");
+}
+
+/// The same for the one attribute `a`.
+fn assert_value(value: Value, expected: &[u8]) {
+    assert_attributes(vec![attribute("a", Some(any(value)))], &bytes(&[b"\x01\x01a", expected]));
+}
+
+#[test]
+fn scalars_at_their_limits() {
+    assert_value(Value::StringValue(String::new()), b"\x15\x00");
+    assert_value(Value::StringValue("a\0b".into()), b"\x15\x03a\0b");
+    assert_value(Value::BoolValue(false), b"\x2d\x00");
+    assert_value(Value::IntValue(i64::MIN), b"\x0a\0\0\0\0\0\0\0\x80");
+    assert_value(Value::IntValue(i64::MAX), b"\x0a\xff\xff\xff\xff\xff\xff\xff\x7f");
+    assert_value(Value::DoubleValue(f64::NAN), b"\x0e\0\0\0\0\0\0\xf8\x7f");
+    assert_value(Value::DoubleValue(f64::NEG_INFINITY), b"\x0e\0\0\0\0\0\0\xf0\xff");
+    assert_value(Value::DoubleValue(-0.0), b"\x0e\0\0\0\0\0\0\0\x80");
+    assert_value(Value::DoubleValue(5e-324), b"\x0e\x01\0\0\0\0\0\0\0");
+    assert_value(Value::BytesValue(vec![]), b"\x15\x00");
+}
+
+#[test]
+fn empty_values_are_absent_and_null_in_arrays() {
+    assert_attributes(vec![attribute("a", None), attribute("b", Some(NOTHING))], b"\x00");
+    // Array(Nullable(Int64)): a flag before each element, 1 for null.
+    assert_value(
+        array(vec![any(Value::IntValue(1)), NOTHING]),
+        b"\x1e\x23\x0a\x02\x00\x01\0\0\0\0\0\0\0\x01",
+    );
+    // Only nulls: Array(Nullable(String)), the type of an empty array.
+    assert_value(array(vec![NOTHING, NOTHING]), b"\x1e\x23\x15\x02\x01\x01");
+    // In an Array(Dynamic), Nothing.
+    let mixed = vec![any(Value::BoolValue(true)), NOTHING, any(Value::StringValue("s".into()))];
+    assert_value(array(mixed), b"\x1e\x2b\x20\x03\x2d\x01\x00\x15\x01s");
+}
+
+#[test]
+fn arrays_of_one_type_and_arrays_in_arrays() {
+    let of = |values: Vec<Value>| array(values.into_iter().map(any).collect());
+    assert_value(
+        of(vec![Value::BoolValue(true), Value::BoolValue(false)]),
+        b"\x1e\x23\x2d\x02\x00\x01\x00\x00",
+    );
+    assert_value(of(vec![Value::DoubleValue(0.5)]), b"\x1e\x23\x0e\x01\x00\0\0\0\0\0\0\xe0\x3f");
+    assert_value(of(vec![Value::BytesValue(vec![0xff])]), b"\x1e\x23\x15\x01\x00\x04/w==");
+    // Array(Dynamic) of two Array(Nullable(Bool)), the second one of no type: Array(Nullable(String)).
+    assert_value(
+        of(vec![of(vec![Value::BoolValue(true)]), of(vec![])]),
+        b"\x1e\x2b\x20\x02\x1e\x23\x2d\x01\x00\x01\x1e\x23\x15\x00",
+    );
+    // An empty list among lists is an empty object.
+    assert_value(
+        of(vec![list(vec![]), list(vec![attribute("x", text("y"))])]),
+        b"\x1e\x30\x00\x80\x02\x10\x00\x00\x00\x02\x00\x01\x01x\x15\x01y",
+    );
+}
+
+#[test]
+fn an_array_below_the_last_level_is_text() {
+    let value = (0..9).fold(Value::IntValue(7), |inner, _| array(vec![any(inner)]));
+    // Eight arrays of one element each; the last one's is `[7]` as text.
+    let mut expected = b"\x1e\x2b\x20\x01".repeat(7);
+    expected.extend(b"\x1e\x23\x15\x01\x00\x03[7]");
+    assert_value(value, &expected);
+}
+
+#[test]
+fn lists_without_members_are_absent() {
+    let nested = list(vec![attribute("b", Some(any(list(vec![]))))]);
+    assert_attributes(
+        vec![attribute("a", Some(any(list(vec![])))), attribute("c", Some(any(nested)))],
+        b"\x00",
+    );
+}
+
+#[test]
+fn keys_are_paths_as_they_are() {
+    for key in ["", ".a", "a.", "a..b", "a%2Eb"] {
+        let expected =
+            [b"\x01", &[u8::try_from(key.len()).unwrap()][..], key.as_bytes(), b"\x15\x01v"].concat();
+        assert_attributes(vec![attribute(key, text("v"))], &expected);
+    }
+    // An empty key of a list, and in it another one.
+    let inner = list(vec![attribute("", text("v"))]);
+    assert_attributes(vec![attribute("", Some(any(inner)))], b"\x01\x01.\x15\x01v");
+}
+
+#[test]
+fn the_first_of_equal_keys_wins_whatever_its_type() {
+    let value = |number| Some(any(Value::IntValue(number)));
+    assert_attributes(
+        vec![attribute("a", text("first")), attribute("a", value(2))],
+        b"\x01\x01a\x15\x05first",
+    );
+    let list_of = |value: &str| Some(any(list(vec![attribute("b", text(value))])));
+    assert_attributes(
+        vec![attribute("a", list_of("1")), attribute("a", list_of("2"))],
+        b"\x01\x03a.b\x15\x011",
+    );
+    // A value and a path through it are two paths.
+    assert_attributes(
+        vec![attribute("a", list_of("1")), attribute("a", text("2"))],
+        b"\x02\x01a\x15\x012\x03a.b\x15\x011",
+    );
+}
+
+#[test]
+fn bytes_that_are_not_text_pass_as_they_are() {
+    let mut odd = span(vec![attribute("k??", text("v??"))]);
+    (odd.name, odd.trace_state) = ("n??".into(), "t??".into());
+    odd.status = Some(Status { code: 2, message: "m??".into() });
+    odd.events = vec![Event { time_unix_nano: 1, name: "e??".into(), ..Event::default() }];
+    let mut message = message(resource(vec![attribute("service.name", text("s??"))]), vec![odd]);
+    while let Some(at) = message.windows(2).position(|pair| pair == b"??") {
+        message[at..at + 2].copy_from_slice(b"\xff\xfe");
+    }
+    let expected = bytes(&[
+        &TIMESTAMP.to_le_bytes(),
+        b"\x20000102030405060708090a0b0c0d0e0f",
+        b"\x100001020304050607\x00",              // SpanId, ParentSpanId
+        b"\x03t\xff\xfe",                         // TraceState
+        b"\x03n\xff\xfe",                         // SpanName
+        b"\x06Server",                            // SpanKind
+        b"\x03s\xff\xfe",                         // ServiceName
+        b"\x01\x0cservice.name\x15\x03s\xff\xfe", // ResourceAttributes
+        b"\x05scope\x011",                        // ScopeName, ScopeVersion
+        b"\x01\x03k\xff\xfe\x15\x03v\xff\xfe",    // SpanAttributes
+        b"\x05\0\0\0\0\0\0\0",                    // Duration
+        b"\x05Error\x03m\xff\xfe",                // StatusCode, StatusMessage
+        b"\x01\x01\0\0\0\0\0\0\0",                // Events.Timestamp
+        b"\x01\x03e\xff\xfe\x01\x00",             // Events.Name, Events.Attributes
+        b"\0\0\0\0",                              // Links
+    ]);
+    assert_eq!(encoded(&message), expected);
+}
+
+/// `SpanAttributes`, and Duration with what follows, of a span from `start` to `end`.
+fn assert_times(start: u64, end: u64, (timestamp, attributes, duration): (u64, &[u8], u64)) {
+    let mut odd = span(vec![]);
+    (odd.start_time_unix_nano, odd.end_time_unix_nano) = (start, end);
+    let rest = bytes(&[&duration.to_le_bytes(), b"\x05Unset\0\0\0\0\0\0\0\0"]);
+    let row = encoded(&message(resource(vec![]), vec![odd]));
+    assert_eq!(row, bare(timestamp, b"\x00\x00", attributes, &rest), "{start} to {end}");
+}
+
+#[test]
+fn durations_are_never_negative_and_may_be_huge() {
+    let last = i64::MAX.unsigned_abs() - 1;
+    assert_times(TIMESTAMP, TIMESTAMP - 1, (TIMESTAMP, b"\x00", 0));
+    assert_times(TIMESTAMP, 0, (TIMESTAMP, b"\x00", 0));
+    assert_times(1, u64::MAX, (1, b"\x00", u64::MAX - 1));
+    assert_times(last, u64::MAX, (last, b"\x00", u64::MAX - last));
+    let kept = b"\x01\x1bsluice.start_time_unix_nano\x04\0\0\0\0\0\0\0\0";
+    assert_times(0, u64::MAX, (Case::TIMESTAMP_NANOS.unsigned_abs(), kept, u64::MAX));
+}
+
+#[test]
+fn an_attribute_of_the_senders_own_is_kept_rather_than_the_original_time() {
+    let mut odd = span(vec![attribute("sluice.start_time_unix_nano", text("own"))]);
+    (odd.start_time_unix_nano, odd.end_time_unix_nano) = (0, 5);
+    let row = encoded(&message(resource(vec![]), vec![odd]));
+    let kept = b"\x01\x1bsluice.start_time_unix_nano\x15\x03own";
+    assert_eq!(row, bare(Case::TIMESTAMP_NANOS.unsigned_abs(), b"\x00\x00", kept, PLAIN_REST));
+}
+
+#[test]
+fn an_unusable_time_of_an_event_becomes_the_messages_and_is_kept() {
+    let mut odd = span(vec![]);
+    odd.events = [0, 7, u64::MAX].map(|time_unix_nano| Event { time_unix_nano, ..Event::default() }).to_vec();
+    let row = encoded(&message(resource(vec![]), vec![odd]));
+    let rest = bytes(&[
+        b"\x05\0\0\0\0\0\0\0\x05Unset\x00",
+        b"\x03", // Events.Timestamp
+        &Case::TIMESTAMP_NANOS.to_le_bytes(),
+        &7u64.to_le_bytes(),
+        &Case::TIMESTAMP_NANOS.to_le_bytes(),
+        b"\x03\0\0\0", // Events.Name
+        b"\x03",       // Events.Attributes
+        b"\x01\x15sluice.time_unix_nano\x04\0\0\0\0\0\0\0\0",
+        b"\x00",
+        b"\x01\x15sluice.time_unix_nano\x04\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\0\0\0\0", // Links
+    ]);
+    assert_eq!(row, bare(TIMESTAMP, b"\x00\x00", b"\x00", &rest));
+}
+
+#[test]
+fn ids_of_any_length_are_hexadecimal() {
+    let mut odd = span(vec![]);
+    (odd.trace_id, odd.span_id, odd.parent_span_id) = (vec![], vec![1, 0xab, 3], vec![0; 20]);
+    let row = encoded(&message(resource(vec![]), vec![odd]));
+    let zeros = [&b"\x28"[..], &[b'0'; 40]].concat();
+    let expected = bytes(&[&TIMESTAMP.to_le_bytes(), b"\x00", b"\x0601ab03", &zeros, b"\x00\x04name"]);
+    assert_eq!(row[..expected.len()], expected);
+}
+
+#[test]
+fn numbers_that_the_specification_does_not_have_are_unspecified_and_unset() {
+    for number in [6, 99, -1, i32::MIN] {
+        let mut odd = span(vec![]);
+        odd.kind = number;
+        odd.status = Some(Status { code: number, message: String::new() });
+        let row = encoded(&message(resource(vec![]), vec![odd]));
+        let plain = bare(TIMESTAMP, b"\x00\x00", b"\x00", PLAIN_REST);
+        let plain = String::from_utf8_lossy(&plain).replace("\x06Server", "\x0bUnspecified");
+        assert_eq!(String::from_utf8_lossy(&row), plain, "{number}");
+    }
+}
+
+/// A field of bytes, as it stands on the wire.
+fn field(number: u32, value: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::bytes::encode(number, &value.to_vec(), &mut field);
+    field
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope { name: "scope".into(), version: "1".into(), ..InstrumentationScope::default() }
+}
+
+#[test]
+fn parts_may_stand_behind_what_they_are_about_or_be_missing() {
+    let plain = bare(TIMESTAMP, b"\x04shop\x01\x0cservice.name\x15\x04shop", b"\x00", PLAIN_REST);
+    let shop = resource(vec![attribute("service.name", text("shop"))]).encode_to_vec();
+    // ScopeSpans: scope is field 1, spans field 2. ResourceSpans: resource is field 1, scope_spans field 2.
+    let spans = field(2, &span(vec![]).encode_to_vec());
+    let scope_behind = [spans.clone(), field(1, &scope().encode_to_vec())].concat();
+    let resource_behind = [field(2, &scope_behind), field(1, &shop)].concat();
+    assert_eq!(encoded(&field(1, &resource_behind)), plain);
+    let missing = bare(TIMESTAMP, b"\x00\x00", b"\x00", PLAIN_REST);
+    let missing = String::from_utf8_lossy(&missing).replace("\x05scope\x011", "\x00\x00");
+    assert_eq!(String::from_utf8_lossy(&encoded(&field(1, &field(2, &spans)))), missing);
+}
+
+#[test]
+fn what_has_no_column_and_what_is_unknown_leaves_the_row_as_it_is() {
+    let plain = encoded(&message(resource(vec![]), vec![span(vec![])]));
+    let mut odd = span(vec![]);
+    (odd.flags, odd.dropped_attributes_count) = (0x101, 1);
+    (odd.dropped_events_count, odd.dropped_links_count) = (2, 3);
+    let scope = InstrumentationScope {
+        attributes: vec![attribute("scope", text("attribute"))],
+        dropped_attributes_count: 4,
+        ..scope()
+    };
+    let resource = opentelemetry_proto::tonic::resource::v1::Resource {
+        dropped_attributes_count: 5,
+        ..resource(vec![])
+    };
+    let scope_spans =
+        vec![ScopeSpans { scope: Some(scope), spans: vec![odd], schema_url: "https://scope".into() }];
+    let resource_spans =
+        vec![ResourceSpans { resource: Some(resource), scope_spans, schema_url: "https://resource".into() }];
+    assert_eq!(encoded(&TracesData { resource_spans }.encode_to_vec()), plain);
+    // Unknown fields in every wire type, in the span and around it.
+    let mut unknown = Span::encode_to_vec(&span(vec![]));
+    unknown.extend(field(2_000, b"new"));
+    prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
+    prost::encoding::fixed64::encode(2_002, &1, &mut unknown);
+    prost::encoding::uint64::encode(2_003, &1, &mut unknown);
+    unknown.extend([0xa3, 0x06, 0x08, 0x01, 0xa4, 0x06]); // a group of field 100 with a varint in it
+    let scope_spans =
+        [field(1, &self::scope().encode_to_vec()), field(2, &unknown), field(99, b"new")].concat();
+    let resource_spans = [field(98, b"new"), field(2, &scope_spans)].concat();
+    assert_eq!(encoded(&[field(97, b"new"), field(1, &resource_spans)].concat()), plain);
+}
+
+#[test]
+fn many_and_long_values_are_written_in_full() {
+    let attributes = (0..5_000).map(|number| attribute(&format!("k{number}"), text("v"))).collect::<Vec<_>>();
+    let mut expected = b"\x88\x27".to_vec(); // 5,000 paths
+    for KeyValue { key, .. } in &attributes {
+        expected.push(u8::try_from(key.len()).unwrap());
+        expected.extend([key.as_bytes(), b"\x15\x01v"].concat());
+    }
+    assert_attributes(attributes, &expected);
+    let long = "x".repeat(1 << 20);
+    assert_value(Value::StringValue(long.clone()), &[b"\x15\x80\x80\x40", long.as_bytes()].concat());
+}
+
+/// The path of a list is written anew for each of its members before they are compared. Were that not counted, a megabyte of
+/// path before as many empty members would be a terabyte to write.
+#[test]
+fn paths_that_are_left_out_count_as_written() {
+    let members = |count| list(vec![attribute("m", text("v")); count]);
+    let prefix = "p".repeat(1 << 20);
+    let with =
+        |count| message(resource(vec![]), vec![span(vec![attribute(&prefix, Some(any(members(count))))])]);
+    let mut case = Case::new(64 << 20);
+    assert!(matches!(case.add(&with(4)), Encoded::Whole { spans: 1, .. }));
+    assert_eq!(case.add(&with(20)), Encoded::Rejected(Reason::RowTooLarge));
+    let in_array = array(vec![any(list(vec![attribute(&prefix, Some(any(members(4))))])); 3]);
+    let spread = message(resource(vec![]), vec![span(vec![attribute("a", Some(any(in_array)))])]);
+    assert_eq!(case.add(&spread), Encoded::Rejected(Reason::RowTooLarge));
+}
