@@ -40,6 +40,16 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Where in the message it cannot be read, in bytes from its start; none where all of it was read.
+    pub fn position(&self) -> Option<u64> {
+        match self {
+            Self::Malformed(malformed) => Some(malformed.position() as u64),
+            Self::RowTooLarge | Self::MessageTooLarge => None,
+        }
+    }
+}
+
 /// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
@@ -96,18 +106,19 @@ impl BadBatch {
 
 /// One log line for a rejected message.
 pub fn log(id: &PartitionId, offset: i64, reason: &Reason, on_missing: OnMissing) {
-    let (topic, partition) = (&*id.topic, id.partition);
+    let (topic, partition, position) = (&*id.topic, id.partition, reason.position());
     match on_missing {
         OnMissing::Stop => tracing::error!(
             topic,
             partition,
             offset,
+            position,
             %reason,
             "the message cannot be read; its partition stops here until the message is dealt with \
              (delivery.deadLetter.onMissing: Skip passes over such messages)"
         ),
         OnMissing::Skip => {
-            tracing::error!(topic, partition, offset, %reason, "the message cannot be read and is skipped");
+            tracing::error!(topic, partition, offset, position, %reason, "the message cannot be read and is skipped");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Tests that stop a server or the operator run alone, the others beside each other (`scene::Uses`).
 
 mod bad_spec;
+mod compression;
 mod delivers;
 mod environment;
 mod kill;

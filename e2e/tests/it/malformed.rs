@@ -36,8 +36,8 @@ struct Rejected {
 async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
     let mut cut_short = [good("whole"), good("cut short")].concat();
     cut_short.truncate(cut_short.len() - 4);
-    // The last span's message claims more bytes than there are: the field `resource_spans` behind the first message.
-    let position = u64::try_from(good("whole").len())? + 1;
+    // Behind the first message stands the key of `resource_spans`, a length, and fewer bytes than that.
+    let position = u64::try_from(good("whole").len())? + 2;
     for partition in 0..4 {
         stage.send(partition, Some(&good("before"))).await?;
     }
@@ -49,24 +49,33 @@ async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
         stage.send(partition, Some(&good("behind"))).await?;
     }
     Ok([
-        // `{` is field 15 as a group, which ends with `s`, a group's start: the bytes end before the group does.
-        Rejected { partition: 0, offset: garbage, position: 0, reason: "malformed OTLP" },
-        Rejected { partition: 1, offset: truncated, position, reason: "runs past the end" },
+        // `{` begins a group, in which `"r` is a field of 114 bytes from byte 3 on: more than there are.
+        Rejected {
+            partition: 0,
+            offset: garbage,
+            position: 3,
+            reason: "TracesData field 4: runs past the end",
+        },
+        Rejected {
+            partition: 1,
+            offset: truncated,
+            position,
+            reason: "TracesData.resource_spans: runs past the end",
+        },
     ])
 }
 
 /// Exactly one line for each rejected message, which names it.
 fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()> {
     let lines = gateway.log_lines()?;
-    let about: Vec<&Value> = lines.iter().filter(|line| line["fields"]["reason"].is_string()).collect();
+    let about: Vec<&Value> = lines.iter().filter(|line| line["reason"].is_string()).collect();
     ensure!(about.len() == rejected.len(), "{} lines instead of {}: {about:?}", about.len(), rejected.len());
     for Rejected { partition, offset, position, reason } in rejected {
-        let found = about.iter().map(|line| &line["fields"]).find(|fields| fields["partition"] == *partition);
-        let Some(fields) = found else { anyhow::bail!("no line for partition {partition}: {about:?}") };
-        ensure!(fields["topic"] == topic && fields["offset"] == *offset, "{fields}");
-        let told = fields["position"].as_u64();
-        ensure!(*partition == 0 && told.is_some() || told == Some(*position), "{fields}, not {position}");
-        ensure!(fields["reason"].as_str().is_some_and(|text| text.contains(reason)), "{fields}");
+        let found = about.iter().find(|line| line["partition"] == *partition);
+        let Some(line) = found else { anyhow::bail!("no line for partition {partition}: {about:?}") };
+        ensure!(line["topic"] == topic && line["offset"] == *offset, "{line}");
+        ensure!(line["position"] == *position, "{line}, not {position}");
+        ensure!(line["reason"].as_str().is_some_and(|text| text.contains(reason)), "{line}");
     }
     Ok(())
 }

@@ -8,14 +8,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cargo::{cargo, release_folder};
 use e2e::cluster::{Seen, until};
-use e2e::oracle::{Database, Server};
+use e2e::oracle::{Database, Oracle, Server};
 use e2e::produce::Topic;
 use e2e::say;
+use e2e::spans::Run;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
@@ -51,6 +53,8 @@ pub struct Stage {
     program: PathBuf,
     folder: PathBuf,
     producer: FutureProducer,
+    /// What the gateways were given, to be removed in any case.
+    made: Mutex<Vec<(Database, String)>>,
 }
 
 /// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
@@ -68,14 +72,14 @@ pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> 
         .create()
         .context("make a producer")?;
     let topic = Topic::create(&servers.kafka, &name, partitions).await?;
-    let stage = Stage { topic, servers, program: program().await?, folder, producer };
+    let program = program().await?;
+    let stage = Stage { topic, servers, program, folder, producer, made: Mutex::default() };
     let outcome = body(&stage).await;
-    stage.topic.delete().await?;
-    match &outcome {
-        Ok(()) => fs::remove_dir_all(&stage.folder).context("remove the gateways' files")?,
-        Err(_) => say::progress(test, &format!("what the gateways said is in {}", stage.folder.display())),
+    if outcome.is_err() {
+        say::progress(test, &format!("what the gateways said is in {}", stage.folder.display()));
     }
-    outcome
+    let removed = stage.remove(outcome.is_ok()).await;
+    outcome.and(removed)
 }
 
 /// The gateway's program: the one that is asked for, else that of this checkout, which `cargo verify` has built for its image.
@@ -91,6 +95,26 @@ async fn program() -> Result<PathBuf> {
 }
 
 impl Stage {
+    /// Removes everything; the files only where nobody needs them.
+    async fn remove(self, with_files: bool) -> Result<()> {
+        let made = self.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (database, group) in made {
+            database.delete().await?;
+            self.topic.delete_group(&group).await?;
+        }
+        self.topic.delete().await?;
+        if with_files {
+            fs::remove_dir_all(&self.folder).context("remove the gateways' files")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// `host:port` of the broker.
+    pub fn kafka(&self) -> &str {
+        &self.servers.kafka
+    }
+
     /// Produces one message, without a value for none, and gives its offset.
     pub async fn send(&self, partition: i32, value: Option<&[u8]>) -> Result<i64> {
         let mut record = FutureRecord::<(), [u8]>::to(self.topic.name()).partition(partition);
@@ -105,6 +129,8 @@ impl Stage {
     pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
         let group = format!("{}-{name}", self.topic.name());
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
+        let made = (database.clone(), group.clone());
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
         let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
         let admin = free.local_addr().context("ask for the free port")?;
         drop(free);
@@ -189,6 +215,11 @@ impl Gateway {
         .with_context(|| format!("see {}", self.log.display()))
     }
 
+    /// What counts the spans of `run` in its table.
+    pub fn oracle(&self, run: Run) -> Oracle {
+        self.database.oracle(TABLE, run)
+    }
+
     /// Answers of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
     pub async fn select(&self, expressions: &str, tail: &str) -> Result<Vec<Vec<Value>>> {
         let query = format!("SELECT {expressions} FROM `{}`.`{TABLE}` {tail}", self.database.name());
@@ -223,7 +254,7 @@ impl Gateway {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Ends it and removes its group and database.
+    /// Ends it as Kubernetes does.
     pub async fn stop(mut self) -> Result<()> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("send SIGTERM")?;
@@ -232,8 +263,6 @@ impl Gateway {
             Ok(status.map_or(Seen::NotYet("it runs".to_owned()), Seen::Done))
         });
         let status = ended.await?;
-        self.database.delete().await?;
-        self.topic.delete_group(&self.group).await?;
         ensure!(status.success(), "the gateway ended with {status}; see {}", self.log.display());
         Ok(())
     }

@@ -177,7 +177,7 @@ fn arrays() -> Vec<Case> {
             "array, lists",
             vec![Some(list(vec![("x", Value::IntValue(1))])), Some(list(vec![("y", text("z"))]))],
             &[
-                ("dynamicType(SpanAttributes.k)", "Array(JSON(max_dynamic_types=16, max_dynamic_paths=256))"),
+                ("dynamicType(SpanAttributes.k)", "Array(JSON(max_dynamic_types=16, max_dynamic_paths=16))"),
                 ("SpanAttributes.k[].x.:Int64", "[1,NULL]"),
                 ("SpanAttributes.k[].y.:String", "[NULL,'z']"),
             ],
