@@ -1,7 +1,8 @@
 //! The cases, in the order of the README's table "How spans become rows".
 
-use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message as _;
@@ -386,9 +387,31 @@ fn fields() -> Vec<Case> {
     ]
 }
 
+/// A message with every field of OTLP that no column is for.
+fn with_what_has_no_column(name: &str) -> Vec<u8> {
+    let mut stored_nowhere = span(name, vec![]);
+    stored_nowhere.flags = 0x101;
+    stored_nowhere.dropped_attributes_count = 1;
+    stored_nowhere.dropped_events_count = 2;
+    stored_nowhere.dropped_links_count = 3;
+    let mut scope_with_attributes = scope();
+    scope_with_attributes.attributes = vec![attribute("scope.attribute", text("x"))];
+    whole(ResourceSpans {
+        resource: Some(resource()),
+        scope_spans: vec![ScopeSpans {
+            scope: Some(scope_with_attributes),
+            spans: vec![stored_nowhere],
+            schema_url: "https://example.com/scope".into(),
+        }],
+        schema_url: "https://example.com/resource".into(),
+    })
+}
+
+fn scope_spans(name: &str, scope: Option<InstrumentationScope>) -> ScopeSpans {
+    ScopeSpans { scope, spans: vec![span(name, vec![])], ..ScopeSpans::default() }
+}
+
 fn parts() -> Vec<Case> {
-    let scope_spans =
-        |name, scope| ScopeSpans { scope, spans: vec![span(name, vec![])], ..ScopeSpans::default() };
     // Fields of ResourceSpans: scope_spans is 2, resource is 1; both before and behind.
     let scoped = |name| field(2, &scope_spans(name, Some(scope())).encode_to_vec());
     let behind = [scoped("parts, resource behind"), field(1, &resource().encode_to_vec())].concat();
@@ -397,22 +420,6 @@ fn parts() -> Vec<Case> {
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
     let unknown =
         [field(1_000, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
-    let mut stored_nowhere = span("parts, without a column", vec![]);
-    stored_nowhere.flags = 0x101;
-    stored_nowhere.dropped_attributes_count = 1;
-    stored_nowhere.dropped_events_count = 2;
-    stored_nowhere.dropped_links_count = 3;
-    let mut scope_with_attributes = scope();
-    scope_with_attributes.attributes = vec![attribute("scope.attribute", text("x"))];
-    let stored_nowhere = ResourceSpans {
-        resource: Some(resource()),
-        scope_spans: vec![ScopeSpans {
-            scope: Some(scope_with_attributes),
-            spans: vec![stored_nowhere],
-            schema_url: "https://example.com/scope".into(),
-        }],
-        schema_url: "https://example.com/resource".into(),
-    };
     let of_all_paths = "arrayConcat(JSONAllPaths(SpanAttributes), JSONAllPaths(ResourceAttributes))";
     vec![
         Case::new(
@@ -444,15 +451,15 @@ fn parts() -> Vec<Case> {
         ),
         Case::new(
             "parts, without a column",
-            whole(stored_nowhere),
+            with_what_has_no_column("parts, without a column"),
             &[(of_all_paths, "['service.name']"), ("ScopeName", "scope")],
         ),
         Case::new(
             "parts, a service name that is no string",
             whole(ResourceSpans {
-                resource: Some(opentelemetry_proto::tonic::resource::v1::Resource {
+                resource: Some(Resource {
                     attributes: vec![attribute("service.name", Value::IntValue(4))],
-                    ..Default::default()
+                    ..Resource::default()
                 }),
                 scope_spans: vec![scope_spans("parts, a service name that is no string", None)],
                 ..ResourceSpans::default()
