@@ -45,7 +45,8 @@ impl Reason {
     pub fn position(&self) -> Option<u64> {
         match self {
             Self::Malformed(malformed) => Some(malformed.position() as u64),
-            Self::RowTooLarge | Self::MessageTooLarge => None,
+            Self::MalformedJson(malformed) => Some(malformed.position() as u64),
+            Self::MessageTooLong | Self::RowTooLarge | Self::MessageTooLarge => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use sluice_clickhouse::frame::{self, FrameEncoder};
+use sluice_clickhouse::lz4_round_trip::assert_round_trip;
 
 use crate::reader::frames;
 
@@ -24,6 +25,7 @@ pub fn check(bytes: &[u8]) {
     let (first, second) = raw.split_at(usize::from(*cut) * raw.len() / 256);
     let first = first.repeat(usize::from(*repeated) % REPEATED_MAX + 1);
     for raw in [&first[..], second] {
+        assert_round_trip(raw);
         ENCODER.with_borrow_mut(|encoder| round_trip(encoder, raw));
     }
 }

@@ -6,9 +6,10 @@
 //! | target | bytes are | promised |
 //! | --- | --- | --- |
 //! | [`otlp_walk`] | a Kafka message | spans or `Malformed`, and work in proportion to the bytes |
+//! | [`otlp_json`] | a Kafka message in JSON | a message that the walk reads, not longer than the text, or `Malformed` |
 //! | [`otlp_rows`] | a Kafka message | its rows whole or not at all; each can be read, its paths are unique |
 //! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
-//! | [`frame_round_trip`] | rows | the frames made of them hold them |
+//! | [`frame_round_trip`] | rows | the frames made of them hold them, and the LZ4 blocks keep the format's rules |
 //! | [`rowbinary_skip`] | a value in `RowBinary` | its end or an error |
 //! | [`gateway_config`] | a config | a config or an error; a config is written and read back equal |
 //!
@@ -18,13 +19,14 @@
 //! rows are compiled here from their own files, without librdkafka and the servers around them.
 
 // Their own crate calls these modules by these names.
-use gateway::{attributes, json_text};
+use gateway::{attributes, json_text, resources};
 
 #[path = "../../src"]
 #[allow(dead_code, reason = "the gateway uses what the targets do not")]
 mod gateway {
     pub mod attributes;
     pub mod json_text;
+    pub mod resources;
     pub mod span_row;
 }
 
@@ -39,6 +41,7 @@ mod reader {
 pub mod frame_read;
 pub mod frame_round_trip;
 pub mod gateway_config;
+pub mod otlp_json;
 pub mod otlp_rows;
 pub mod otlp_walk;
 mod row;

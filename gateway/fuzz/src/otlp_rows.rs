@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
 use sluice_clickhouse::table::JsonColumns;
-use sluice_otlp::{keys_read, walk};
+use sluice_otlp::{keys_read, walk, walk_in_order};
 
 use crate::gateway::span_row::{RowError, Scratch, SpanRows};
 use crate::reader::frames;
@@ -60,6 +60,11 @@ pub fn check(bytes: &[u8]) {
 /// Adds a message, or takes it back: what `sluice_gateway::encode` does, with memory without limits.
 fn add(scratch: &mut Scratch, rows: &mut RowFrames, store: &mut Vec<u8>, message: &[u8]) -> Option<u64> {
     let mark = rows.mark(store);
+    let in_order = walk_in_order(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
+    if let Ok(Some(spans)) = in_order {
+        return Some(spans);
+    }
+    rows.rewind(store, mark).expect("a frame in memory is what was written there");
     let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
     match walked {
         Ok(spans) => Some(spans),

@@ -27,6 +27,12 @@ pub fn check(bytes: &[u8]) {
         }
     }
     assert_eq!(validate(bytes), walked, "two walks over the same bytes");
+    keys_read::take();
+    if let Ok(Some(spans)) = walk_in_order(bytes, &mut Everything::default()) {
+        assert_eq!(walked, Ok(spans), "in one pass and in any order");
+    }
+    let read = keys_read::take();
+    assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes in one pass");
 }
 
 /// Reads everything once, to the bottom, and counts it.
