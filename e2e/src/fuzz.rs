@@ -66,6 +66,10 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "FILE", requires = "target")]
     pub input: Option<PathBuf>,
 
+    /// Only the runs of `cargo verify`, which are always the same
+    #[arg(long, conflicts_with_all = ["minutes", "input", "keep"])]
+    pub bounded: bool,
+
     /// Afterwards adds what was found to the inputs that are checked in, as far as it reaches code that they do not
     #[arg(long, conflicts_with = "input")]
     pub keep: bool,
@@ -80,6 +84,10 @@ pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
     let programs = Programs::build()?;
     let wanted = |target: &&Target| args.target.as_ref().is_none_or(|name| name == target.name);
     for target in TARGETS.iter().filter(wanted) {
+        if args.bounded {
+            programs.bounded(target)?;
+            continue;
+        }
         if let Some(file) = &args.input {
             let file = file.canonicalize().with_context(|| format!("find {}", file.display()))?;
             programs.once(target, &file)?;

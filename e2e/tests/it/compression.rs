@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::produce::{Compression, Feed, Producer};
-use e2e::spans::{Run, Shape};
+use e2e::spans::{Encoding, Run, Shape};
 use serde_json::json;
 
 use crate::process::{self, Stage};
@@ -19,6 +19,7 @@ async fn every_compression_loses_and_doubles_nothing() -> Result<()> {
             topic: stage.topic.name().to_owned(),
             partitions: stage.topic.partitions(),
             shape: Shape::Numbered,
+            encoding: Encoding::OtlpProto,
             spans_per_second: None,
         };
         let mut sent = Vec::new();
