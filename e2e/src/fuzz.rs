@@ -48,7 +48,7 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "frame_read", corpus: "frame_read", runs: 20_000 },
     Target { name: "frame_round_trip", corpus: "frame_round_trip", runs: 5_000 },
     Target { name: "rowbinary_skip", corpus: "rowbinary_skip", runs: 20_000 },
-    Target { name: "gateway_config", corpus: "gateway_config", runs: 2_000 },
+    Target { name: "gateway_config", corpus: "gateway_config", runs: 1_000 },
 ];
 
 /// What is run, and for how long.

@@ -1,6 +1,8 @@
 //! A message is walked, or is malformed, and never read again and again.
 
-use sluice_otlp::{Attributes, Malformed, Resource, Scope, Span, SpanSink, Value, keys_read, validate, walk};
+use sluice_otlp::{
+    Attributes, Malformed, Resource, Scope, Span, SpanSink, Value, keys_read, validate, walk, walk_in_order,
+};
 
 /// Keys read per byte at the most, by a sink that reads everything once: the figure of `sluice_otlp`'s own test.
 const KEYS_READ_PER_BYTE_MAX: u64 = 4;
