@@ -44,7 +44,7 @@ pub struct Target {
 pub const TARGETS: [Target; 7] = [
     Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
     Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },
-    Target { name: "otlp_rows", corpus: "otlp", runs: 30_000 },
+    Target { name: "otlp_rows", corpus: "otlp", runs: 15_000 },
     Target { name: "frame_read", corpus: "frame_read", runs: 20_000 },
     Target { name: "frame_round_trip", corpus: "frame_round_trip", runs: 5_000 },
     Target { name: "rowbinary_skip", corpus: "rowbinary_skip", runs: 20_000 },

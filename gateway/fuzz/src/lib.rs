@@ -19,7 +19,7 @@
 //! rows are compiled here from their own files, without librdkafka and the servers around them.
 
 // Their own crate calls these modules by these names.
-use gateway::{attributes, json_text, resources};
+use gateway::{attributes, json_text, resources, value_text};
 
 #[path = "../../src"]
 #[allow(dead_code, reason = "the gateway uses what the targets do not")]
@@ -28,6 +28,7 @@ mod gateway {
     pub mod json_text;
     pub mod resources;
     pub mod span_row;
+    pub mod value_text;
 }
 
 /// The readers of the end-to-end tests, which were written apart from the gateway's writers.

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ops::Range;
 
+use sluice_clickhouse::column::{Column, Layout, TableColumns};
 use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
-use sluice_clickhouse::table::JsonColumns;
 use sluice_otlp::{keys_read, walk, walk_in_order};
 
 use crate::gateway::span_row::{RowError, Scratch, SpanRows};
@@ -22,39 +22,55 @@ const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
 /// A message of one span called `n` with the attribute `k`, `v`.
 const GOOD: &[u8] = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
 
-thread_local! {
-    // Kept from input to input, as a worker keeps them from message to message: nothing of one may show in the next.
-    static WORKER: RefCell<(Scratch, RowFrames)> = RefCell::new((Scratch::new(JsonColumns::default()), RowFrames::new()));
+/// Every layout of attributes.
+const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
+
+/// What a worker keeps from message to message, for a table of one layout: nothing of one message may show in the next.
+struct Worker {
+    columns: Vec<Column>,
+    scratch: Scratch,
+    rows: RowFrames,
 }
 
-/// Encodes the bytes between two good messages.
+impl Worker {
+    fn new(layout: Layout) -> Self {
+        let columns = TableColumns::of_layout(layout);
+        Self { columns: columns.columns(), scratch: Scratch::new(columns), rows: RowFrames::new() }
+    }
+}
+
+thread_local! {
+    static WORKERS: RefCell<[Worker; 3]> = RefCell::new(LAYOUTS.map(Worker::new));
+}
+
+/// Encodes the bytes between two good messages, in every layout.
 ///
 /// # Panics
 /// When a promise is broken.
 pub fn check(bytes: &[u8]) {
-    WORKER.with_borrow_mut(|(scratch, rows)| {
-        let mut store = Vec::new();
-        assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
-        keys_read::take();
-        let spans = add(scratch, rows, &mut store, bytes);
-        let (read, length) = (keys_read::take(), bytes.len() as u64);
-        assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes");
-        assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
-        let Ok(totals) = rows.finish(&mut store);
-        assert_eq!(totals.rows, 2 + spans.unwrap_or(0));
-        let mut raw = Vec::new();
-        frames::unpack(&store, &mut raw).expect("the frames are read by another reader");
-        assert_eq!(totals.raw_bytes, raw.len() as u64);
-        let mut rest = &raw[..];
-        let first = row::read(&mut rest);
-        let ours = &raw[..raw.len() - rest.len()];
-        assert_eq!(first.spans_named_n, 1);
-        assert!(raw.ends_with(ours), "the message behind is as it would be without the one between");
-        for _ in 0..spans.unwrap_or(0) {
-            row::read(&mut rest);
-        }
-        assert_eq!(rest, ours, "the rows end where they should");
-    });
+    WORKERS.with_borrow_mut(|workers| workers.iter_mut().for_each(|worker| check_layout(worker, bytes)));
+}
+
+fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
+    let mut store = Vec::new();
+    assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+    keys_read::take();
+    let spans = add(scratch, rows, &mut store, bytes);
+    let (read, length) = (keys_read::take(), bytes.len() as u64);
+    assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes");
+    assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+    let Ok(totals) = rows.finish(&mut store);
+    assert_eq!(totals.rows, 2 + spans.unwrap_or(0));
+    let mut raw = Vec::new();
+    frames::unpack(&store, &mut raw).expect("the frames are read by another reader");
+    assert_eq!(totals.raw_bytes, raw.len() as u64);
+    let mut rest = &raw[..];
+    assert!(row::read(&mut rest, columns), "the first message is as it was");
+    let good = &raw[..raw.len() - rest.len()];
+    for _ in 0..spans.unwrap_or(0) {
+        row::read(&mut rest, columns);
+    }
+    assert_eq!(rest, good, "the message behind is as it would be without the one between");
 }
 
 /// Adds a message, or takes it back: what `sluice_gateway::encode` does, with memory without limits.

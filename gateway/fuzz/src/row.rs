@@ -3,54 +3,71 @@
 
 use std::collections::HashSet;
 
-use sluice_clickhouse::table::{COLUMNS, ColumnType};
+use sluice_clickhouse::column::{Column, ColumnType, Group};
 
 use crate::reader::kind::{Bytes, Kind};
 
-/// What was found in a row.
-pub struct Row {
-    /// 1 when the span's name is `n`.
-    pub spans_named_n: u64,
-}
-
-/// Takes a row off the front.
+/// Takes a row of these columns off the front; says whether its span is called `n`.
 ///
 /// # Panics
 /// When it is not a row.
-pub fn read(rest: &mut &[u8]) -> Row {
+pub fn read(rest: &mut &[u8], columns: &[Column]) -> bool {
     let mut bytes = Bytes(rest);
-    let mut row = Row { spans_named_n: 0 };
-    let (mut array_column, mut array_length) = ("", 0);
-    for column in COLUMNS {
-        let mut array = |bytes: &mut Bytes<'_>| {
-            let (nested, _) = column.name.split_once('.').expect("an array is a column of a nested one");
-            let length = length(bytes);
-            assert!(nested != array_column || length == array_length, "{} has another length", column.name);
-            (array_column, array_length) = (nested, length);
-            length
-        };
-        match column.column_type {
-            ColumnType::DateTime64Nanos | ColumnType::UInt64 => fixed(&mut bytes),
+    let (mut named_n, mut arrays) = (false, ("", 0));
+    for Column { name, column_type } in columns {
+        match column_type {
+            ColumnType::DateTime64Nanos | ColumnType::UInt64 => fixed(&mut bytes, 8),
             ColumnType::String | ColumnType::LowCardinalityString => {
                 let text = text(&mut bytes);
-                row.spans_named_n += u64::from(column.name == "SpanName" && text == b"n");
+                named_n |= name == "SpanName" && text == b"n";
             }
             ColumnType::Json => object(&mut bytes),
-            ColumnType::ArrayDateTime64Nanos => (0..array(&mut bytes)).for_each(|_| fixed(&mut bytes)),
-            ColumnType::ArrayString | ColumnType::ArrayLowCardinalityString => {
-                for _ in 0..array(&mut bytes) {
-                    text(&mut bytes);
-                }
+            ColumnType::Map => map(&mut bytes),
+            _ => {
+                // Columns of one name before the dot are arrays side by side.
+                let (nested, _) = name.split_once('.').expect("an array is one of several");
+                let length = length(&mut bytes);
+                assert!(nested != arrays.0 || length == arrays.1, "{name} has another length");
+                arrays = (nested, length);
+                (0..length).for_each(|_| element(&mut bytes, *column_type));
             }
-            ColumnType::ArrayJson => (0..array(&mut bytes)).for_each(|_| object(&mut bytes)),
         }
     }
     *rest = bytes.0;
-    row
+    named_n
 }
 
-fn fixed(bytes: &mut Bytes<'_>) {
-    bytes.take(8).expect("a row has eight bytes here");
+fn element(bytes: &mut Bytes<'_>, array: ColumnType) {
+    match array {
+        ColumnType::ArrayDateTime64Nanos => fixed(bytes, 8),
+        ColumnType::ArrayString | ColumnType::ArrayLowCardinalityString => {
+            text(bytes);
+        }
+        ColumnType::ArrayJson => object(bytes),
+        ColumnType::ArrayMap => map(bytes),
+        ColumnType::ArrayOf(group) => group_value(bytes, group),
+        ColumnType::ArrayOfPairs(group) => {
+            for _ in 0..length(bytes) {
+                text(bytes);
+                group_value(bytes, group);
+            }
+        }
+        other => panic!("{other:?} is no array"),
+    }
+}
+
+fn group_value(bytes: &mut Bytes<'_>, group: Group) {
+    match group {
+        Group::Bool => fixed(bytes, 1),
+        Group::Double | Group::Int => fixed(bytes, 8),
+        Group::String | Group::Complex => {
+            text(bytes);
+        }
+    }
+}
+
+fn fixed(bytes: &mut Bytes<'_>, count: usize) {
+    bytes.take(count).expect("a row has a value of fixed size here");
 }
 
 fn length(bytes: &mut Bytes<'_>) -> usize {
@@ -59,6 +76,13 @@ fn length(bytes: &mut Bytes<'_>) -> usize {
 
 fn text<'a>(bytes: &mut Bytes<'a>) -> &'a [u8] {
     bytes.text().expect("a row has a string here")
+}
+
+fn map(bytes: &mut Bytes<'_>) {
+    for _ in 0..length(bytes) {
+        text(bytes);
+        text(bytes);
+    }
 }
 
 fn object(bytes: &mut Bytes<'_>) {
@@ -73,13 +97,9 @@ fn object(bytes: &mut Bytes<'_>) {
 /// A tagged value: objects in arrays are looked into, all else is passed over.
 fn value(bytes: &mut Bytes<'_>) {
     match bytes.0 {
-        // Array(JSON(...)): version, limits, and three counts that are zero.
-        [0x1e, 0x30, ..] => {
-            let mut header = Bytes(&bytes.0[2..]);
-            header.take(1).expect("a JSON type has a version");
-            length(&mut header);
-            header.take(4).expect("a JSON type has its limits");
-            *bytes = header;
+        // Array(JSON(...)).
+        [0x1e, 0x30, limits @ ..] => {
+            *bytes = behind_limits(limits);
             (0..length(bytes)).for_each(|_| object(bytes));
         }
         // Array(Dynamic) of at most so many types.
@@ -88,14 +108,19 @@ fn value(bytes: &mut Bytes<'_>) {
             (0..length(bytes)).for_each(|_| value(bytes));
         }
         // JSON(...) in an Array(Dynamic).
-        [0x30, rest @ ..] => {
-            let mut header = Bytes(rest);
-            header.take(1).expect("a JSON type has a version");
-            length(&mut header);
-            header.take(4).expect("a JSON type has its limits");
-            *bytes = header;
+        [0x30, limits @ ..] => {
+            *bytes = behind_limits(limits);
             object(bytes);
         }
         _ => bytes.skip(&Kind::Dynamic).expect("a value of a type that the gateway writes"),
     }
+}
+
+/// What follows a JSON type's version, its limits, and three counts that are zero.
+fn behind_limits(limits: &[u8]) -> Bytes<'_> {
+    let mut header = Bytes(limits);
+    fixed(&mut header, 1);
+    length(&mut header);
+    fixed(&mut header, 4);
+    header
 }
