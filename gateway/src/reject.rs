@@ -38,9 +38,7 @@ impl Reason {
             Self::MessageTooLarge => "message_too_large",
         }
     }
-}
 
-impl Reason {
     /// Where in the message it cannot be read, in bytes from its start; none where all of it was read.
     pub fn position(&self) -> Option<u64> {
         match self {
