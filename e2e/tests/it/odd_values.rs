@@ -1,4 +1,4 @@
-//! Every odd value of OTLP goes in, and what the README says of it comes out of a `SELECT`.
+//! Every odd value of OTLP goes in, and what gateway/VALUES.md says of it comes out of a `SELECT`.
 //!
 //! One message a case, named by its span. A case says what is selected from its row, as texts, and what that must be.
 

@@ -1,4 +1,4 @@
-//! The bytes of rows whose spans are odd: one test for each line of the README's table "How spans become rows" that
+//! The bytes of rows whose spans are odd: one test for each line of gateway/VALUES.md that
 //! `rows.rs` does not have.
 
 use crate::encodes::{Case, attribute, encoded, message, resource, span};

@@ -1,4 +1,4 @@
-//! The cases, in the order of the README's table "How spans become rows".
+//! The cases, in the order of the tables in gateway/VALUES.md.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
