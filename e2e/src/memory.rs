@@ -26,6 +26,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::process::interrupt;
+use crate::stack::kafka::HOST_ADDRESS;
 use crate::{say, throughput};
 use course::Course;
 use load::Load;
@@ -82,7 +83,8 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
         None => throughput::compiled()?,
     };
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    let plan = Plan { program, spans: args.spans, outage: Duration::from_secs(args.outage) };
+    let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
+    let plan = Plan { program, broker, spans: args.spans, outage };
     let report = runtime.block_on(plan.run(&chosen))?;
     for line in report.table() {
         say::line(&line);
@@ -94,17 +96,17 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the scenarios with exactly these names, for tests. The gateway is the one of this checkout, in release form.
+/// Runs the scenarios with exactly these names on this broker, for tests. The gateway is the one of this checkout, in release form.
 ///
 /// # Errors
 /// When a scenario could not be run, or its gateway ended by itself.
-pub async fn check(names: &[&str], spans: u64, outage: Duration) -> Result<Report> {
+pub async fn check(names: &[&str], broker: String, spans: u64, outage: Duration) -> Result<Report> {
     let program =
         tokio::task::spawn_blocking(throughput::compiled).await.context("compile the gateway")??;
     let all = Scenario::all().into_iter();
     let chosen: Vec<Scenario> = all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
     ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
-    Plan { program, spans, outage }.run(&chosen).await
+    Plan { program, broker, spans, outage }.run(&chosen).await
 }
 
 fn chosen(only: &[String]) -> Vec<Scenario> {
@@ -116,6 +118,7 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
 /// With what the scenarios run.
 struct Plan {
     program: PathBuf,
+    broker: String,
     spans: u64,
     outage: Duration,
 }
@@ -124,7 +127,7 @@ impl Plan {
     async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let course = Course { program: self.program, folder, outage: self.outage };
+        let course = Course { program: self.program, broker: self.broker, folder, outage: self.outage };
         let mut laid: Option<(Size, Load)> = None;
         let outcome = run_all(&course, scenarios, self.spans, &mut laid).await;
         if let Some((_, load)) = laid {
@@ -151,7 +154,7 @@ async fn run_all(
         let outcome = match scenario {
             Scenario::Oversized(codec) => course.oversized(&name, codec, OVERSIZED_SPANS).await,
             Scenario::Backlog(size, outage) => {
-                let load = laid_for(size, spans, laid).await?;
+                let load = laid_for(&course.broker, size, (spans, laid)).await?;
                 course.backlog(&name, size, outage, load).await
             }
         };
@@ -167,12 +170,16 @@ async fn run_all(
 }
 
 /// The topic of a size: the one that there is, or a new one instead.
-async fn laid_for<'a>(size: &Size, spans: u64, laid: &'a mut Option<(Size, Load)>) -> Result<&'a Load> {
+async fn laid_for<'a>(
+    broker: &str,
+    size: &Size,
+    (spans, laid): (u64, &'a mut Option<(Size, Load)>),
+) -> Result<&'a Load> {
     if laid.as_ref().is_none_or(|(other, _)| other != size) {
         if let Some((_, old)) = laid.take() {
             old.topic.delete().await?;
         }
-        let load = Load::create(size.partitions, &size.filling).await?;
+        let load = Load::create(broker, size.partitions, &size.filling).await?;
         let (_, load) = laid.insert((*size, load));
         let spans = (spans / size.spans_divisor).max(1);
         say::progress(size.name, &format!("{spans} spans to {}", load.topic.name()));

@@ -39,6 +39,8 @@ const WATCH: Duration = Duration::from_secs(5);
 pub struct Course {
     /// The gateway's program.
     pub program: PathBuf,
+    /// `host:port` of the broker.
+    pub broker: String,
     /// A folder for configs and logs.
     pub folder: PathBuf,
     /// How long a sink is slow or gone.
@@ -89,7 +91,7 @@ impl Course {
     pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
         let size = SIZES[0];
         let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };
-        let mut load = Load::create(size.partitions, &filling).await?;
+        let mut load = Load::create(&self.broker, size.partitions, &filling).await?;
         let outcome = self.oversized_in(name, &size, &filling, (&mut load, spans)).await;
         load.topic.delete().await?;
         outcome
@@ -137,9 +139,14 @@ impl Course {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let group = format!("{}-{name}", load.topic.name());
-        let topic = load.topic.name().to_owned();
-        let mut orders =
-            Orders { size: *size, topic, group: group.clone(), sink: "http://127.0.0.1:1".to_owned() };
+        let mut orders = Orders {
+            size: *size,
+            broker: self.broker.clone(),
+            topic: load.topic.name().to_owned(),
+            group: group.clone(),
+            // Printing the table's statement asks nobody.
+            sink: "http://127.0.0.1:1".to_owned(),
+        };
         let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);
         let sink = NullSink::start(columns)?;
         let front = Front::start(sink.url())?;

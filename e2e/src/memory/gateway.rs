@@ -27,7 +27,6 @@ use super::group::MemoryGroup;
 use super::scenario::Size;
 use crate::process::daemon::log_tail;
 use crate::process::output;
-use crate::stack::kafka::HOST_ADDRESS;
 
 /// Workers in every scenario.
 const WORKERS: u32 = 2;
@@ -46,6 +45,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub struct Orders {
     /// Limit, batches and partitions.
     pub size: Size,
+    /// `host:port` of the broker.
+    pub broker: String,
     /// Topic to read.
     pub topic: String,
     /// A consumer group that has read nothing yet.
@@ -235,7 +236,7 @@ fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
         "contractVersion": CONTRACT_VERSION,
         "pipeline": {"namespace": "memory", "name": "gateway"},
         "source": {"kafka": {
-            "bootstrapServers": [HOST_ADDRESS],
+            "bootstrapServers": [orders.broker],
             "topics": [orders.topic],
             "consumerGroup": orders.group,
             "initialOffset": "Earliest",

@@ -19,7 +19,6 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use crate::process::interrupt;
 use crate::produce::Topic;
 use crate::spans::{Generator, Run, Shape};
-use crate::stack::kafka::HOST_ADDRESS;
 
 /// How long the producer waits for more messages of a batch, ms: longer than queueing the largest batch takes, and no time worth
 /// speaking of where a batch is one message.
@@ -61,15 +60,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// Makes an empty topic that takes the largest batches.
+    /// Makes an empty topic on this broker, which takes the largest batches.
     ///
     /// # Errors
     /// When the broker refuses.
-    pub async fn create(partitions: i32, filling: &Filling) -> Result<Load> {
+    pub async fn create(broker: &str, partitions: i32, filling: &Filling) -> Result<Load> {
         let run = Run::fresh();
         let name = format!("sluice-memory-{:x}", run.id);
         let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
-            .set("bootstrap.servers", HOST_ADDRESS)
+            .set("bootstrap.servers", broker)
             .create()
             .context("make a Kafka admin client")?;
         let largest = BATCH_BYTES_MAX.to_string();
@@ -78,11 +77,11 @@ impl Load {
         for made in admin.create_topics([&new], &AdminOptions::new()).await.context("create the topic")? {
             made.map_err(|(_, code)| code).with_context(|| format!("create topic {name}"))?;
         }
-        let topic = Topic::ensure(HOST_ADDRESS, &name, partitions).await?;
+        let topic = Topic::ensure(broker, &name, partitions).await?;
         let one_message = filling.padded || filling.batch_bytes <= 1 << 20;
         let linger_ms = if one_message { LINGER_ONE_MS } else { LINGER_MS };
         let producer = ClientConfig::new()
-            .set("bootstrap.servers", HOST_ADDRESS)
+            .set("bootstrap.servers", broker)
             .set("enable.idempotence", "true")
             .set("compression.type", filling.codec)
             .set("linger.ms", linger_ms.to_string())

@@ -1,6 +1,6 @@
 //! The scene of one test: its namespace, topic, database and pipeline, made before it and removed after it.
 //!
-//! Limits: one test at a time may stop what the others share; it waits for them, and they for it.
+//! Limits: one test at a time may stop what the others share, or need the machine for itself; it waits for them, and they for it.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::environment::{Environment, READY};
 
-/// Held for reading by tests that need the shared servers and the operator, for writing by those that stop one.
+/// Held for reading by tests that need the shared servers and the operator, for writing by those that run alone.
 static SHARED: RwLock<()> = RwLock::const_new(());
 
 /// Scenes opened by this process, so that no two have the same names.
@@ -33,7 +33,7 @@ pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stal
 pub enum Uses {
     /// Uses the servers and the operator as they are.
     Servers,
-    /// Stops one of them: no other test runs meanwhile.
+    /// Stops one of them, or measures how fast something is: no other test runs meanwhile.
     ServersAlone,
 }
 
