@@ -6,7 +6,8 @@
 //!
 //! Every run reads the same topic of the real broker from the earliest offset to the end, with a consumer group and a sink of its
 //! own. What counts is the kernel's accounting of the whole process from its start to its end ([`witness`]); wall times on shared
-//! cores say little. The gateway runs with 192 MiB, two workers and every partition active, and checks every record's checksum.
+//! cores say little. The gateway runs with 192 MiB (256 MiB for JSON), two workers and every partition active, and checks every
+//! record's checksum.
 //!
 //! A stack that ran before is left running; topic, groups, databases and files are removed, also after a failure.
 
@@ -36,6 +37,7 @@ use crate::stack::paths::Paths;
 use crate::{say, stack};
 use course::{Course, Finish};
 use entrant::{Entrant, Peer};
+pub(crate) use report::aligned;
 use report::{Report, shape_name};
 pub(crate) use rows::Columns;
 use server::Engine;

@@ -1,8 +1,8 @@
 //! A memory cgroup for one process: the kernel's own limit, and what it counted.
 //!
 //! Job: make the group, start a command inside it, read peak and kills, remove it. Place in the flow: around the gateway. Limits:
-//! needs the right to make groups below this process' own; swap is not allowed inside. Version 1 and 2 of the interface; on this
-//! machine's kind only version 1 was tried.
+//! needs the right to make groups below this process' own; swap is not allowed inside. Versions 1 and 2 of the interface, of
+//! which only version 1 was tried.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::scenario::Scenario;
+use crate::throughput::aligned;
 
 /// How one scenario went.
 #[derive(Clone, Debug, Serialize)]
@@ -34,6 +35,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether its run came to an end at which rows are counted. Without one, only its failure says anything.
+    pub(super) fn was_counted(&self) -> bool {
+        self.spans > 0
+    }
+
     /// One that could not be counted, because the gateway ended or stood still.
     pub(super) fn ended(scenario: &Scenario, why: &str) -> Outcome {
         Outcome {
@@ -68,33 +74,41 @@ impl Report {
 
     /// The table, line by line.
     pub fn table(&self) -> Vec<String> {
-        let heads = [
-            "scenario", "limit", "peak MiB", "anon MiB", "kills", "spans", "lost", "doubled", "kspans/s",
-            "back s",
-        ];
-        let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        rows.extend(self.runs.iter().map(cells));
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cell = |(column, text): (usize, &String)| {
-                let width = widths[column];
-                if column == 0 { format!("{text:<width$}") } else { format!("{text:>width$}") }
-            };
-            row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
-        };
+        let mut lines = vec![HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().map(cells));
         let failures = self.runs.iter().flat_map(|run| {
             run.failures.iter().map(move |failure| format!("{} FAILED: {failure}", run.name))
         });
-        rows.iter().map(line).chain(failures).collect()
+        aligned(&lines, WORDS).into_iter().chain(failures).collect()
     }
 }
 
-fn cells(run: &Outcome) -> Vec<String> {
+const HEADINGS: [&str; 10] = [
+    "scenario",
+    "limit MiB",
+    "peak MiB",
+    "anon MiB",
+    "kills",
+    "spans",
+    "lost",
+    "doubled",
+    "kspans/s",
+    "back s",
+];
+
+/// Columns of words, which stand to the left.
+const WORDS: usize = 1;
+
+fn cells(run: &Outcome) -> [String; 10] {
+    if !run.was_counted() {
+        let mut unknown = [(); 10].map(|()| "-".to_owned());
+        (unknown[0], unknown[1]) = (run.name.clone(), run.limit_mib.to_string());
+        return unknown;
+    }
     let optional = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
     };
-    vec![
+    [
         run.name.clone(),
         run.limit_mib.to_string(),
         format!("{:.1}", run.peak_rss_mib),
@@ -134,5 +148,14 @@ mod tests {
         assert!(table[1].starts_with("192-slow") && table[1].contains("150.2"), "{}", table[1]);
         assert_eq!(table[2], "192-slow FAILED: 1 span is lost");
         assert!(!report.holds());
+    }
+
+    #[test]
+    fn what_was_not_counted_is_no_zero() {
+        let ended = Outcome::ended(&Scenario::Oversized("zstd"), "it ended by itself");
+        let table = Report { runs: vec![ended] }.table();
+        let cells: Vec<&str> = table[1].split_whitespace().collect();
+        assert_eq!(cells[..4], ["oversized-zstd", "192", "-", "-"]);
+        assert_eq!(table[2], "oversized-zstd FAILED: it ended by itself");
     }
 }

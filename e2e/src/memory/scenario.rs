@@ -139,11 +139,10 @@ impl Scenario {
             Scenario::Backlog(size, outage) => {
                 let kind = if size.filling.padded { " that compress to nothing" } else { "" };
                 let sink = match outage.behaviour {
-                    None => "a sink that is always well",
+                    None | Some(Behaviour::Normal) => "a sink that is always well",
                     Some(Behaviour::Slow) => "a sink that answers after 20 s for a while",
                     Some(Behaviour::Refused) => "a sink that refuses connections for a while",
                     Some(Behaviour::Silent) => "a sink that never answers for a while",
-                    Some(Behaviour::Normal) => "a sink that stays well",
                 };
                 format!(
                     "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}",

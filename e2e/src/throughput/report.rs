@@ -204,7 +204,7 @@ impl Report {
 }
 
 /// Lines of cells below one another: the first `words` columns to the left, numbers to the right.
-fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]], words: usize) -> Vec<String> {
+pub(crate) fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]], words: usize) -> Vec<String> {
     let mut widths = [0; COLUMNS];
     for cells in lines {
         for (width, cell) in widths.iter_mut().zip(cells) {
