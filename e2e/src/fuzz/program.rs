@@ -1,9 +1,11 @@
 //! The programs of the fuzz targets: how they are built, and libFuzzer's flags.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -107,7 +109,7 @@ impl Programs {
         for folder in [&findings].into_iter().chain(inputs.iter().filter(|input| !input.is_file())) {
             fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         }
-        let before = names(&findings)?;
+        let before = written(&findings)?;
         let mut program = Command::new(self.folder.join(&self.triple).join("release").join(target.name));
         program.args(flags).args(inputs).current_dir(&findings);
         program.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg(format!("-max_len={INPUT_BYTES_MAX}"));
@@ -116,8 +118,8 @@ impl Programs {
         program.arg("-detect_leaks=0").env("ASAN_OPTIONS", "detect_leaks=0");
         let outcome = job(target.name, &format!("{}: {what}", target.name))?.run(&mut program);
         outcome.map_err(|error| {
-            let new = names(&findings).unwrap_or_default().into_iter().find(|name| !before.contains(name));
-            let Some(name) = new else { return error };
+            let after = written(&findings).unwrap_or_default();
+            let Some(name) = new_in(&after, &before) else { return error };
             let input = findings.join(name);
             error.context(format!(
                 "{name} breaks a promise on {input}; to see it again: cargo run -p e2e -- fuzz --target {name} --input {input}",
@@ -138,10 +140,22 @@ fn target_folder() -> PathBuf {
     workspace().join(target)
 }
 
-fn names(folder: &Path) -> anyhow::Result<Vec<OsString>> {
+/// The files of a folder, and when each was written.
+type Written = BTreeMap<OsString, SystemTime>;
+
+fn written(folder: &Path) -> anyhow::Result<Written> {
     let read = || format!("read {}", folder.display());
+    let entry = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        Ok((entry.file_name(), entry.metadata()?.modified()?))
+    };
     let entries = fs::read_dir(folder).with_context(read)?;
-    entries.map(|entry| Ok(entry.with_context(read)?.file_name())).collect()
+    entries.map(entry).collect::<std::io::Result<_>>().with_context(read)
+}
+
+/// A file that was written since: a finding is named by its content, so that one that comes again is no new file.
+fn new_in<'a>(after: &'a Written, before: &Written) -> Option<&'a OsString> {
+    after.iter().find(|(name, at)| before.get(*name) != Some(*at)).map(|(name, _)| name)
 }
 
 fn job<'a>(log: &str, doing: &'a str) -> anyhow::Result<Job<'a>> {
@@ -172,4 +186,18 @@ fn has(toolchain: &str) -> bool {
     let listed = output(command("rustup").args(["toolchain", "list"])).unwrap_or_default();
     let named = format!("{toolchain}-");
     listed.lines().any(|line| line.starts_with(&named))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_that_comes_again_is_named_again() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let before = Written::from([("crash-a".into(), at(1)), ("crash-b".into(), at(1))]);
+        let after = Written::from([("crash-a".into(), at(1)), ("crash-b".into(), at(2))]);
+        assert_eq!(new_in(&after, &before), Some(&"crash-b".into()));
+        assert_eq!(new_in(&before, &before), None);
+    }
 }
