@@ -24,16 +24,21 @@ async fn spans_become_rows_field_by_field() -> Result<()> {
         // Nothing failed, so nothing was sent twice.
         ensure!(verdict.rows == SPANS, "{} rows of {SPANS} spans", verdict.rows);
         ensure!(scene.oracle().rows().await? == SPANS, "the table has other rows");
-        let mut differences = Vec::new();
-        for number in PICKED {
-            let stored = scene.oracle().read(number).await?;
-            let found = expected_row(scene.producer.run(), number).differences(&stored);
-            differences.extend(found.into_iter().map(|difference| format!("span {number}, {difference}")));
-        }
-        ensure!(differences.is_empty(), "{}", differences.join("\n"));
-        Ok(())
+        compare(scene, SPANS).await
     })
     .await
+}
+
+/// The picked ones of so many spans have the rows that they must have.
+async fn compare(scene: &Scene, spans: u64) -> Result<()> {
+    let mut differences = Vec::new();
+    for number in PICKED.into_iter().filter(|number| *number < spans) {
+        let stored = scene.oracle().read(number).await?;
+        let found = expected_row(scene.producer.run(), number).differences(&stored);
+        differences.extend(found.into_iter().map(|difference| format!("span {number}, {difference}")));
+    }
+    ensure!(differences.is_empty(), "{}", differences.join("\n"));
+    Ok(())
 }
 
 /// Fewer than in protobuf: nothing but the reading differs, and the texts are three times as long.
@@ -47,14 +52,7 @@ async fn spans_in_json_become_the_same_rows() -> Result<()> {
         let sent = scene.producer.produce(&feed, 0..JSON_SPANS).await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;
         ensure!(verdict.rows == JSON_SPANS, "{} rows of {JSON_SPANS} spans", verdict.rows);
-        let mut differences = Vec::new();
-        for number in PICKED.into_iter().filter(|number| *number < JSON_SPANS) {
-            let stored = scene.oracle().read(number).await?;
-            let found = expected_row(scene.producer.run(), number).differences(&stored);
-            differences.extend(found.into_iter().map(|difference| format!("span {number}, {difference}")));
-        }
-        ensure!(differences.is_empty(), "{}", differences.join("\n"));
-        Ok(())
+        compare(scene, JSON_SPANS).await
     })
     .await
 }
