@@ -221,12 +221,14 @@ impl Course {
         })
     }
 
-    /// Removes topic, groups and files.
+    /// Removes topic, groups and files; goes on after a failure and gives the first.
     pub async fn remove(self) -> Result<()> {
+        let mut removed = Ok(());
         for group in &self.groups {
-            self.topic.delete_group(group).await?;
+            removed = removed.and(self.topic.delete_group(group).await);
         }
-        self.topic.delete().await?;
-        fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
+        removed = removed.and(self.topic.delete().await);
+        let files = fs::remove_dir_all(&self.folder);
+        removed.and(files.with_context(|| format!("remove {}", self.folder.display())))
     }
 }

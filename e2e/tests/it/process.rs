@@ -71,8 +71,9 @@ pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> 
         .set("message.max.bytes", MESSAGE_BYTES_MAX)
         .create()
         .context("make a producer")?;
-    let topic = Topic::create(&servers.kafka, &name, partitions).await?;
+    // Built first: what is made before a failure here is not removed.
     let program = program().await?;
+    let topic = Topic::create(&servers.kafka, &name, partitions).await?;
     let stage = Stage { topic, servers, program, folder, producer, made: Mutex::default() };
     let outcome = body(&stage).await;
     if outcome.is_err() {
@@ -95,19 +96,19 @@ async fn program() -> Result<PathBuf> {
 }
 
 impl Stage {
-    /// Removes everything; the files only where nobody needs them.
+    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
     async fn remove(self, with_files: bool) -> Result<()> {
         let made = self.made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut removed = Ok(());
         for (database, group) in made {
-            database.delete().await?;
-            self.topic.delete_group(&group).await?;
+            removed = removed.and(database.delete().await);
+            removed = removed.and(self.topic.delete_group(&group).await);
         }
-        self.topic.delete().await?;
+        removed = removed.and(self.topic.delete().await);
         if with_files {
-            fs::remove_dir_all(&self.folder).context("remove the gateways' files")
-        } else {
-            Ok(())
+            removed = removed.and(fs::remove_dir_all(&self.folder).context("remove the gateways' files"));
         }
+        removed.context("remove what the test made")
     }
 
     /// `host:port` of the broker.
