@@ -9,7 +9,8 @@
 //! cores say little. The gateway runs with 192 MiB (256 MiB for JSON), two workers and every partition active, and checks every
 //! record's checksum.
 //!
-//! A stack that ran before is left running; topic, groups, databases and files are removed, also after a failure.
+//! A stack that ran before is left running; topic, groups and databases are removed, also after a failure; configs and logs are
+//! kept then.
 
 mod course;
 mod entrant;
@@ -281,7 +282,9 @@ async fn measure(args: &ThroughputArgs, gateway: PathBuf, report: &mut Report) -
     let mut entrants = vec![Entrant::Gateway(gateway)];
     entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
     let outcome = rounds(args, &entrants, &mut course, report).await;
-    let removed = course.remove().await;
+    let kept = format!("configs and logs are in {}", course.folder().display());
+    let outcome = outcome.context(kept);
+    let removed = course.remove(outcome.is_ok()).await;
     outcome?;
     removed
 }

@@ -85,7 +85,7 @@ impl Course {
         match course.fill(shape, spans).await {
             Ok(()) => Ok(course),
             Err(error) => {
-                course.remove().await.ok();
+                course.remove(true).await.ok();
                 Err(error)
             }
         }
@@ -192,7 +192,7 @@ impl Course {
             }
             ensure!(
                 moved.elapsed() < STALL,
-                "{name} is {lag} messages behind and does not move; see {}",
+                "{name} is {lag} messages behind and did not move for {STALL:?}; see {}",
                 folder.display()
             );
             tokio::time::sleep(LOOK).await;
@@ -221,14 +221,22 @@ impl Course {
         })
     }
 
-    /// Removes topic, groups and files; goes on after a failure and gives the first.
-    pub async fn remove(self) -> Result<()> {
+    /// Where configs and logs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes topic and groups, and the files where nobody needs them; goes on after a failure and gives the first.
+    pub async fn remove(self, with_files: bool) -> Result<()> {
         let mut removed = Ok(());
         for group in &self.groups {
             removed = removed.and(self.topic.delete_group(group).await);
         }
         removed = removed.and(self.topic.delete().await);
-        let files = fs::remove_dir_all(&self.folder);
-        removed.and(files.with_context(|| format!("remove {}", self.folder.display())))
+        if with_files {
+            let files = fs::remove_dir_all(&self.folder);
+            removed = removed.and(files.with_context(|| format!("remove {}", self.folder.display())));
+        }
+        removed
     }
 }
