@@ -86,6 +86,11 @@ impl Place {
         self.indexed(&format!("{}.:`{type_name}`", self.below(path)))
     }
 
+    /// The value at a path that the column's type declares.
+    fn declared(&self, path: &str) -> String {
+        self.indexed(&self.below(path))
+    }
+
     fn below(&self, path: &str) -> String {
         path.split('.').fold(self.column.clone(), |column, segment| format!("{column}.`{segment}`"))
     }
@@ -155,17 +160,29 @@ impl Oracle {
             let types: Vec<(String, String)> = self.ask_inner(number, &types, ")").await?;
             let mut paths = Paths::new();
             for (path, type_name) in types {
-                let value = self.value(number, place, (&path, &type_name)).await?;
-                paths.insert(path, value);
+                // The server names every declared path, whether the row has it or not.
+                if let Some(value) = self.value(number, place, (&path, &type_name)).await? {
+                    paths.insert(path, value);
+                }
             }
             Ok(paths)
         })
     }
 
-    async fn value(&self, number: u64, place: &Place, (path, type_name): (&str, &str)) -> Result<Json> {
+    /// The value at a path; none where a declared path is absent.
+    async fn value(
+        &self,
+        number: u64,
+        place: &Place,
+        (path, type_name): (&str, &str),
+    ) -> Result<Option<Json>> {
+        if type_name == "Nullable(String)" {
+            let declared: Option<String> = self.ask(number, &place.declared(path)).await?;
+            return Ok(declared.map(Json::Text));
+        }
         let typed = place.typed(path, type_name);
         let absent = || Json::Other(format!("{type_name} without a value"));
-        Ok(match type_name {
+        Ok(Some(match type_name {
             "String" => self.ask::<Option<String>>(number, &typed).await?.map_or_else(absent, Json::Text),
             "Bool" => self.ask::<Option<bool>>(number, &typed).await?.map_or_else(absent, Json::Bool),
             "Int64" => self.ask::<Option<i64>>(number, &typed).await?.map_or_else(absent, Json::Int),
@@ -180,7 +197,7 @@ impl Oracle {
             }
             array if array.starts_with("Array(JSON") => self.objects(number, &place.array(path)).await?,
             other => Json::Other(other.to_owned()),
-        })
+        }))
     }
 
     async fn objects(&self, number: u64, place: &Place) -> Result<Json> {

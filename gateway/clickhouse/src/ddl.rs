@@ -23,6 +23,28 @@ pub const DYNAMIC_PATHS_MAX: u32 = 64;
 /// As [`DYNAMIC_PATHS_MAX`], for the attributes of events and links, which have few distinct keys (`exception.*`).
 pub const NESTED_DYNAMIC_PATHS_MAX: u32 = 16;
 
+/// Paths of `ResourceAttributes` that are declared: what SDKs and Kubernetes say of nearly every resource (OpenTelemetry semantic
+/// conventions, resource). A declared path needs no look at its type for every row: the server's CPU for a million spans
+/// with 14 of them fell from 7.9 s to 6.6 s (`cargo throughput --shape rich --sink clickhouse`, 21 November 2026, two virtual
+/// cores). `Nullable`, so that an absent one is NULL, as an undeclared one is; it costs the same as `String`. In the order of
+/// their names, as the server shows them.
+pub const RESOURCE_PATHS: [&str; 14] = [
+    "cloud.provider",
+    "cloud.region",
+    "host.name",
+    "k8s.deployment.name",
+    "k8s.namespace.name",
+    "k8s.node.name",
+    "k8s.pod.name",
+    "service.instance.id",
+    "service.name",
+    "service.namespace",
+    "service.version",
+    "telemetry.sdk.language",
+    "telemetry.sdk.name",
+    "telemetry.sdk.version",
+];
+
 /// Bytes, before compression, from which a part has a file for every column. Chosen: four blocks of the usual size, so that
 /// what an insert makes is one file, and what a merge of several makes is read column by column. With the server's own 10 MiB
 /// every block of a `JSON` table makes hundreds of files, one for every path.
@@ -113,6 +135,10 @@ fn attribute_indexes(layout: Layout) -> Vec<String> {
 fn column_line(column: &Column, spec: &TableSpec) -> String {
     let name = identifier(&column.name);
     let column_type = match column.column_type {
+        ColumnType::Json if column.name == AttributeSet::Resource.name() => {
+            let declared = RESOURCE_PATHS.map(|path| format!("{} Nullable(String)", identifier(path)));
+            format!("JSON(max_dynamic_paths={}, {})", spec.dynamic_paths_max, declared.join(", "))
+        }
         ColumnType::Json => format!("JSON(max_dynamic_paths={})", spec.dynamic_paths_max),
         ColumnType::ArrayJson => {
             let paths = spec.dynamic_paths_max.min(NESTED_DYNAMIC_PATHS_MAX);
@@ -169,7 +195,11 @@ CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
     `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
     `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
     `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
-    `ResourceAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `ResourceAttributes` JSON(max_dynamic_paths=64, `cloud.provider` Nullable(String), \
+`cloud.region` Nullable(String), `host.name` Nullable(String), `k8s.deployment.name` Nullable(String), `k8s.namespace.name` Nullable(String), \
+`k8s.node.name` Nullable(String), `k8s.pod.name` Nullable(String), `service.instance.id` Nullable(String), `service.name` Nullable(String), \
+`service.namespace` Nullable(String), `service.version` Nullable(String), `telemetry.sdk.language` Nullable(String), `telemetry.sdk.name` Nullable(String), \
+`telemetry.sdk.version` Nullable(String)) CODEC(ZSTD(1)),
     `ScopeName` String CODEC(ZSTD(1)),
     `ScopeVersion` String CODEC(ZSTD(1)),
     `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),

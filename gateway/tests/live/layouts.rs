@@ -38,7 +38,9 @@ async fn json_keeps_every_type() {
     asked(
         &database,
         &[
-            ("ResourceAttributes", r#"{"service":{"name":"shop"}}"#),
+            ("ResourceAttributes.service.name", "shop"),
+            ("ResourceAttributes.host.name IS NULL", "1"),
+            ("JSONDynamicPaths(ResourceAttributes)", "[]"),
             ("SpanAttributes.string", r#"it's "text""#),
             ("SpanAttributes.int", "-9223372036854775808"),
             ("dynamicType(SpanAttributes.int)", "Int64"),

@@ -155,16 +155,12 @@ pub fn parts() -> Vec<Case> {
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
     let unknown =
         [field(1_000, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
-    let of_all_paths = "arrayConcat(JSONAllPaths(SpanAttributes), JSONAllPaths(ResourceAttributes))";
+    let undeclared = "arrayConcat(JSONAllPaths(SpanAttributes), JSONDynamicPaths(ResourceAttributes))";
     vec![
         Case::new(
             "parts, resource behind",
             field(1, &behind),
-            &[
-                ("ServiceName", "shop"),
-                ("ResourceAttributes.service.name.:String", "shop"),
-                ("ScopeName", "scope"),
-            ],
+            &[("ServiceName", "shop"), ("ResourceAttributes.service.name", "shop"), ("ScopeName", "scope")],
         ),
         Case::new(
             "parts, no resource and no scope",
@@ -174,7 +170,8 @@ pub fn parts() -> Vec<Case> {
             }),
             &[
                 ("ServiceName", ""),
-                ("JSONAllPaths(ResourceAttributes)", "[]"),
+                ("ResourceAttributes.service.name IS NULL", "1"),
+                ("JSONDynamicPaths(ResourceAttributes)", "[]"),
                 ("ScopeName", ""),
                 ("ScopeVersion", ""),
             ],
@@ -187,7 +184,7 @@ pub fn parts() -> Vec<Case> {
         Case::new(
             "parts, without a column",
             with_what_has_no_column("parts, without a column"),
-            &[(of_all_paths, "['service.name']"), ("ScopeName", "scope")],
+            &[(undeclared, "[]"), ("ResourceAttributes.service.name", "shop"), ("ScopeName", "scope")],
         ),
         Case::new(
             "parts, a service name that is no string",
@@ -199,7 +196,7 @@ pub fn parts() -> Vec<Case> {
                 scope_spans: vec![scope_spans("parts, a service name that is no string", None)],
                 ..ResourceSpans::default()
             }),
-            &[("ServiceName", ""), ("ResourceAttributes.service.name.:Int64", "4")],
+            &[("ServiceName", ""), ("ResourceAttributes.service.name", "4")],
         ),
     ]
 }
