@@ -4,6 +4,7 @@ pub mod cargo;
 pub mod cluster;
 pub mod demo;
 pub mod fuzz;
+pub mod gateway;
 pub mod install;
 pub mod memory;
 pub mod oracle;

@@ -4,10 +4,9 @@
 //! a thread of its own looks at the memory. Limits: the process is killed when this is dropped.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -21,15 +20,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use sluice_gateway_config::CONTRACT_VERSION;
 
 use super::group::MemoryGroup;
 use super::scenario::Size;
+use crate::gateway;
+use crate::pipeline::merged;
 use crate::process::daemon::log_tail;
-use crate::process::output;
-
-/// Workers in every scenario.
-const WORKERS: u32 = 2;
 
 /// How often the memory is looked at. The kernel's own peak (`VmHWM`) misses nothing in between.
 const SAMPLE: Duration = Duration::from_millis(20);
@@ -98,10 +94,7 @@ impl Gateway {
         let log = folder.join("gateway.log");
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
-        let mut command = Command::new(program);
-        // A pod's name would make the consumer a static member, which does not leave its group when it ends.
-        command.args(["run", "--config"]).arg(config).env_remove("POD_NAME");
-        let mut entering = group.inside(&command);
+        let mut entering = group.inside(&gateway::command(program, &config));
         entering.stdin(Stdio::null()).stdout(out).stderr(out_too);
         let child = entering.spawn().context("start the gateway")?;
         let peaks = Arc::new(Peaks::default());
@@ -117,9 +110,7 @@ impl Gateway {
     /// When the program cannot be run.
     pub fn table_statement(program: &Path, orders: &Orders, folder: &Path) -> Result<String> {
         let (config, _) = write_config(orders, folder)?;
-        let printed = output(Command::new(program).args(["ddl", "print", "--config"]).arg(config))?;
-        let last = printed.split(";\n").filter(|text| !text.trim().is_empty()).last();
-        last.map(str::to_owned).context("the gateway printed no statement")
+        gateway::table_statements(program, &config)?.pop().context("the gateway printed no statement")
     }
 
     fn sample(&self) -> Result<JoinHandle<()>> {
@@ -228,35 +219,25 @@ fn kib_in(status: &str, name: &str) -> Option<u64> {
 
 /// The config file and the address of the admin server in it.
 fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
-    let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-    let admin = free.local_addr().context("ask for the free port")?.to_string();
+    let admin = gateway::free_address()?;
     let size = &orders.size;
-    // JSON is YAML too.
-    let config = json!({
-        "contractVersion": CONTRACT_VERSION,
-        "pipeline": {"namespace": "memory", "name": "gateway"},
+    let change = json!({
         "source": {"kafka": {
-            "bootstrapServers": [orders.broker],
-            "topics": [orders.topic],
-            "consumerGroup": orders.group,
-            "initialOffset": "Earliest",
             "partitionsActiveMax": size.active,
             "recordBatchBytesMax": format!("{}MiB", size.record_batch_mib),
         }},
-        "sink": {"clickhouse": {
-            "endpoints": [orders.sink],
-            "database": "memory",
-            "table": "otel_traces",
-            "schema": {"management": "CreateIfMissing"},
-        }},
-        "queue": {"mode": "Disabled"},
-        "workers": WORKERS,
         "memory": {"limit": format!("{}MiB", size.limit_mib)},
-        "admin": {"listen": admin},
-        "log": {"level": "info", "format": "Text"},
     });
+    let all = gateway::Orders {
+        broker: &orders.broker,
+        topic: &orders.topic,
+        group: &orders.group,
+        sink: &orders.sink,
+        database: "memory",
+        admin: &admin,
+    };
     let file = folder.join("gateway.yaml");
-    fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+    gateway::write_config(&merged(&all.config(), &change), &file)?;
     Ok((file, admin))
 }
 

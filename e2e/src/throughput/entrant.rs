@@ -1,16 +1,14 @@
 //! Who is measured: the gateway or a peer, as a command that reads a topic and writes to a sink.
 
-use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::json;
-use sluice_gateway_config::CONTRACT_VERSION;
 
-use crate::process::output;
+use crate::gateway::{self, Orders};
+use crate::pipeline::merged;
 use crate::spans::Encoding;
 
 /// The gateway's memory limit in every figure of protobuf, and the largest record batch.
@@ -20,9 +18,6 @@ const RECORD_BATCH_MAX: &str = "1MiB";
 /// The same for JSON, whose messages are up to three times as large: one of `loadgen` is 2.8 MB.
 const JSON_MEMORY_LIMIT: &str = "256MiB";
 const JSON_RECORD_BATCH_MAX: &str = "4MiB";
-
-/// The gateway's workers in every figure: the cores of the machine that the figures are from.
-const WORKERS: u32 = 2;
 
 /// 128 and the signal's number.
 const ENDED_BY_SIGTERM: i32 = 128 + 15;
@@ -113,13 +108,7 @@ impl Entrant {
     /// The command for a run; files that it needs go to `folder`.
     pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
         match self {
-            Entrant::Gateway(program) => {
-                let config = write_config(route, folder)?;
-                let mut command = Command::new(program);
-                // A pod's name would make the consumer a static member, which does not leave its group when it ends.
-                command.args(["run", "--config"]).arg(config).env_remove("POD_NAME");
-                Ok(command)
-            }
+            Entrant::Gateway(program) => Ok(gateway::command(program, &write_config(route, folder)?)),
             Entrant::Peer(Peer { command: text, .. }) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", text]);
@@ -134,45 +123,33 @@ impl Entrant {
 
 /// The statements with which the gateway would make the table of a route.
 pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<Vec<String>> {
-    let config = write_config(route, folder)?;
-    let printed = output(Command::new(program).args(["ddl", "print", "--config"]).arg(config))?;
-    Ok(printed.split(";\n").filter(|text| !text.trim().is_empty()).map(str::to_owned).collect())
+    gateway::table_statements(program, &write_config(route, folder)?)
 }
 
 fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
-    let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-    let listen = free.local_addr().context("ask for the free port")?.to_string();
     let (format, record_batch_max, memory_limit) = match route.encoding {
         Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX, MEMORY_LIMIT),
         Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX, JSON_MEMORY_LIMIT),
     };
-    // JSON is YAML too.
-    let config = json!({
-        "contractVersion": CONTRACT_VERSION,
-        "pipeline": {"namespace": "throughput", "name": "gateway"},
+    let orders = Orders {
+        broker: &route.brokers,
+        topic: &route.topic,
+        group: &route.group,
+        sink: &route.sink,
+        database: &route.database,
+        admin: &gateway::free_address()?,
+    };
+    let change = json!({
         "source": {"kafka": {
-            "bootstrapServers": [route.brokers],
-            "topics": [route.topic],
-            "consumerGroup": route.group,
-            "initialOffset": "Earliest",
             "partitionsActiveMax": route.partitions,
             "format": format,
             "recordBatchBytesMax": record_batch_max,
         }},
-        "sink": {"clickhouse": {
-            "endpoints": [route.sink],
-            "database": route.database,
-            "table": route.table,
-            "schema": {"management": "CreateIfMissing"},
-        }},
-        "queue": {"mode": "Disabled"},
-        "workers": WORKERS,
+        "sink": {"clickhouse": {"table": route.table}},
         "memory": {"limit": memory_limit},
-        "admin": {"listen": listen},
-        "log": {"level": "info", "format": "Text"},
     });
     let file = folder.join("gateway.yaml");
-    fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+    gateway::write_config(&merged(&orders.config(), &change), &file)?;
     Ok(file)
 }
 

@@ -4,9 +4,8 @@
 //! Limits: a message is produced at a time; the process is killed when the test is over.
 
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,22 +13,20 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::cargo::{cargo, release_folder};
 use e2e::cluster::{Seen, until};
+use e2e::gateway::{self, Orders, free_address};
 use e2e::oracle::{Database, Oracle, Server};
+use e2e::pipeline::{TABLE, merged};
 use e2e::produce::Topic;
 use e2e::say;
 use e2e::spans::Run;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
-use sluice_gateway_config::CONTRACT_VERSION;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::environment::{self, Servers};
 use crate::scene::Uses;
-
-/// The table that gateways make and fill.
-pub const TABLE: &str = "otel_traces";
 
 /// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
 pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;
@@ -132,46 +129,33 @@ impl Stage {
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
         let made = (database.clone(), group.clone());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
-        let free = TcpListener::bind("127.0.0.1:0").context("find a free port")?;
-        let admin = free.local_addr().context("ask for the free port")?;
-        drop(free);
+        let admin = free_address()?;
         let (user, password) = (self.folder.join("user"), self.folder.join("password"));
         fs::write(&user, &self.servers.user).context("write the user's name")?;
         fs::write(&password, &self.servers.password).context("write the password")?;
-        let config = json!({
-            "contractVersion": CONTRACT_VERSION,
-            "pipeline": {"namespace": "e2e", "name": name},
-            "source": {"kafka": {
-                "bootstrapServers": [self.servers.kafka],
-                "topics": [self.topic.name()],
-                "consumerGroup": group,
-                "initialOffset": "Earliest",
-            }},
-            "sink": {"clickhouse": {
-                "endpoints": [self.servers.clickhouse],
-                "credentials": {"usernameFile": user, "passwordFile": password},
-                "database": database.name(),
-                "table": TABLE,
-                "schema": {"management": "CreateIfMissing"},
-            }},
+        let orders = Orders {
+            broker: &self.servers.kafka,
+            topic: self.topic.name(),
+            group: &group,
+            sink: &self.servers.clickhouse,
+            database: database.name(),
+            admin: &admin,
+        };
+        let change = json!({
+            "pipeline": {"name": name},
+            "sink": {"clickhouse": {"credentials": {"usernameFile": user, "passwordFile": password}}},
             "delivery": delivery,
-            "queue": {"mode": "Disabled"},
-            "workers": 2,
-            "memory": {"limit": "192MiB"},
-            "admin": {"listen": admin.to_string()},
-            "log": {"level": "info", "format": "Json"},
+            "log": {"format": "Json"},
         });
         let file = self.folder.join(format!("{name}.yaml"));
-        // JSON is YAML too.
-        fs::write(&file, config.to_string()).with_context(|| format!("write {}", file.display()))?;
+        gateway::write_config(&merged(&orders.config(), &change), &file)?;
         self.make_table(&file, &database).await?;
         let log = self.folder.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
-        let mut command = Command::new(&self.program);
-        // A pod's name would make the consumer a static member, which does not leave its group when it ends.
-        command.args(["run", "--config"]).arg(&file).env_remove("POD_NAME").stdin(Stdio::null());
         let too = out.try_clone().context("open the log twice")?;
-        let child = command.stdout(out).stderr(too).spawn().context("start the gateway")?;
+        let mut command = gateway::command(&self.program, &file);
+        let child =
+            command.stdin(Stdio::null()).stdout(out).stderr(too).spawn().context("start the gateway")?;
         Ok(Gateway {
             child,
             admin,
@@ -184,11 +168,9 @@ impl Stage {
     }
 
     async fn make_table(&self, config: &Path, database: &Database) -> Result<()> {
-        let printed =
-            e2e::process::output(Command::new(&self.program).args(["ddl", "print", "--config"]).arg(config))?;
-        ensure!(printed.contains(database.name()), "the statements are of another database: {printed}");
-        for statement in printed.split(";\n").filter(|text| !text.trim().is_empty()) {
-            self.servers.server.execute(statement).await?;
+        for statement in gateway::table_statements(&self.program, config)? {
+            ensure!(statement.contains(database.name()), "a statement is of another database: {statement}");
+            self.servers.server.execute(&statement).await?;
         }
         Ok(())
     }
@@ -197,7 +179,7 @@ impl Stage {
 /// A gateway that runs. Killed when dropped.
 pub struct Gateway {
     child: Child,
-    admin: SocketAddr,
+    admin: String,
     log: PathBuf,
     group: String,
     database: Database,
@@ -230,7 +212,7 @@ impl Gateway {
 
     /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
     pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let mut stream = TcpStream::connect(self.admin).await.context("connect for metrics")?;
+        let mut stream = TcpStream::connect(&self.admin).await.context("connect for metrics")?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.context("read metrics")?;
