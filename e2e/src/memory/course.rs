@@ -222,13 +222,15 @@ impl Scene {
         loop {
             self.look().await?;
             let stopped = metric(&self.gateway.metrics().await, "sluice_gateway_partitions_stopped");
+            // Before it listens, nothing has stopped.
+            let stopped = stopped.unwrap_or_default();
             let lag = load.topic.lag(&self.group).await?.messages;
-            if stopped == Some(1.0) && lag == 1 {
+            if (stopped - 1.0).abs() < f64::EPSILON && lag == 1 {
                 break;
             }
             ensure!(
                 began.elapsed() < STALL,
-                "{stopped:?} partitions stopped and {lag} messages behind after {STALL:?}; see its log"
+                "after {STALL:?}, {stopped} partitions have stopped instead of 1 and {lag} messages are left instead of 1"
             );
         }
         let stopped = Instant::now();
