@@ -57,12 +57,18 @@ impl EncodedResources {
         }
         let room = &mut self.kept[self.oldest];
         room.digest = digest(message);
-        room.message.clear();
-        room.message.extend_from_slice(message);
-        room.row_bytes.clear();
-        room.row_bytes.extend_from_slice(row_bytes);
+        replace(&mut room.message, message);
+        replace(&mut room.row_bytes, row_bytes);
         self.oldest = (self.oldest + 1) % RESOURCES_MAX;
     }
+}
+
+/// Puts bytes in the place of others, in no more memory than the longest of them took: a vector that grows by itself takes up
+/// to twice that.
+fn replace(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.clear();
+    kept.reserve_exact(bytes.len());
+    kept.extend_from_slice(bytes);
 }
 
 /// Length, and eight bytes of each quarter: resources of one service differ in an id somewhere in the middle. Messages
@@ -95,6 +101,17 @@ mod tests {
         assert_eq!(recalled(&resources, b""), None);
         resources.keep(Some(b""), b"none");
         assert_eq!(recalled(&resources, b""), Some(b"before none".to_vec()));
+    }
+
+    #[test]
+    fn what_is_kept_takes_no_more_memory_than_its_limits() {
+        let mut resources = EncodedResources::default();
+        for bytes in (1..=RESOURCE_BYTES_MAX).step_by(7).chain([RESOURCE_BYTES_MAX]) {
+            resources.keep(Some(&vec![1; bytes]), &vec![2; bytes * ENCODED_BYTES_MAX / RESOURCE_BYTES_MAX]);
+        }
+        let memory: usize =
+            resources.kept.iter().map(|one| one.message.capacity() + one.row_bytes.capacity()).sum();
+        assert!(memory <= RESOURCES_MAX * (RESOURCE_BYTES_MAX + ENCODED_BYTES_MAX), "{memory} bytes");
     }
 
     #[test]
