@@ -216,8 +216,12 @@ impl Worker {
         let Owned { queue, reading } = owned;
         let mut progressed = false;
         for _ in 0..MESSAGES_PER_TURN {
-            if !matches!(reading.state, State::Polling) || !self.may_open(reading) {
-                break;
+            match reading.state {
+                // What was fetched behind the place where it stopped would keep its memory, which the budget gives to those
+                // that are read.
+                State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
+                State::Polling if self.may_open(reading) => {}
+                State::Polling | State::Pending(_) | State::Stopped => break,
             }
             match queue.poll(Duration::ZERO) {
                 None => break,
@@ -247,6 +251,11 @@ impl Worker {
         };
         self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
         batch.log(&reading.id, reading.next, &self.parts.sizing);
+        self.stop(reading);
+    }
+
+    /// Reads nothing more of a partition; it is paused, and others have its turn.
+    fn stop(&self, reading: &mut Reading) {
         reading.state = State::Stopped;
         self.parts.metrics.partitions_stopped.inc();
         self.report(Report::Stopped { id: reading.id.clone(), generation: reading.generation });
@@ -327,11 +336,9 @@ impl Worker {
         self.parts.metrics.rejected.with_label_values(&[reason.label()]).inc();
         reject::log(&reading.id, offset, reason, self.parts.on_missing);
         match self.parts.on_missing {
-            OnMissing::Stop => {
-                reading.state = State::Stopped;
-                self.parts.metrics.partitions_stopped.inc();
-            }
+            OnMissing::Stop => self.stop(reading),
             OnMissing::Skip => {
+                reading.next = Some(offset + 1);
                 let block = reading.block.as_mut().expect("a message is read into an open block");
                 block.add_message(offset, 0, 0, Instant::now());
             }
