@@ -60,7 +60,7 @@ size_t ZSTD_decompress(void *out, size_t out_bytes, const void *in, size_t in_by
 unsigned ZSTD_isError(size_t code);
 int ZSTD_getErrorCode(size_t code);
 unsigned long long ZSTD_getFrameContentSize(const void *in, size_t in_bytes);
-/* An upper bound of the size, from the blocks' heads: 128 KiB for each. */
+/* An upper bound of the size of all frames: what their heads tell, or 128 KiB for each block. */
 unsigned long long ZSTD_decompressBound(const void *in, size_t in_bytes);
 enum { ZSTD_DST_SIZE_TOO_SMALL = 70 };
 
@@ -71,6 +71,8 @@ static _Atomic uint64_t refused_bytes;
 static _Thread_local uint64_t used_bytes;
 /* The batch that was just refused would fit an empty queue. */
 static _Thread_local bool later;
+/* The size of the batch that was just refused and can never fit; 0 when it is not known, or when the batch is broken. */
+static _Thread_local uint64_t too_large_bytes;
 
 /* What may still be decompressed of this answer, at most INT_MAX as zlib counts. */
 static size_t room(void) {
@@ -81,9 +83,8 @@ static size_t room(void) {
 
 /* Takes note of a batch that did not fit. `bytes` is its size, 0 when it is not known. */
 static void refuse(uint64_t bytes) {
-        later = used_bytes > 0 && bytes <= atomic_load(&limit_bytes);
-        if (!later)
-                atomic_store(&refused_bytes, bytes);
+        later           = used_bytes > 0 && bytes <= atomic_load(&limit_bytes);
+        too_large_bytes = later ? 0 : bytes;
 }
 
 /* A buffer of so many bytes; never of none. NULL is handled by the callers as it is by librdkafka's. */
@@ -206,8 +207,9 @@ int __wrap_rd_kafka_zstd_decompress(void *broker, char *in, size_t in_bytes, voi
                 refuse(told);
                 return later ? ERR_QUEUE_FULL : ERR_BAD_COMPRESSION;
         }
-        /* Without a size in the head the bound serves; where it is above what is left, the batch may still fit. */
-        unsigned long long bound = known ? told : ZSTD_decompressBound(in, in_bytes);
+        /* The head is that of the first frame alone, and a batch may be several. Where the bound of all is above what is left, the
+         * batch may still fit: sizes that are not told are rounded up. The two largest values mean broken. */
+        unsigned long long bound = ZSTD_decompressBound(in, in_bytes);
         size_t wanted            = bound < most ? (size_t)bound : most;
         void *buffer             = buffer_of(wanted);
         if (!buffer)
@@ -222,7 +224,7 @@ int __wrap_rd_kafka_zstd_decompress(void *broker, char *in, size_t in_bytes, voi
         free(buffer);
         if (ZSTD_getErrorCode(written) == ZSTD_DST_SIZE_TOO_SMALL)
                 /* Whether it would fit an empty queue is tried there. */
-                refuse(used_bytes > 0 ? 1 : bound);
+                refuse(used_bytes > 0 ? 1 : bound < UINT64_MAX - 1 ? bound : 0);
         return later ? ERR_QUEUE_FULL : ERR_BAD_COMPRESSION;
 }
 
@@ -271,8 +273,9 @@ char *__wrap_rd_kafka_snappy_java_uncompress(const char *in, size_t in_bytes, si
 int __real_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const void *version);
 
 int __wrap_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const void *version) {
-        used_bytes = 0;
-        later      = false;
+        used_bytes      = 0;
+        later           = false;
+        too_large_bytes = 0;
         return __real_rd_kafka_msgset_parse(buffer, request, partition, aborted, version);
 }
 
@@ -288,7 +291,11 @@ void __wrap_rd_kafka_consumer_err(void *queue, int32_t broker, int error, int32_
         va_end(arguments);
         if (later && (error == ERR_BAD_COMPRESSION || error == ERR_QUEUE_FULL))
                 error = ERR_QUEUE_FULL;
-        later = false;
+        /* Also for a broken batch: the size of an earlier one is not its reason. */
+        if (error == ERR_BAD_COMPRESSION)
+                atomic_store(&refused_bytes, too_large_bytes);
+        later           = false;
+        too_large_bytes = 0;
         __real_rd_kafka_consumer_err(queue, broker, error, version, topic, partition, offset, "%s", text);
 }
 
