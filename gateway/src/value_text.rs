@@ -12,9 +12,9 @@
 //! These are the texts of the OpenTelemetry Collector (`pcommon.Value.AsString`), but for NaN and infinities, for which it
 //! writes an error text, and for the order of a list's keys, which it sorts.
 
-use crate::json_text;
+use crate::{attributes::Error, json_text};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use sluice_otlp::{Malformed, Value};
+use sluice_otlp::Value;
 use std::io::Write as _;
 
 /// Below this, and not zero, a double is written with an exponent (ECMAScript, `Number::toString`).
@@ -27,7 +27,7 @@ const POSITIONAL_MAX: f64 = 1e21;
 const DIGITS_MAX: usize = 20;
 
 /// Appends the text of a value.
-pub fn put(out: &mut Vec<u8>, value: Value<'_>) -> Result<(), Malformed> {
+pub fn put(out: &mut Vec<u8>, value: Value<'_>) -> Result<(), Error> {
     match value {
         Value::Empty => {}
         Value::String(text) => out.extend_from_slice(text),
