@@ -39,6 +39,18 @@ impl From<Malformed> for Error {
     }
 }
 
+/// Bytes of scratch that a buffer keeps between messages. Chosen: far above what spans carry; the scratch of a row near
+/// [`ROW_BYTES_MAX`] must not stay behind in every worker.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// Empties scratch, and gives back what a huge row took.
+pub(crate) fn let_go(scratch: &mut Vec<u8>) {
+    if scratch.capacity() > KEPT_BYTES_MAX {
+        scratch.clear();
+        scratch.shrink_to(KEPT_BYTES_MAX);
+    }
+}
+
 /// Length of a buffer at which the row is given up.
 fn row_limit(out: &[u8]) -> usize {
     out.len().saturating_add(usize::try_from(ROW_BYTES_MAX).unwrap_or(usize::MAX))
@@ -54,6 +66,13 @@ pub struct AttributeWriter {
 }
 
 impl AttributeWriter {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        self.json.let_go();
+        self.map.let_go();
+        let_go(&mut self.text);
+    }
+
     /// Appends the columns of a set to a row. `extra` is written last, unless the attributes have its key.
     #[inline]
     pub fn write(
@@ -128,6 +147,12 @@ pub struct Elements {
 }
 
 impl Elements {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        let_go(&mut self.single);
+        self.groups.iter_mut().for_each(let_go);
+    }
+
     /// Forgets all elements.
     pub fn clear(&mut self) {
         self.single.clear();

@@ -97,6 +97,14 @@ impl Scratch {
     pub fn new(columns: TableColumns) -> Self {
         Self { columns, ..Self::default() }
     }
+
+    /// Gives back what a huge row took.
+    fn let_go(&mut self) {
+        attributes::let_go(&mut self.shared);
+        attributes::let_go(&mut self.event_names);
+        self.elements.let_go();
+        self.writer.let_go();
+    }
 }
 
 /// The sink of a walk over one message.
@@ -112,6 +120,7 @@ pub struct SpanRows<'a, S> {
 impl<'a, S: FrameStore> SpanRows<'a, S> {
     /// A sink that appends to `rows`, whose frames go to `store`.
     pub fn new(scratch: &'a mut Scratch, rows: &'a mut RowFrames, store: S, fallback_nanos: i64) -> Self {
+        scratch.let_go();
         Self { scratch, rows, store, fallback_nanos, end_nanos_max: 0 }
     }
 
@@ -156,6 +165,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         put_word(row, kind(span.kind));
         row.extend_from_slice(shared);
         writer.write(row, &columns.span, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
+        within_limit(row, start_at)?;
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
         put_word(row, status(span.status_code));
         put_seldom(row, span.status_message);
@@ -165,6 +175,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         } else {
             let scratch = Nested { columns: &columns.event, names: event_names, elements, writer };
             put_events(row, span, self.fallback_nanos, scratch)?;
+            within_limit(row, start_at)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);
@@ -173,12 +184,15 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             let scratch = Nested { columns: &columns.link, names: event_names, elements, writer };
             put_links(row, span, scratch)?;
         }
-        if (row.len() - start_at) as u64 > ROW_BYTES_MAX {
-            return Err(RowError::RowTooLarge);
-        }
+        within_limit(row, start_at)?;
         self.end_nanos_max = self.end_nanos_max.max(span.end_time_unix_nano);
         self.rows.end_row(&mut self.store).map_err(RowError::Store)
     }
+}
+
+/// Whether the row may go on: each set of attributes has the whole limit for itself, all of them together have it once.
+fn within_limit<E>(row: &[u8], start_at: usize) -> Result<(), RowError<E>> {
+    if (row.len() - start_at) as u64 > ROW_BYTES_MAX { Err(RowError::RowTooLarge) } else { Ok(()) }
 }
 
 /// Buffers for the columns of events, which are written side by side while the events are read once; and of links.
@@ -381,5 +395,20 @@ fn status(code: i32) -> &'static [u8; WORD_BYTES] {
         1 => b"\x02Ok         ",
         2 => b"\x05Error      ",
         _ => b"\x05Unset      ",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_row_leaves_no_scratch_behind() {
+        let mut scratch = Scratch::default();
+        scratch.shared.resize(8 << 20, 0);
+        scratch.event_names.resize(8 << 20, 0);
+        let mut rows = RowFrames::new();
+        drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0));
+        assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
     }
 }

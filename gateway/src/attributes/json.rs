@@ -23,7 +23,7 @@
 //! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row that
 //! passes the limit of its buffer is given up at once.
 
-use super::{Error, row_limit};
+use super::{Error, let_go, row_limit};
 use crate::{json_text, value_text};
 use sluice_clickhouse::{
     json::{
@@ -65,6 +65,12 @@ struct Scratch {
 }
 
 impl JsonWriter {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        let Scratch { prefix, text, typed } = &mut self.scratch;
+        [prefix, text, typed].into_iter().for_each(let_go);
+    }
+
     /// Appends one value for a column of this type. `extra` is written last, unless the attributes have its path.
     pub fn write(
         &mut self,

@@ -10,7 +10,7 @@
 //!
 //! Limits: a row that passes the limit of its buffer is given up at once.
 
-use super::{Error, row_limit};
+use super::{Error, let_go, row_limit};
 use crate::value_text;
 use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
@@ -27,6 +27,11 @@ pub struct MapWriter {
 }
 
 impl MapWriter {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        let_go(&mut self.text);
+    }
+
     /// Appends one map. `extra` is written last, unless the attributes have its key.
     pub fn write(
         &mut self,
