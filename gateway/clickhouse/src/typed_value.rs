@@ -81,7 +81,9 @@ impl TypedValue {
                 _ => false,
             },
             Scalar::Int(_) | Scalar::UInt(_) => self.put_wide(out, parsed(text)),
-            Scalar::Float32 | Scalar::Float64 => self.put_float(out, parsed(text)),
+            Scalar::Float32 | Scalar::Float64 => {
+                self.put_float(out, parsed(text).filter(|n| is_what_it_says(*n, text)))
+            }
             Scalar::DateTime64(digits) => self.put_time(out, digits, date_time::unix_nanos(text)),
         }
     }
@@ -198,6 +200,11 @@ fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// Whether the double is the number of the text: digits beyond the range of a double are read as infinite.
+fn is_what_it_says(double: f64, text: &[u8]) -> bool {
+    double.is_finite() || !text.iter().any(u8::is_ascii_digit)
+}
+
 /// A double without a fraction, if it is one that 64 bits may hold.
 fn whole(value: f64) -> Option<i128> {
     // Beyond 2^64 nothing fits any type of the list.
@@ -287,6 +294,8 @@ mod tests {
             ("UInt64", "18446744073709551616", None),
             ("Float64", "0.5", Some(0.5_f64.to_le_bytes().to_vec())),
             ("Float64", "half", None),
+            ("Float64", "1e999", None),
+            ("Float64", "-Infinity", Some(f64::NEG_INFINITY.to_le_bytes().to_vec())),
             ("Bool", "true", Some(vec![1])),
             ("Bool", "1", None),
             (
