@@ -97,6 +97,12 @@ impl BadBatch {
     fn advice(&self, sizing: &Sizing) -> String {
         let Self::TooLarge { bytes } = self else { return String::new() };
         let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
+        if batch > budget::RECORD_BATCH_BYTES_MAX {
+            return format!(
+                " (source.kafka.recordBatchBytesMax is at most {}: the batch has to be made smaller)",
+                budget::RECORD_BATCH_BYTES_MAX
+            );
+        }
         let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
         let limit = limit.max(sizing.limit);
         format!(" (source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit} would do)")
@@ -118,6 +124,30 @@ pub fn log(id: &PartitionId, offset: i64, reason: &Reason, on_missing: OnMissing
         ),
         OnMissing::Skip => {
             tracing::error!(topic, partition, offset, position, %reason, "the message cannot be read and is skipped");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::Format;
+
+    #[test]
+    fn the_advice_for_a_batch_is_a_config_that_is_accepted() {
+        let sizing = Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+        };
+        let advice = |bytes| BadBatch::TooLarge { bytes }.advice(&sizing);
+        let larger = advice((2 << 20) - 1);
+        assert!(larger.contains("recordBatchBytesMax: 2MiB with memory.limit: 192MiB"), "{larger}");
+        for bytes in [(256 << 20) + 1, u64::MAX] {
+            assert!(advice(bytes).contains("at most 256MiB"), "{}", advice(bytes));
         }
     }
 }

@@ -60,6 +60,9 @@ pub const PARTITIONS_ACTIVE_DEFAULT: u32 = 8;
 /// Largest record batch unless the config says otherwise: the broker's default limit for a message is 1 MiB.
 pub const RECORD_BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(1);
 
+/// Largest record batch that a config may name. Chosen: four times that of the largest reference size.
+pub const RECORD_BATCH_BYTES_MAX: ByteSize = ByteSize::mib(256);
+
 /// The size at which a block closes unless the config says otherwise, in bytes of the messages in it: about 36,000
 /// spans of 460 bytes.
 pub const BATCH_BYTES_DEFAULT: ByteSize = ByteSize::mib(16);

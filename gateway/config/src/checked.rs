@@ -2,7 +2,7 @@
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
-    budget::{Budget, Sizing},
+    budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
     violation::Violations,
 };
 use std::net::SocketAddr;
@@ -73,7 +73,7 @@ impl GatewayConfig {
         }
         found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
         in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
-        let (least, most) = (ByteSize::kib(64), ByteSize::mib(256));
+        let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
         in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
     }
 
