@@ -6,7 +6,7 @@ use crate::{
     committer::{Committer, Outcome},
     consumer::Inbox,
     ledger::{Ledger, Verdict},
-    partition::{Ownership, Partition, PartitionId, Report},
+    partition::{Generation, Ownership, Partition, PartitionId, Report},
     stats::ConsumerStats,
     turns::{Change, Turns},
 };
@@ -28,8 +28,8 @@ pub struct Assignment {
     next_inbox: usize,
     owners: Vec<(PartitionId, usize)>,
     reports: Receiver<Report>,
-    /// Partitions that stopped and are not paused yet.
-    stopped: Vec<PartitionId>,
+    /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
+    stopped: Vec<(PartitionId, Generation)>,
 }
 
 impl Assignment {
@@ -118,7 +118,9 @@ impl Assignment {
 
     /// What is to be paused because it stopped, and who has its turn.
     pub fn pause_stopped(&mut self) -> Change {
-        let stopped = std::mem::take(&mut self.stopped);
+        let mut stopped = std::mem::take(&mut self.stopped);
+        stopped.retain(|(id, generation)| self.ledger.generation(id) == Some(*generation));
+        let stopped: Vec<PartitionId> = stopped.into_iter().map(|(id, _)| id).collect();
         let mut change = self.turns.lost(&stopped);
         change.pause = stopped;
         change
@@ -131,9 +133,7 @@ impl Assignment {
             }
             Report::Released { id, generation, ranges } => self.ledger.released(id, *generation, *ranges),
             Report::Stopped { id, generation } => {
-                if self.ledger.generation(id) == Some(*generation) {
-                    self.stopped.push(id.clone());
-                }
+                self.stopped.push((id.clone(), *generation));
                 return;
             }
         };
@@ -176,5 +176,32 @@ impl Assignment {
 pub fn wake(sender: &Sender<()>) {
     if sender.try_send(()).is_err() {
         // A full channel holds a token already, and a closed one belongs to a worker that has ended.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_stopped_is_paused_unless_it_was_gained_anew() {
+        let (reports, reports_in) = crossbeam_channel::bounded(1);
+        let mut assignment = Assignment::new(Vec::new(), reports_in, 1);
+        let [stopped, next] = [0, 1].map(|partition| PartitionId { topic: "spans".into(), partition });
+        let generation = assignment.ledger.gained(stopped.clone());
+        assignment.ledger.gained(next.clone());
+        assignment.turns.gained(&[stopped.clone(), next.clone()]);
+        let report = Report::Stopped { id: stopped.clone(), generation };
+
+        reports.send(report.clone()).unwrap();
+        assignment.take_reports(&ConsumerStats::default());
+        let expected = Change { pause: vec![stopped.clone()], resume: vec![next] };
+        assert_eq!(assignment.pause_stopped(), expected);
+
+        reports.send(report).unwrap();
+        assignment.take_reports(&ConsumerStats::default());
+        assignment.ledger.lost(&stopped);
+        assignment.ledger.gained(stopped);
+        assert_eq!(assignment.pause_stopped(), Change::default());
     }
 }
