@@ -17,6 +17,7 @@ pub mod objects;
 pub mod observed;
 mod plan;
 mod resources;
+pub mod scale;
 mod schema;
 mod size;
 mod status;

@@ -4,6 +4,7 @@
 
 mod golden;
 mod plans;
+mod scale;
 mod statuses;
 
 use serde_json::{Value, json};

@@ -1,0 +1,361 @@
+//! How many gateways a pipeline should have, and why: one pure function.
+//!
+//! ```text
+//!  Samples --> gate --> window --> capacity --> cause --> target --> pace --> Decision { replicas, reason, next state }
+//!               |        rates      learned      why       how        when
+//!               `--> hold: what is not known never takes a gateway away
+//! ```
+//!
+//! More gateways never follow from a slow `ClickHouse`. The state that is handed on lives in the pipeline's status; the
+//! samples are the operator's. There is no clock: the moment is an argument. Limits: one pass over the partitions for each
+//! step that is tried, at most one for every k of ceil(N/k) within twice the mean's step.
+
+mod capacity;
+mod cause;
+mod gate;
+mod memory;
+mod numbers;
+mod pace;
+mod policy;
+mod reason;
+mod sample;
+mod state;
+mod steps;
+mod target;
+mod trial;
+mod window;
+
+pub use cause::Cause;
+pub use gate::Hold;
+pub use memory::MemoryModel;
+pub use policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Schedule};
+pub use sample::{History, Moment, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
+pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
+pub use steps::steps;
+
+use pace::Wish;
+use target::Demand;
+use window::Rates;
+
+/// Steps against memory in a row; a leak fills any number of gateways.
+const MEMORY_STEPS_MAX: u32 = 2;
+/// After so many seconds without pressure, memory may force steps again.
+const MEMORY_CALM_SECONDS: f64 = 3_600.0;
+/// Pressure lasts so many seconds before it counts: two windows of a minute.
+const PRESSURE_SECONDS: f64 = 120.0;
+/// A kill counts for so many seconds.
+const KILL_SECONDS: f64 = 600.0;
+/// After messages were lost, what waits is no guide for so many seconds.
+const LOST_SECONDS: f64 = 600.0;
+
+/// What limits the number itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// There are no more partitions.
+    TooFewPartitions,
+    /// The upper bound of the policy.
+    MaxReplicas,
+    /// `ClickHouse` is what limits.
+    SinkLimited,
+    /// A partition is too much for any gateway.
+    PartitionSkewed,
+    /// A partition stands in front of a message.
+    PartitionStuck,
+    /// No node takes more pods.
+    Unschedulable,
+    /// This hour's rescales are used up.
+    Budget,
+    /// Memory fills whatever the number of partitions; the limit should be raised.
+    Memory,
+}
+
+/// What the decision saw, for status and metrics.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// Messages a second that arrive.
+    pub arrival_rate: f64,
+    /// Messages that wait.
+    pub lag_messages: f64,
+    /// The same in seconds of arrivals.
+    pub lag_seconds: f64,
+    /// Messages a second of one gateway.
+    pub capacity: Option<f64>,
+    /// Share of the workers' time that is waiting for `ClickHouse`, in the last interval.
+    pub sink_wait: f64,
+    /// Partitions that stand still, by number.
+    pub stuck: Vec<usize>,
+    /// Messages that retention took before they were read.
+    pub lost_messages: u64,
+    /// Steps from the current number on, at most three.
+    pub next_steps: Vec<u32>,
+}
+
+/// What to do, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Gateways to have.
+    pub replicas: u32,
+    /// Gateways that it takes; what `Recommend` says.
+    pub recommended: u32,
+    /// Why there is lag, or would be.
+    pub cause: Cause,
+    /// Why nothing was decided.
+    pub hold: Option<Hold>,
+    /// What limits the number.
+    pub limited: Option<Limit>,
+    /// What was seen; `None` while nothing is known.
+    pub figures: Option<Figures>,
+    /// All of it in words.
+    pub reason: String,
+    /// What the next decision starts from.
+    pub next: State,
+}
+
+/// Decides. The same arguments give the same decision.
+pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) -> Decision {
+    let mut next = state.at(now, &samples.workload.revision);
+    if let Some(last) = samples.history.last()
+        && let Ok(partitions @ 1..) = u32::try_from(last.partitions.len())
+    {
+        next.partitions = partitions;
+    }
+    let situation = Situation {
+        now,
+        policy,
+        samples,
+        bounds: Bounds::of(policy, now, next.partitions),
+        current: samples.workload.desired,
+    };
+    match policy.mode {
+        Mode::Fixed => situation.fixed(next),
+        Mode::External => situation.external(next),
+        Mode::Auto | Mode::Recommend => match gate::check(now, samples, &mut next) {
+            Ok(()) => situation.judged(next),
+            Err(hold) => situation.held(hold, next),
+        },
+    }
+}
+
+/// The arguments, and what follows from them at once.
+#[derive(Clone, Copy)]
+struct Situation<'a> {
+    now: Moment,
+    policy: &'a Policy,
+    samples: &'a Samples,
+    bounds: Bounds,
+    current: u32,
+}
+
+/// What was found out.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    rates: &'a Rates,
+    capacity: Option<f64>,
+    cause: Cause,
+    steps: &'a [u32],
+}
+
+impl Situation<'_> {
+    fn plain(&self, replicas: u32, reason: String, next: State) -> Decision {
+        let replicas = self.bounds.clamp(replicas);
+        let (cause, hold, limited, figures) = (Cause::default(), None, None, None);
+        Decision { replicas, recommended: replicas, cause, hold, limited, figures, reason, next }
+    }
+
+    fn fixed(&self, next: State) -> Decision {
+        let policy = self.policy;
+        let wanted = match (policy.replicas, next.partitions) {
+            (Some(replicas), _) => replicas,
+            // Partitions are not known yet: what is there stays.
+            (None, 0) => self.current,
+            (None, partitions) => partitions.div_ceil(policy.partitions_per_replica.max(1)),
+        };
+        self.plain(wanted, "the number is fixed by the spec".into(), next)
+    }
+
+    fn external(&self, next: State) -> Decision {
+        self.plain(self.current, "the number is whoever's who writes /scale".into(), next)
+    }
+
+    /// Nothing is known well enough. Never fewer than now, but for the user's own bounds and for pods that no node takes.
+    fn held(&self, hold: Hold, mut next: State) -> Decision {
+        next.forget_windows();
+        let unknown = next.valid_at.is_none_or(|at| self.now.seconds_since(at) > gate::STALE_SECONDS);
+        let wanted = match hold {
+            Hold::Unschedulable => self.samples.workload.ready.max(1),
+            Hold::MetricsUnavailable if unknown => {
+                self.current.max(self.policy.fallback_replicas.unwrap_or(self.current))
+            }
+            _ => self.current,
+        };
+        let reason = reason::held(hold, self.current);
+        let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
+        let decision = Decision { hold: Some(hold), limited, ..self.plain(wanted, reason, next) };
+        self.unless_only_recommended(decision)
+    }
+
+    fn judged(&self, mut next: State) -> Decision {
+        let Some(rates) = window::rates(self.policy, &self.samples.history) else {
+            return self.held(Hold::MetricsUnavailable, next);
+        };
+        self.learn(&rates, &mut next);
+        let memory_pressure = self.sees_pressure(&rates, &mut next);
+        let capacity = next.capacity.or(self.policy.capacity_hint);
+        let known = cause::Known { capacity, in_vain: false, memory_pressure };
+        let mut cause = cause::classify(self.policy, &rates, known);
+        if cause == Cause::ComputeLimited {
+            let in_vain = trial::judge(self.now, &rates, self.current, &mut next);
+            cause = cause::classify(self.policy, &rates, cause::Known { in_vain, ..known });
+        }
+        let workers =
+            self.samples.history.last().and_then(|last| last.pods.first()).map_or(1, |pod| pod.workers);
+        let steps = steps(next.partitions, workers, self.policy.alignment, self.bounds);
+        let (recommended, forced) =
+            self.recommended(&Seen { rates: &rates, capacity, cause, steps: &steps }, &next);
+        let wish = Wish {
+            now: self.now,
+            policy: self.policy,
+            steps: &steps,
+            current: self.current,
+            recommended,
+            against_more: Self::against_more(&rates, cause),
+            against_fewer: self.against_fewer(&rates, cause),
+            forced,
+            processed: rates.processed,
+        };
+        let moved = pace::follow(&wish, &mut next);
+        if forced && moved.replicas > self.current {
+            next.memory_steps += 1;
+        }
+        let limited = self.limited(&wish, cause, moved.by_budget, &next);
+        let figures = self.figures(&rates, capacity, &steps);
+        let reason = reason::judged(&wish, cause, &moved, &figures);
+        let decision = Decision {
+            recommended,
+            cause,
+            limited,
+            figures: Some(figures),
+            ..self.plain(moved.replicas, reason, next)
+        };
+        self.unless_only_recommended(decision)
+    }
+
+    /// Capacity, memory and loss, into the state.
+    fn learn(&self, rates: &Rates, next: &mut State) {
+        next.see_message_bytes(rates.message_bytes);
+        next.capacity = capacity::learned(next.capacity, &rates.pods);
+        if let Some(last) = self.samples.history.last() {
+            next.memory = next.memory.learn(&last.pods);
+        }
+        if rates.lost > next.lost {
+            next.lost_at = Some(self.now);
+        }
+        next.lost = rates.lost;
+    }
+
+    /// Whether memory limits: the budget is used up for a while, or a pod was killed for it lately.
+    fn sees_pressure(&self, rates: &Rates, next: &mut State) -> bool {
+        let high = rates.memory_share > self.policy.memory_pressure;
+        let since = if high { Some(next.pressure_since.unwrap_or(self.now)) } else { None };
+        next.pressure_since = since;
+        let lasts = since.is_some_and(|since| self.now.seconds_since(since) >= PRESSURE_SECONDS);
+        let kills = self.samples.workload.memory_kills;
+        if lasts || kills > next.memory_kills {
+            next.pressure_at = Some(self.now);
+        }
+        next.memory_kills = kills;
+        let calm = next.pressure_at.is_none_or(|at| self.now.seconds_since(at) > MEMORY_CALM_SECONDS);
+        if calm {
+            next.memory_steps = 0;
+        }
+        lasts || next.pressure_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
+    }
+
+    /// The number it takes, and whether memory forces it.
+    fn recommended(&self, seen: &Seen<'_>, next: &State) -> (u32, bool) {
+        let Seen { rates, capacity, cause, steps } = *seen;
+        let last = self.samples.history.last();
+        let limit =
+            last.and_then(|last| last.pods.iter().map(|pod| pod.memory_limit_bytes).max()).unwrap_or(0);
+        let floor = target::memory_floor(self.policy, &next.memory, limit, next.partitions, steps);
+        // Memory keeps gateways, and adds them only under pressure: what is expected may be wrong.
+        let kept = floor.min(self.current);
+        let Some(capacity) = capacity else { return (self.bounds.clamp(self.current), false) };
+        let demand = Demand {
+            policy: self.policy,
+            rates,
+            capacity,
+            disruption_seconds: next.disruption_seconds.unwrap_or(state::DISRUPTION_SECONDS),
+            ignore_lag: next.lost_at.is_some_and(|at| self.now.seconds_since(at) < LOST_SECONDS),
+        };
+        let by_load = demand.replicas(steps, self.current).max(kept);
+        let forced = cause == Cause::MemoryLimited && next.memory_steps < MEMORY_STEPS_MAX;
+        let by_memory = if forced { steps::at_least(steps, self.current.saturating_add(1)) } else { 0 };
+        let wanted = if forced { by_memory.max(floor).max(by_load) } else { by_load };
+        (self.bounds.clamp(wanted), forced && wanted > by_load.max(self.current))
+    }
+
+    fn against_more(rates: &Rates, cause: Cause) -> Option<&'static str> {
+        if cause == Cause::SinkLimited {
+            Some("ClickHouse is what limits, and more gateways would only wait for it too")
+        } else if rates.sink_now > cause::SINK_DOUBTFUL || rates.insert_failures {
+            Some("gateways wait for ClickHouse, and it may be what limits")
+        } else {
+            None
+        }
+    }
+
+    fn against_fewer(&self, rates: &Rates, cause: Cause) -> Option<&'static str> {
+        let seen = self.samples.history.span_seconds() >= f64::from(window::LONG_SECONDS);
+        if cause == Cause::SinkLimited || rates.sink_now > cause::SINK_DOUBTFUL || rates.insert_failures {
+            Some("gateways wait for ClickHouse")
+        } else if cause == Cause::MemoryLimited {
+            Some("memory is under pressure")
+        } else if self.samples.workload.rolling {
+            Some("gateways are being replaced")
+        } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
+            Some("the backlog is not worked off")
+        } else if rates.spool_bytes > 0 {
+            Some("queue volumes are not drained")
+        } else if !seen {
+            Some("too little was seen yet")
+        } else {
+            None
+        }
+    }
+
+    fn limited(&self, wish: &Wish<'_>, cause: Cause, by_budget: bool, next: &State) -> Option<Limit> {
+        match cause {
+            Cause::SinkLimited => Some(Limit::SinkLimited),
+            Cause::PartitionStuck => Some(Limit::PartitionStuck),
+            Cause::PartitionSkewed => Some(Limit::PartitionSkewed),
+            Cause::MemoryLimited if next.memory_steps >= MEMORY_STEPS_MAX => Some(Limit::Memory),
+            _ if by_budget => Some(Limit::Budget),
+            _ if wish.recommended < self.bounds.max || self.bounds.max == self.bounds.min => None,
+            _ if self.bounds.max == next.partitions => Some(Limit::TooFewPartitions),
+            _ => Some(Limit::MaxReplicas),
+        }
+    }
+
+    fn figures(&self, rates: &Rates, capacity: Option<f64>, steps: &[u32]) -> Figures {
+        Figures {
+            arrival_rate: rates.arrival,
+            lag_messages: rates.lag,
+            lag_seconds: rates.lag_seconds(),
+            capacity,
+            sink_wait: rates.sink_now,
+            stuck: rates.stuck(),
+            lost_messages: rates.lost,
+            next_steps: steps.iter().copied().filter(|step| *step >= self.current).take(3).collect(),
+        }
+    }
+
+    /// `Recommend` says what it would do and does nothing.
+    fn unless_only_recommended(&self, mut decision: Decision) -> Decision {
+        if self.policy.mode == Mode::Recommend {
+            decision.reason = format!("recommended only, {} stay: {}", self.current, decision.reason);
+            decision.replicas = self.bounds.clamp(self.current);
+        }
+        decision
+    }
+}

@@ -1,0 +1,94 @@
+//! Why there is lag. More gateways help against one of the causes, and a little against another; never against the rest.
+
+use super::{policy::Policy, window::Rates};
+use serde::{Deserialize, Serialize};
+
+/// Waiting for ClickHouse above this share for a minute: it is what limits.
+const SINK_LIMITED: f64 = 0.5;
+/// Above this share in the last interval nothing is added: what limits is not sure, and may well be ClickHouse.
+pub const SINK_DOUBTFUL: f64 = 0.2;
+/// A partition that needs more than this share of a gateway by itself is too much for any.
+pub const HOT: f64 = 0.95;
+
+/// What limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// The gateways' work; more of them do more.
+    #[default]
+    ComputeLimited,
+    /// ClickHouse; more gateways make it worse.
+    SinkLimited,
+    /// Some partition has more than one gateway can do.
+    PartitionSkewed,
+    /// Some partition stands in front of a message.
+    PartitionStuck,
+    /// The gateways' memory; fewer partitions each take less.
+    MemoryLimited,
+}
+
+/// What the classification is made from, beside the rates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Known {
+    /// Messages a second of one gateway.
+    pub capacity: Option<f64>,
+    /// Whether adding gateways did not help a short while ago.
+    pub in_vain: bool,
+    /// Whether memory is under pressure.
+    pub memory_pressure: bool,
+}
+
+/// The first that applies. A stuck partition is not waiting for ClickHouse, so it comes second.
+pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
+    let doubtful = rates.sink_now > SINK_DOUBTFUL;
+    let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
+    if known.in_vain || (doubtful && (waited || rates.insert_failures)) {
+        Cause::SinkLimited
+    } else if rates.partitions.iter().any(|partition| partition.stuck) {
+        Cause::PartitionStuck
+    } else if known.capacity.is_some_and(|capacity| is_skewed(policy, rates, capacity)) {
+        Cause::PartitionSkewed
+    } else if known.memory_pressure {
+        Cause::MemoryLimited
+    } else {
+        Cause::ComputeLimited
+    }
+}
+
+fn is_skewed(policy: &Policy, rates: &Rates, capacity: f64) -> bool {
+    let mut moving = rates.partitions.iter().filter(|partition| !partition.stuck);
+    moving.any(|partition| partition.arrival + partition.lag / policy.catch_up_seconds > HOT * capacity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::window::PartitionRates, *};
+
+    #[test]
+    fn the_first_cause_that_applies_is_named() {
+        let calm = Rates {
+            partitions: vec![PartitionRates { arrival: 10.0, ..PartitionRates::default() }],
+            ..Rates::default()
+        };
+        let sink = Rates { sink_now: 0.9, sink_minute: Some(0.6), ..calm.clone() };
+        let recovered = Rates { sink_now: 0.1, ..sink.clone() };
+        let failing = Rates { sink_now: 0.3, insert_failures: true, ..calm.clone() };
+        let mut stuck = calm.clone();
+        stuck.partitions[0].stuck = true;
+        let mut skewed = calm.clone();
+        skewed.partitions[0].arrival = 96.0;
+        let known = Known { capacity: Some(100.0), in_vain: false, memory_pressure: false };
+        for (rates, known, expected) in [
+            (&calm, known, Cause::ComputeLimited),
+            (&sink, known, Cause::SinkLimited),
+            (&recovered, known, Cause::ComputeLimited),
+            (&failing, known, Cause::SinkLimited),
+            (&calm, Known { in_vain: true, ..known }, Cause::SinkLimited),
+            (&stuck, known, Cause::PartitionStuck),
+            (&skewed, known, Cause::PartitionSkewed),
+            (&skewed, Known { capacity: None, ..known }, Cause::ComputeLimited),
+            (&calm, Known { memory_pressure: true, ..known }, Cause::MemoryLimited),
+        ] {
+            assert_eq!(classify(&Policy::default(), rates, known), expected, "{rates:?}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether samples are good for a decision. What is not known is never read as "nothing to do".
+
+use super::{
+    sample::{Moment, Samples},
+    state::State,
+};
+use serde::{Deserialize, Serialize};
+
+/// A sample counts for so many seconds: three polls.
+const FRESH_SECONDS: f64 = 45.0;
+/// After so many seconds without a good sample the fallback holds.
+pub const STALE_SECONDS: f64 = 300.0;
+/// Pods that are not ready after so many seconds are not on their way.
+pub const PROGRESS_SECONDS: f64 = 600.0;
+
+/// Why nothing is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// Kafka or the gateways did not answer, or not wholly, or not lately.
+    MetricsUnavailable,
+    /// The group is giving out its partitions.
+    Rebalancing,
+    /// Pods are on their way.
+    RolloutInProgress,
+    /// Pods are not on their way, because no node takes them.
+    Unschedulable,
+}
+
+impl Hold {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::MetricsUnavailable => "Kafka or the gateways did not answer wholly within 45 s",
+            Self::Rebalancing => "the group is giving out its partitions",
+            Self::RolloutInProgress => "gateways are on their way",
+            Self::Unschedulable => "no node takes the gateways that were added",
+        }
+    }
+}
+
+/// Looks at the newest sample and the workload; `state` is told since when pods are not ready.
+pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Hold> {
+    let workload = &samples.workload;
+    let ready = workload.ready >= workload.desired;
+    if ready {
+        state.unready_since = None;
+    } else {
+        state.unready_since.get_or_insert(now);
+    }
+    let last = samples.history.last().filter(|last| now.seconds_since(last.at) <= FRESH_SECONDS);
+    let last = last.ok_or(Hold::MetricsUnavailable)?;
+    state.see_group(now, last.group_stable);
+    let answered = !last.partitions.is_empty() && last.partitions.iter().all(Option::is_some);
+    let pods = u32::try_from(last.pods.len()).unwrap_or(u32::MAX);
+    if !last.group_stable {
+        Err(Hold::Rebalancing)
+    } else if !answered {
+        Err(Hold::MetricsUnavailable)
+    } else if workload.ready > workload.desired || (!ready && !workload.rolling) {
+        let waited = state.unready_since.map_or(0.0, |since| now.seconds_since(since));
+        let hopeless = workload.unschedulable > 0 && waited > PROGRESS_SECONDS;
+        Err(if hopeless { Hold::Unschedulable } else { Hold::RolloutInProgress })
+    } else if pods < workload.ready {
+        Err(Hold::MetricsUnavailable)
+    } else {
+        state.valid_at = Some(now);
+        state.settled_since.get_or_insert(now);
+        Ok(())
+    }
+}

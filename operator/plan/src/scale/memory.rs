@@ -1,0 +1,91 @@
+//! What a gateway's memory is made of: a base, and a part for each partition it reads. Learned from pods that have
+//! different numbers of partitions, by least squares over sums that fade.
+
+use super::{numbers, sample::PodSample};
+use serde::{Deserialize, Serialize};
+
+/// What a sum keeps of itself at each sample: half is forgotten after about an hour of one every 15 s.
+const KEEP: f64 = 0.997;
+/// Sums are of MiB: bytes would leave no digits behind the point.
+const MIB: f64 = 1_048_576.0;
+/// Below this variance of the number of partitions, pods do not tell base from part. One tenth of a partition.
+const VARIANCE_MIN: f64 = 0.01;
+
+/// Fading sums; bounded whatever the number of samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MemoryModel {
+    weight: f64,
+    partitions: f64,
+    mib: f64,
+    partitions_squared: f64,
+    partitions_mib: f64,
+}
+
+impl MemoryModel {
+    /// Adds pods, each with one share of the weight of the sample.
+    #[must_use]
+    pub fn learn(mut self, pods: &[PodSample]) -> Self {
+        for sum in self.sums() {
+            *sum *= KEEP;
+        }
+        let weight = 1.0 / numbers::count(pods.len().max(1) as u64);
+        for pod in pods.iter().filter(|pod| pod.memory_bytes > 0 && !pod.partitions.is_empty()) {
+            let partitions = numbers::count(pod.partitions.len() as u64);
+            let mib = numbers::count(pod.memory_bytes) / MIB;
+            self.weight += weight;
+            self.partitions += weight * partitions;
+            self.mib += weight * mib;
+            self.partitions_squared += weight * partitions * partitions;
+            self.partitions_mib += weight * partitions * mib;
+        }
+        for sum in self.sums() {
+            *sum = numbers::written(*sum);
+        }
+        self
+    }
+
+    fn sums(&mut self) -> [&mut f64; 5] {
+        let Self { weight, partitions, mib, partitions_squared, partitions_mib } = self;
+        [weight, partitions, mib, partitions_squared, partitions_mib]
+    }
+
+    /// Bytes of a gateway with so many partitions; `None` before the parts can be told.
+    pub fn expected(&self, partitions: u32) -> Option<f64> {
+        if self.weight <= 0.0 {
+            return None;
+        }
+        let (mean, mib) = (self.partitions / self.weight, self.mib / self.weight);
+        let variance = self.partitions_squared / self.weight - mean * mean;
+        if variance < VARIANCE_MIN {
+            return None;
+        }
+        let slope = ((self.partitions_mib / self.weight - mean * mib) / variance).max(0.0);
+        Some((mib + slope * (f64::from(partitions) - mean)).max(0.0) * MIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(partitions: u32, bytes: u64) -> PodSample {
+        PodSample { memory_bytes: bytes << 20, partitions: (0..partitions).collect(), ..PodSample::default() }
+    }
+
+    #[test]
+    fn base_and_part_are_told_from_pods_with_different_numbers_of_partitions() {
+        let alike = MemoryModel::default().learn(&[pod(4, 140), pod(4, 140)]);
+        assert_eq!(alike.expected(8), None);
+        let different = alike.learn(&[pod(2, 120), pod(8, 180)]);
+        for (partitions, bytes) in [(1, 110.0), (24, 340.0)] {
+            assert!((different.expected(partitions).unwrap() / MIB - bytes).abs() < 0.1, "{partitions}");
+        }
+    }
+
+    #[test]
+    fn more_partitions_never_take_less() {
+        let model = MemoryModel::default().learn(&[pod(2, 200), pod(8, 100)]);
+        assert!(model.expected(24).unwrap() >= model.expected(1).unwrap());
+    }
+}

@@ -1,0 +1,172 @@
+//! When to move: gateways are added when a need lasts, and taken away when nothing speaks for them for much longer.
+
+use super::{
+    policy::Policy,
+    sample::Moment,
+    state::{State, Trial},
+    steps,
+};
+
+/// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
+const QUIET_SECONDS: f64 = 30.0;
+/// One decision takes away at most half: a mistake then costs half.
+const DOWN_DIVISOR: u32 = 2;
+/// A backlog younger than this is none.
+pub const CAUGHT_UP_SECONDS: f64 = 30.0;
+
+/// What is wanted, and what speaks against it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// Now.
+    pub now: Moment,
+    /// Windows and budget.
+    pub policy: &'a Policy,
+    /// Gateways that are worth having.
+    pub steps: &'a [u32],
+    /// Gateways now.
+    pub current: u32,
+    /// Gateways it takes.
+    pub recommended: u32,
+    /// What speaks against adding.
+    pub against_more: Option<&'static str>,
+    /// What speaks against taking away.
+    pub against_fewer: Option<&'static str>,
+    /// Whether memory forces it: no budget holds it back.
+    pub forced: bool,
+    /// Messages a second that are processed now.
+    pub processed: f64,
+}
+
+/// What is done, and why not more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Gateways.
+    pub replicas: u32,
+    /// Why the recommendation is not followed, when it is not.
+    pub held_by: Option<&'static str>,
+    /// Whether the budget of rescales is what holds it.
+    pub by_budget: bool,
+}
+
+/// Follows the recommendation as far as it may.
+pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
+    state.see_recommendation(wish.now, wish.recommended, wish.policy.down_after_seconds);
+    let (wanted, held_by) = if wish.recommended > wish.current {
+        more(wish, state)
+    } else {
+        state.rising = None;
+        if wish.recommended < wish.current { fewer(wish, state) } else { (wish.current, None) }
+    };
+    let budget = usize::try_from(wish.policy.rescales_per_hour).unwrap_or(usize::MAX);
+    if wanted != wish.current && !wish.forced && state.rescales.len() >= budget {
+        return Move {
+            replicas: wish.current,
+            held_by: Some("this hour's rescales are used up"),
+            by_budget: true,
+        };
+    }
+    if wanted != wish.current {
+        state.see_rescale(wish.now);
+        let trial = Trial { from: wish.current, to: wanted, processed: wish.processed.round() };
+        state.trial = (wanted > wish.current && !wish.forced).then_some(trial);
+    }
+    Move { replicas: wanted, held_by, by_budget: false }
+}
+
+fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
+    if wish.against_more.is_some() {
+        state.rising = None;
+        return (wish.current, wish.against_more);
+    }
+    let fresh = super::state::Rising { since: wish.now, least: wish.recommended };
+    let rising = state.rising.get_or_insert(fresh);
+    rising.least = rising.least.min(wish.recommended);
+    let lasted = wish.now.seconds_since(rising.since) >= f64::from(wish.policy.up_after_seconds);
+    let settled = state.rescales.is_empty()
+        || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
+    if lasted && settled {
+        (rising.least, None)
+    } else {
+        (wish.current, Some("the need has not lasted long enough"))
+    }
+}
+
+fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
+    if !wish.policy.down_enabled {
+        return (wish.current, Some("taking gateways away is switched off"));
+    }
+    if wish.against_fewer.is_some() {
+        return (wish.current, wish.against_fewer);
+    }
+    let most = state.falling(wish.now, wish.policy.down_after_seconds).filter(|most| *most < wish.current);
+    let Some(most) = most else {
+        return (wish.current, Some("the surplus has not lasted long enough"));
+    };
+    let least = wish.current.div_ceil(DOWN_DIVISOR);
+    let target = steps::at_least(wish.steps, most.max(least));
+    (target.min(wish.current), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEPS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 24];
+
+    fn wish(policy: &Policy, second: u64, current: u32, recommended: u32) -> Wish<'_> {
+        let now = Moment(second * 1_000);
+        let (against_more, against_fewer, forced, processed) = (None, None, false, 0.0);
+        let steps = &STEPS;
+        Wish { now, policy, steps, current, recommended, against_more, against_fewer, forced, processed }
+    }
+
+    #[test]
+    fn a_need_moves_after_30_s_to_the_least_that_it_was() {
+        let (policy, mut state) = (Policy::default(), State::default());
+        for (second, recommended, expected) in [(0, 8, 2), (15, 5, 2), (30, 6, 5)] {
+            assert_eq!(
+                follow(&wish(&policy, second, 2, recommended), &mut state).replicas,
+                expected,
+                "{second}"
+            );
+        }
+        let mut state = State::default();
+        for (second, recommended) in [(0, 8), (15, 2), (30, 8), (45, 8)] {
+            assert_eq!(follow(&wish(&policy, second, 2, recommended), &mut state).replicas, 2, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_surplus_moves_after_10_min_and_at_most_halves() {
+        let (policy, mut state) = (Policy::default(), State::default());
+        for second in (0..600).step_by(15) {
+            assert_eq!(follow(&wish(&policy, second, 24, 2), &mut state).replicas, 24, "{second}");
+        }
+        assert_eq!(follow(&wish(&policy, 600, 24, 2), &mut state).replicas, 12);
+        assert_eq!(follow(&wish(&policy, 615, 12, 2), &mut state).replicas, 12, "the window begins anew");
+    }
+
+    #[test]
+    fn the_budget_holds_all_but_what_memory_forces() {
+        let policy = Policy { rescales_per_hour: 1, up_after_seconds: 0, ..Policy::default() };
+        let mut state = State::default();
+        assert_eq!(follow(&wish(&policy, 0, 2, 3), &mut state).replicas, 3);
+        state.settled_since = Some(Moment(30_000));
+        assert!(follow(&wish(&policy, 60, 3, 4), &mut state).by_budget);
+        let forced = Wish { forced: true, ..wish(&policy, 75, 3, 4) };
+        assert_eq!(follow(&forced, &mut state).replicas, 4);
+    }
+
+    #[test]
+    fn what_speaks_against_it_holds_and_begins_the_window_anew() {
+        let (policy, mut state) = (Policy::default(), State::default());
+        follow(&wish(&policy, 0, 2, 3), &mut state);
+        let against = Wish { against_more: Some("so it is"), ..wish(&policy, 15, 2, 3) };
+        assert_eq!(
+            follow(&against, &mut state),
+            Move { replicas: 2, held_by: Some("so it is"), by_budget: false }
+        );
+        assert_eq!(follow(&wish(&policy, 30, 2, 3), &mut state).replicas, 2);
+        assert_eq!(follow(&wish(&policy, 60, 2, 3), &mut state).replicas, 3);
+    }
+}

@@ -1,0 +1,109 @@
+//! A decision in words, for status and events: what was seen, what it takes, and why not more or fewer.
+
+use super::{
+    Cause, Figures,
+    gate::Hold,
+    pace::{Move, Wish},
+};
+use std::fmt::Write as _;
+
+/// Nothing was decided.
+pub fn held(hold: Hold, current: u32) -> String {
+    format!("{current} stay: {}", hold.words())
+}
+
+/// Something was.
+pub fn judged(wish: &Wish<'_>, cause: Cause, moved: &Move, figures: &Figures) -> String {
+    let mut words = needs(wish, figures);
+    words.push_str(because(cause, figures).as_str());
+    let result = match moved.held_by {
+        Some(held_by) => format!("; {} stay: {held_by}", wish.current),
+        None if moved.replicas == wish.current => format!("; {} stay", wish.current),
+        None => format!("; {} to {}", wish.current, moved.replicas),
+    };
+    words.push_str(&result);
+    words
+}
+
+fn needs(wish: &Wish<'_>, figures: &Figures) -> String {
+    let arrival = thousands(figures.arrival_rate);
+    let Some(capacity) = figures.capacity else {
+        return format!("{arrival} messages/s; what a gateway can do is not learned yet");
+    };
+    let mut words = format!(
+        "{arrival} messages/s at {:.0} % of {} for each gateway",
+        wish.policy.utilization * 100.0,
+        thousands(capacity)
+    );
+    if figures.lag_seconds >= 1.0 {
+        let lag = format!(" and a lag of {} ({:.0} s)", thousands(figures.lag_messages), figures.lag_seconds);
+        words.push_str(&lag);
+    }
+    let need = format!(" need {}", wish.recommended);
+    words.push_str(&need);
+    words
+}
+
+fn because(cause: Cause, figures: &Figures) -> String {
+    match cause {
+        Cause::ComputeLimited => String::new(),
+        Cause::SinkLimited => {
+            format!(
+                "; SinkLimited: {:.0} % of the time goes to waiting for ClickHouse",
+                figures.sink_wait * 100.0
+            )
+        }
+        Cause::PartitionSkewed => {
+            "; PartitionSkewed: a partition is too much for any gateway; split its key or add partitions"
+                .into()
+        }
+        Cause::PartitionStuck => stuck(&figures.stuck),
+        Cause::MemoryLimited => {
+            "; MemoryLimited: fewer partitions for each gateway, or a larger limit".into()
+        }
+    }
+}
+
+/// Partitions are named up to this many.
+const STUCK_NAMED_MAX: usize = 8;
+
+fn stuck(partitions: &[usize]) -> String {
+    let mut words = "; PartitionStuck: others advance, these stand: ".to_owned();
+    for (place, partition) in partitions.iter().take(STUCK_NAMED_MAX).enumerate() {
+        let comma = if place == 0 { "" } else { ", " };
+        write!(words, "{comma}{partition}").expect("a String takes all that is written to it");
+    }
+    if partitions.len() > STUCK_NAMED_MAX {
+        words.push_str(", ...");
+    }
+    words
+}
+
+/// `950`, `12.3 k`, `4.5 M`.
+fn thousands(number: f64) -> String {
+    if number < 1_000.0 {
+        format!("{number:.0}")
+    } else if number < 1_000_000.0 {
+        format!("{:.1} k", number / 1_000.0)
+    } else {
+        format!("{:.1} M", number / 1_000_000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (number, expected) in [(0.0, "0"), (950.4, "950"), (12_345.0, "12.3 k"), (4_500_000.0, "4.5 M")] {
+            assert_eq!(thousands(number), expected);
+        }
+    }
+
+    #[test]
+    fn stuck_partitions_are_named_but_not_all() {
+        assert!(stuck(&[3, 7]).ends_with("stand: 3, 7"));
+        assert!(stuck(&(0..100).collect::<Vec<_>>()).ends_with("6, 7, ..."));
+    }
+}

@@ -1,0 +1,182 @@
+//! What was seen of a pipeline at one moment: offsets from Kafka, seconds and bytes from the gateways' own metrics.
+//!
+//! Job: the facts that a scaling decision is made from. Place in the flow: the operator reads them, `window` compares them.
+//! Counters are as the gateways export them and only ever compared; a counter that went back is a pod that began anew.
+
+use serde::{Deserialize, Serialize};
+use std::{collections::VecDeque, time::Duration};
+
+/// Samples that are kept: eight minutes of one every 15 s, of which the longest window needs three. At 1,000 partitions
+/// of 40 bytes they are 1.3 MB.
+pub const SAMPLES_MAX: usize = 32;
+
+/// A moment, in milliseconds since the Unix epoch. Nothing here has a clock: moments are arguments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Seconds since an earlier moment; 0 when the clock went back.
+    pub fn seconds_since(self, earlier: Self) -> f64 {
+        Duration::from_millis(self.0.saturating_sub(earlier.0)).as_secs_f64()
+    }
+
+    /// The moment so many seconds later.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: u32) -> Self {
+        Self(self.0.saturating_add(u64::from(seconds) * 1_000))
+    }
+}
+
+/// Everything that a decision is made from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// The `StatefulSet` as it is now.
+    pub workload: WorkloadSample,
+    /// What was sampled, oldest first.
+    pub history: History,
+}
+
+/// The `StatefulSet` of the gateways, as the API server has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkloadSample {
+    /// Replicas it is told to have.
+    pub desired: u32,
+    /// Pods that are ready.
+    pub ready: u32,
+    /// Pods that no node takes.
+    pub unschedulable: u32,
+    /// Whether pods are being replaced by ones of a new template.
+    pub rolling: bool,
+    /// The pods' template by its hash: what was learned of other pods does not hold for these.
+    pub revision: String,
+    /// Times that a pod was killed for its memory, since the workload exists.
+    pub memory_kills: u32,
+}
+
+/// Samples in the order of their moments, at most [`SAMPLES_MAX`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History(VecDeque<Sample>);
+
+impl History {
+    /// Adds the newest sample and drops the oldest when there are too many. One that is not newer is dropped itself: the
+    /// clock went back, and rates against it would be negative.
+    pub fn push(&mut self, sample: Sample) {
+        if self.0.back().is_some_and(|last| sample.at <= last.at) {
+            return;
+        }
+        if self.0.len() == SAMPLES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(sample);
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&Sample> {
+        self.0.back()
+    }
+
+    /// The newest that is at least so many seconds older than the last one, else the oldest of all.
+    pub(super) fn before(&self, seconds: u32) -> Option<&Sample> {
+        let last = self.last()?;
+        let older = self.0.iter().rev().skip(1);
+        let far = older.clone().find(|sample| last.at.seconds_since(sample.at) >= f64::from(seconds));
+        far.or_else(|| older.last())
+    }
+
+    /// Seconds between the oldest and the newest.
+    pub(super) fn span_seconds(&self) -> f64 {
+        match (self.0.front(), self.0.back()) {
+            (Some(first), Some(last)) => last.at.seconds_since(first.at),
+            _ => 0.0,
+        }
+    }
+}
+
+/// What one poll saw.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Moment,
+    /// Whether the group's members and partitions are settled.
+    pub group_stable: bool,
+    /// Partitions by number, all topics one after another; `None` where Kafka did not answer.
+    pub partitions: Vec<Option<PartitionSample>>,
+    /// Gateways that answered.
+    pub pods: Vec<PodSample>,
+}
+
+/// Offsets of one partition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartitionSample {
+    /// The oldest message that is kept.
+    pub log_start: u64,
+    /// Behind the newest message.
+    pub end: u64,
+    /// What the group has committed.
+    pub committed: Option<u64>,
+    /// How far a gateway has read, from its metrics: moves also when commits are rare.
+    pub position: Option<u64>,
+}
+
+/// One gateway's metrics; seconds are sums over its workers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodSample {
+    /// The pod's number.
+    pub ordinal: u32,
+    /// Threads that walk and encode, at least 1.
+    pub workers: u32,
+    /// Walking, encoding, compressing: `worker_seconds_total{state="busy"}`.
+    pub busy_seconds: f64,
+    /// Waiting for messages: `worker_seconds_total{state="source"}`.
+    pub source_seconds: f64,
+    /// Messages read.
+    pub messages: u64,
+    /// Bytes of messages read.
+    pub message_bytes: u64,
+    /// Inserts that failed and are tried again.
+    pub insert_failures: u64,
+    /// Resident memory.
+    pub memory_bytes: u64,
+    /// The memory limit; 0 when it is not known.
+    pub memory_limit_bytes: u64,
+    /// Bytes on the queue volume that are not inserted.
+    pub spool_bytes: u64,
+    /// Partitions it reads, by their place in [`Sample::partitions`].
+    pub partitions: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Sample {
+        Sample { at: Moment(seconds * 1_000), ..Sample::default() }
+    }
+
+    #[test]
+    fn history_is_bounded_and_ordered() {
+        let mut history = History::default();
+        for second in [0, 15, 30, 20, 30, 45] {
+            history.push(at(second));
+        }
+        let seconds: Vec<_> = history.0.iter().map(|sample| sample.at.0 / 1_000).collect();
+        assert_eq!(seconds, [0, 15, 30, 45], "a sample that is not newer than the last is dropped");
+        for second in 0..1_000 {
+            history.push(at(100 + second));
+        }
+        assert_eq!(history.0.len(), SAMPLES_MAX);
+    }
+
+    #[test]
+    fn before_takes_the_newest_that_is_old_enough() {
+        let mut history = History::default();
+        assert_eq!(history.before(60), None);
+        for second in (0..=240).step_by(15) {
+            history.push(at(second));
+        }
+        for (seconds, expected) in [(1, 225), (15, 225), (16, 210), (60, 180), (180, 60), (900, 0)] {
+            assert_eq!(history.before(seconds).map(|s| s.at.0 / 1_000), Some(expected), "{seconds}");
+        }
+    }
+}

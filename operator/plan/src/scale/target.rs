@@ -1,0 +1,178 @@
+//! How many gateways it takes: the smallest step on which the mean, the hottest gateway and memory are within bounds.
+
+use super::{cause::HOT, memory::MemoryModel, numbers, policy::Policy, steps, window::Rates};
+
+/// For the sake of one hot partition, at most so many times the gateways that the mean takes: beyond, each of them buys
+/// the partition less than a twentieth of a gateway.
+const SKEW_STEPS_MAX: u32 = 2;
+
+/// What the number follows from.
+#[derive(Debug, Clone, Copy)]
+pub struct Demand<'a> {
+    /// Targets.
+    pub policy: &'a Policy,
+    /// What arrives and waits.
+    pub rates: &'a Rates,
+    /// Messages a second of one gateway.
+    pub capacity: f64,
+    /// Seconds that a rescale costs.
+    pub disruption_seconds: f64,
+    /// Whether what waits is no guide, as when offsets were lost.
+    pub ignore_lag: bool,
+}
+
+impl Demand<'_> {
+    /// Seconds in which the backlog is to be worked off: sooner when the oldest of it is late already.
+    pub fn catch_up_seconds(&self) -> f64 {
+        let whole = self.policy.catch_up_seconds;
+        let share = whole / self.rates.lag_seconds().max(1.0);
+        whole * share.clamp(self.policy.catch_up_share_min, 1.0)
+    }
+
+    fn lag(&self, lag: f64) -> f64 {
+        if self.ignore_lag { 0.0 } else { lag }
+    }
+
+    /// Messages a second that have to be possible.
+    pub fn needed(&self) -> f64 {
+        let seconds = self.catch_up_seconds();
+        let arrivals = 1.0 / self.policy.utilization + self.disruption_seconds / seconds;
+        self.rates.arrival * arrivals + self.lag(self.rates.lag) / seconds
+    }
+
+    /// Messages a second that the hottest of so many gateways would have, apart from partitions that are too much for any.
+    /// `current` gateways are taken with the partitions they have.
+    fn hottest(&self, replicas: u32, current: u32) -> f64 {
+        let seconds = self.catch_up_seconds();
+        let limit = HOT * self.capacity;
+        let loads: Vec<f64> = self
+            .rates
+            .partitions
+            .iter()
+            .map(|partition| {
+                let load = partition.arrival + self.lag(partition.lag) / seconds;
+                if partition.stuck || load > limit { 0.0 } else { load }
+            })
+            .collect();
+        let pods = &self.rates.pods;
+        if replicas == current
+            && pods.len() == replicas as usize
+            && pods.iter().all(|pod| !pod.partitions.is_empty())
+        {
+            let load = |number: &u32| loads.get(*number as usize).copied().unwrap_or_default();
+            return pods.iter().map(|pod| pod.partitions.iter().map(load).sum()).fold(0.0, f64::max);
+        }
+        let mut gateways = vec![0.0; replicas.max(1) as usize];
+        let count = gateways.len();
+        for (number, load) in loads.iter().enumerate() {
+            gateways[number % count] += load;
+        }
+        gateways.into_iter().fold(0.0, f64::max)
+    }
+
+    /// The step it takes. `steps` ascend and are not empty.
+    pub fn replicas(&self, steps: &[u32], current: u32) -> u32 {
+        let mean = numbers::ceil(self.needed() / (self.capacity.max(1.0) * (1.0 + self.policy.tolerance)));
+        let mean = steps::at_least(steps, mean);
+        let most = mean.saturating_mul(SKEW_STEPS_MAX);
+        let enough = |step: &&u32| self.hottest(**step, current) <= HOT * self.capacity;
+        let mut tried = steps.iter().take_while(|step| **step <= most).filter(|step| **step >= mean);
+        let last = tried.clone().last().copied().unwrap_or(mean);
+        tried.find(enough).copied().unwrap_or(last)
+    }
+}
+
+/// The fewest gateways whose memory is expected to fit; 1 while that is not known, and when no number of them does: then
+/// it is not partitions that fill it.
+pub fn memory_floor(
+    policy: &Policy,
+    model: &MemoryModel,
+    limit_bytes: u64,
+    partitions: u32,
+    steps: &[u32],
+) -> u32 {
+    let room = policy.memory_target * numbers::count(limit_bytes);
+    let fits = |step: &&u32| {
+        limit_bytes == 0
+            || model.expected(partitions.div_ceil((**step).max(1))).is_none_or(|bytes| bytes <= room)
+    };
+    steps.iter().find(fits).copied().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            policy::{Alignment, Bounds},
+            steps::steps as useful,
+            window::PartitionRates,
+        },
+        *,
+    };
+
+    fn replicas(arrivals: &[f64], lag: f64) -> u32 {
+        let arrival = arrivals.iter().sum();
+        let each = lag / numbers::count(arrivals.len() as u64);
+        let partitions =
+            arrivals.iter().map(|a| PartitionRates { arrival: *a, lag: each, stuck: false }).collect();
+        let rates = Rates { partitions, arrival, lag, ..Rates::default() };
+        let policy = Policy::default();
+        let demand = Demand {
+            policy: &policy,
+            rates: &rates,
+            capacity: 1_000.0,
+            disruption_seconds: 0.0,
+            ignore_lag: false,
+        };
+        let n = u32::try_from(arrivals.len()).unwrap();
+        demand.replicas(&useful(n, 1, Alignment::Balanced, Bounds { min: 1, max: n }), 0)
+    }
+
+    #[test]
+    fn the_smallest_step_within_all_bounds_is_taken() {
+        let even = |rate: f64| [rate / 12.0; 12];
+        for (rate, lag, expected) in [
+            (0.0, 0.0, 1),
+            (700.0, 0.0, 1),
+            (780.0, 0.0, 2),
+            (2_200.0, 0.0, 3),
+            (3_500.0, 0.0, 6),
+            (700.0, 600_000.0, 3),
+            // Twenty minutes late: the same messages in 300 s, not in 600 s.
+            (700.0, 840_000.0, 4),
+            (90_000.0, 0.0, 12),
+        ] {
+            assert_eq!(replicas(&even(rate), lag), expected, "{rate} {lag}");
+        }
+    }
+
+    #[test]
+    fn the_hottest_gateway_counts_and_a_hopeless_partition_does_not() {
+        let mut uneven = [50.0; 12];
+        (uneven[0], uneven[6]) = (480.0, 480.0);
+        assert_eq!(replicas(&uneven, 0.0), 4, "partitions 0 and 6 share a gateway of 2, 3 and 6");
+        let mut hopeless = [50.0; 12];
+        hopeless[0] = 5_000.0;
+        assert_eq!(replicas(&hopeless, 0.0), 12);
+        let mut hopeless = [10.0; 96];
+        hopeless[0] = 1_000.0;
+        assert!(replicas(&hopeless, 0.0) <= 6, "one partition is no reason for 96 gateways");
+    }
+
+    #[test]
+    fn a_late_backlog_is_worked_off_sooner_down_to_a_share() {
+        let rates = |lag| Rates { arrival: 1_000.0, lag, ..Rates::default() };
+        let policy = Policy::default();
+        for (lag_seconds, expected) in [(0.0, 600.0), (600.0, 600.0), (1_200.0, 300.0), (9_000.0, 150.0)] {
+            let rates = rates(lag_seconds * 1_000.0);
+            let demand = Demand {
+                policy: &policy,
+                rates: &rates,
+                capacity: 1.0,
+                disruption_seconds: 0.0,
+                ignore_lag: false,
+            };
+            assert!((demand.catch_up_seconds() - expected).abs() < 1e-9, "{lag_seconds}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Rates and shares: what changed between samples.
+//!
+//! Arrivals are the larger of a long and a short window, so that they rise fast and fall slowly. What the workers do is
+//! read from the last interval and from the last minute. A worker that waits to hand over a block counts the wait only
+//! when it ends, so waiting for ClickHouse is what is neither work nor waiting for messages, not a counter of its own.
+
+use super::{
+    numbers,
+    policy::{InitialOffset, Policy},
+    sample::{History, PartitionSample, PodSample, Sample},
+};
+
+/// Arrivals are averaged over so many seconds: a minute's noise does not add a gateway.
+pub const LONG_SECONDS: u32 = 180;
+/// Or over so many, when that is more.
+const SHORT_SECONDS: u32 = 60;
+/// A minute's shares need at least so many seconds: three polls.
+const SHORT_SECONDS_MIN: f64 = 40.0;
+
+/// What one gateway does now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodRates {
+    /// Messages a second.
+    pub rate: f64,
+    /// Share of the workers' time that is work, 0 to 1.
+    pub busy: f64,
+    /// Share that is waiting for messages.
+    pub source: f64,
+    /// Share that is waiting for ClickHouse: the rest.
+    pub sink: f64,
+    /// Partitions it reads.
+    pub partitions: Vec<u32>,
+}
+
+/// What one partition does now.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PartitionRates {
+    /// Messages a second that arrive.
+    pub arrival: f64,
+    /// Messages that are not read.
+    pub lag: f64,
+    /// Whether it stands still while others advance.
+    pub stuck: bool,
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rates {
+    /// By number.
+    pub partitions: Vec<PartitionRates>,
+    /// Gateways that were seen twice.
+    pub pods: Vec<PodRates>,
+    /// Messages a second that arrive where something advances.
+    pub arrival: f64,
+    /// Messages that wait where something advances.
+    pub lag: f64,
+    /// Messages a second that the gateways read.
+    pub processed: f64,
+    /// Mean share of waiting for ClickHouse in the last interval.
+    pub sink_now: f64,
+    /// The same over the last minute; `None` before there is one.
+    pub sink_minute: Option<f64>,
+    /// Whether inserts failed in the last interval.
+    pub insert_failures: bool,
+    /// Messages that retention deleted before they were read, or that another topic of the same name had.
+    pub lost: u64,
+    /// Bytes of a message; `None` when none was read.
+    pub message_bytes: Option<f64>,
+    /// The largest share of a memory limit in use.
+    pub memory_share: f64,
+    /// Bytes on queue volumes.
+    pub spool_bytes: u64,
+}
+
+impl Rates {
+    /// Lag in seconds of arrivals.
+    pub fn lag_seconds(&self) -> f64 {
+        self.lag / self.arrival.max(1.0)
+    }
+
+    /// Partitions that stand still, by number.
+    pub fn stuck(&self) -> Vec<usize> {
+        let numbered = self.partitions.iter().enumerate();
+        numbered.filter(|(_, partition)| partition.stuck).map(|(number, _)| number).collect()
+    }
+}
+
+/// Compares samples; `None` when there are no two whose offsets only went forward.
+pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
+    let last = history.last()?;
+    let arrivals = arrivals(history, last)?;
+    let minute =
+        history.before(SHORT_SECONDS).filter(|before| last.at.seconds_since(before.at) >= SHORT_SECONDS_MIN);
+    let mut rates = Rates::default();
+    for (number, (seen, arrival)) in last.partitions.iter().zip(arrivals).enumerate() {
+        let seen = (*seen)?;
+        let (waiting, gone) = lag(policy, seen);
+        rates.lost = rates.lost.saturating_add(gone);
+        let before = minute.and_then(|sample| *sample.partitions.get(number)?);
+        let stuck = waiting > 0 && before.is_some_and(|before| stands(before, seen));
+        rates.partitions.push(PartitionRates { arrival, lag: numbers::count(waiting), stuck });
+    }
+    if !minute.is_some_and(|before| advances(before, last)) {
+        // Nothing advances: the cause is not a partition.
+        rates.partitions.iter_mut().for_each(|partition| partition.stuck = false);
+    }
+    for partition in rates.partitions.iter().filter(|partition| !partition.stuck) {
+        rates.arrival += partition.arrival;
+        rates.lag += partition.lag;
+    }
+    let before = history.before(1)?;
+    add_pods(&mut rates, before, last);
+    rates.sink_minute = minute.and_then(|before| mean(pairs(before, last), |pod| pod.sink));
+    Some(rates)
+}
+
+fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
+    rates.pods = pairs(before, last).collect();
+    rates.processed = rates.pods.iter().map(|pod| pod.rate).sum();
+    rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
+    rates.spool_bytes = last.pods.iter().map(|pod| pod.spool_bytes).sum();
+    let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
+    let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));
+    rates.memory_share = shares.fold(0.0, f64::max);
+    let both = || twice(before, last);
+    rates.insert_failures = both().any(|(before, pod)| pod.insert_failures > before.insert_failures);
+    let messages: u64 = both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)).sum();
+    let bytes: u64 = both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)).sum();
+    rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
+}
+
+/// Arrivals by partition over the longest window in which no offset went back; the short one when it has more.
+fn arrivals(history: &History, last: &Sample) -> Option<Vec<f64>> {
+    let over = |seconds| history.before(seconds).and_then(|before| slopes(before, last));
+    let (long, short) = (over(LONG_SECONDS), over(SHORT_SECONDS));
+    let total = |slopes: &Option<Vec<f64>>| slopes.as_ref().map_or(-1.0, |slopes| slopes.iter().sum::<f64>());
+    let windowed = if total(&short) > total(&long) { short } else { long };
+    windowed.or_else(|| over(1))
+}
+
+fn slopes(before: &Sample, last: &Sample) -> Option<Vec<f64>> {
+    let seconds = last.at.seconds_since(before.at);
+    let slope = |number: usize, seen: &Option<PartitionSample>| {
+        // A partition that is new has no slope yet, and holds the decision for one poll.
+        let before = (*before.partitions.get(number)?)?;
+        Some(numbers::count((*seen)?.end.checked_sub(before.end)?) / seconds)
+    };
+    let numbered = last.partitions.iter().enumerate();
+    (seconds > 0.0).then(|| numbered.map(|(number, seen)| slope(number, seen)).collect())?
+}
+
+/// How far a partition was read: committed, or in a gateway's hands.
+fn read(seen: PartitionSample) -> Option<u64> {
+    let read = seen.committed.max(seen.position)?;
+    Some(read.max(seen.log_start))
+}
+
+/// Messages that wait, and messages that are gone.
+fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
+    let from = match (read(seen), policy.initial_offset) {
+        (None, InitialOffset::Earliest) => seen.log_start,
+        (None, InitialOffset::Latest) => seen.end,
+        // The topic was made anew: what was committed belongs to the old one.
+        (Some(read), _) if read > seen.end => seen.log_start,
+        (Some(read), _) => read,
+    };
+    let lost = seen.committed.max(seen.position).map_or(0, |read| seen.log_start.saturating_sub(read));
+    (seen.end.saturating_sub(from), lost)
+}
+
+fn stands(before: PartitionSample, seen: PartitionSample) -> bool {
+    read(before).is_some()
+        && read(before) == read(seen)
+        && seen.end > before.end
+        && before.end > before.log_start
+}
+
+fn advances(before: &Sample, last: &Sample) -> bool {
+    let mut both = before.partitions.iter().zip(&last.partitions);
+    both.any(|(before, seen)| before.and_then(read) < seen.and_then(read))
+}
+
+/// Gateways that are in both samples and did not begin anew between them.
+fn twice<'a>(
+    before: &'a Sample,
+    last: &'a Sample,
+) -> impl Iterator<Item = (&'a PodSample, &'a PodSample)> + use<'a> {
+    last.pods.iter().filter_map(|pod| {
+        let old = before.pods.iter().find(|old| old.ordinal == pod.ordinal)?;
+        let anew = pod.busy_seconds < old.busy_seconds
+            || pod.source_seconds < old.source_seconds
+            || pod.messages < old.messages;
+        (!anew).then_some((old, pod))
+    })
+}
+
+fn pairs<'a>(before: &'a Sample, last: &'a Sample) -> impl Iterator<Item = PodRates> + use<'a> {
+    let seconds = last.at.seconds_since(before.at).max(0.001);
+    twice(before, last).map(move |(before, pod)| {
+        let time = seconds * f64::from(pod.workers.max(1));
+        let busy = ((pod.busy_seconds - before.busy_seconds) / time).clamp(0.0, 1.0);
+        let source = ((pod.source_seconds - before.source_seconds) / time).clamp(0.0, 1.0 - busy);
+        PodRates {
+            rate: numbers::count(pod.messages - before.messages) / seconds,
+            busy,
+            source,
+            sink: 1.0 - busy - source,
+            partitions: pod.partitions.clone(),
+        }
+    })
+}
+
+fn mean(pods: impl Iterator<Item = PodRates>, share: impl Fn(&PodRates) -> f64) -> Option<f64> {
+    let (sum, pods) = pods.fold((0.0, 0.0), |(sum, pods), pod| (sum + share(&pod), pods + 1.0));
+    (pods > 0.0).then(|| sum / pods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample::Moment, *};
+
+    fn partition(log_start: u64, end: u64, committed: Option<u64>) -> PartitionSample {
+        PartitionSample { log_start, end, committed, position: None }
+    }
+
+    fn sample(second: u64, partitions: &[PartitionSample], pod: PodSample) -> Sample {
+        let partitions = partitions.iter().copied().map(Some).collect();
+        Sample { at: Moment(second * 1_000), group_stable: true, partitions, pods: vec![pod] }
+    }
+
+    #[test]
+    fn lag_is_counted_from_what_is_kept_and_what_is_committed() {
+        let (earliest, latest) = (InitialOffset::Earliest, InitialOffset::Latest);
+        for (initial_offset, seen, expected) in [
+            (earliest, partition(0, 100, Some(40)), (60, 0)),
+            (earliest, partition(50, 100, Some(40)), (50, 10)),
+            (earliest, partition(5, 100, None), (95, 0)),
+            (latest, partition(5, 100, None), (0, 0)),
+            (earliest, partition(0, 100, Some(900)), (100, 0)),
+            (earliest, PartitionSample { position: Some(90), ..partition(0, 100, Some(40)) }, (10, 0)),
+        ] {
+            let policy = Policy { initial_offset, ..Policy::default() };
+            assert_eq!(lag(&policy, seen), expected, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_that_no_counter_shows_yet_is_waiting_for_clickhouse() {
+        let mut history = History::default();
+        let pod = PodSample { workers: 2, ..PodSample::default() };
+        history.push(sample(0, &[partition(0, 0, Some(0))], pod.clone()));
+        let pod = PodSample { busy_seconds: 3.0, source_seconds: 6.0, messages: 300, ..pod };
+        history.push(sample(15, &[partition(0, 1_500, Some(300))], pod));
+        let rates = rates(&Policy::default(), &history).unwrap();
+        assert!((rates.sink_now - 0.7).abs() < 1e-9, "{rates:?}");
+        assert!((rates.arrival - 100.0).abs() < 1e-9 && (rates.lag - 1_200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_counter_that_went_back_is_a_pod_that_began_anew() {
+        let mut history = History::default();
+        let old = PodSample { workers: 1, busy_seconds: 50.0, messages: 9, ..PodSample::default() };
+        history.push(sample(0, &[partition(0, 0, Some(0))], old.clone()));
+        history.push(sample(15, &[partition(0, 9, Some(9))], PodSample { busy_seconds: 1.0, ..old }));
+        assert!(rates(&Policy::default(), &history).unwrap().pods.is_empty());
+    }
+
+    #[test]
+    fn an_end_that_went_back_drops_the_sample() {
+        let mut history = History::default();
+        history.push(sample(0, &[partition(0, 100, Some(0))], PodSample::default()));
+        history.push(sample(15, &[partition(0, 9, Some(0))], PodSample::default()));
+        assert_eq!(rates(&Policy::default(), &history), None);
+        history.push(sample(30, &[partition(0, 39, Some(0))], PodSample::default()));
+        assert!((rates(&Policy::default(), &history).unwrap().arrival - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_partition_that_stands_is_stuck_only_while_others_advance() {
+        for (others_advance, expected) in [(true, vec![1]), (false, vec![])] {
+            let mut history = History::default();
+            for second in (0..=75).step_by(15) {
+                let read = if others_advance { 9 * second } else { 0 };
+                let partitions =
+                    [partition(0, 10 * second + 10, Some(read)), partition(0, 10 * second + 10, Some(5))];
+                history.push(sample(second, &partitions, PodSample::default()));
+            }
+            assert_eq!(rates(&Policy::default(), &history).unwrap().stuck(), expected);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Scaling decisions: the invariants over random courses, and one line for each failure that others react to wrongly.
+
+mod course;
+mod failures;
+mod invariants;

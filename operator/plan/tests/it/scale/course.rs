@@ -1,0 +1,126 @@
+//! A pipeline over time, as a decision sees it: every 15 s one sample, and the decision that follows from it.
+
+use sluice_plan::scale::{
+    Decision, History, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State,
+    WorkloadSample, decide,
+};
+
+pub const POLL_SECONDS: u64 = 15;
+/// Messages a second of a gateway.
+pub const CAPACITY: u64 = 1_000;
+
+/// What changes from poll to poll.
+pub struct Course {
+    pub policy: Policy,
+    pub state: State,
+    pub samples: Samples,
+    pub now: Moment,
+    /// Messages a second that arrive at each partition.
+    pub arrivals: Vec<u64>,
+    /// Messages a second that `ClickHouse` takes.
+    pub sink: u64,
+    /// A partition that stands.
+    pub stuck: Option<usize>,
+    offsets: Vec<PartitionSample>,
+    pods: Vec<PodSample>,
+}
+
+impl Course {
+    /// So many partitions with so many messages a second each, and so many gateways.
+    pub fn new(partitions: usize, arrival: u64, replicas: u32) -> Self {
+        let workload = WorkloadSample { desired: replicas, ready: replicas, ..WorkloadSample::default() };
+        let offset = PartitionSample { committed: Some(0), ..PartitionSample::default() };
+        Self {
+            policy: Policy { mode: Mode::Auto, ..Policy::default() },
+            state: State::default(),
+            samples: Samples { workload, history: History::default() },
+            now: Moment(1_000_000),
+            arrivals: vec![arrival; partitions],
+            sink: u64::MAX,
+            stuck: None,
+            offsets: vec![offset; partitions],
+            pods: Vec::new(),
+        }
+    }
+
+    /// A poll's worth of time, without a sample of it.
+    pub fn pass(&mut self) -> Sample {
+        self.now = self.now.plus_seconds(u32::try_from(POLL_SECONDS).unwrap());
+        let replicas = usize::try_from(self.samples.workload.ready.max(1)).unwrap();
+        self.pods.truncate(replicas);
+        for (offset, arrival) in self.offsets.iter_mut().zip(&self.arrivals) {
+            offset.end += arrival * POLL_SECONDS;
+        }
+        for pod in 0..replicas {
+            if self.pods.len() <= pod {
+                self.pods.push(PodSample {
+                    workers: 1,
+                    ordinal: u32::try_from(pod).unwrap(),
+                    ..PodSample::default()
+                });
+            }
+            self.work(pod, replicas);
+        }
+        let partitions = self.offsets.iter().copied().map(Some).collect();
+        Sample { at: self.now, group_stable: true, partitions, pods: self.pods.clone() }
+    }
+
+    fn work(&mut self, pod: usize, replicas: usize) {
+        let own: Vec<_> = (pod..self.offsets.len()).step_by(replicas).collect();
+        let possible = CAPACITY * POLL_SECONDS;
+        let share = self.sink.saturating_mul(POLL_SECONDS) / replicas as u64;
+        let waiting: u64 = own.iter().filter(|one| Some(**one) != self.stuck).map(|one| self.lag(*one)).sum();
+        let done = waiting.min(possible).min(share);
+        let mut left = done;
+        for one in own.iter().copied().filter(|one| Some(*one) != self.stuck) {
+            // Rounded up, so that a small lag goes too; never more than is left.
+            let part = (self.lag(one) * done).div_ceil(waiting.max(1)).min(left);
+            left -= part;
+            *self.offsets[one].committed.get_or_insert(0) += part;
+        }
+        let busy = f64::from(u32::try_from(done).unwrap()) / f64::from(u32::try_from(possible).unwrap());
+        let seconds = f64::from(u32::try_from(POLL_SECONDS).unwrap());
+        let sample = &mut self.pods[pod];
+        sample.busy_seconds += busy * seconds;
+        sample.messages += done;
+        sample.message_bytes += done * 100;
+        sample.partitions = own.iter().map(|one| u32::try_from(*one).unwrap()).collect();
+        if share > waiting.min(possible) {
+            sample.source_seconds += (1.0 - busy) * seconds;
+        }
+    }
+
+    fn lag(&self, partition: usize) -> u64 {
+        self.offsets[partition].end - self.offsets[partition].committed.unwrap_or(0)
+    }
+
+    /// Decides and follows, with gateways that are ready at once.
+    pub fn decide(&mut self) -> Decision {
+        let decision = decide(self.now, &self.policy, &self.state, &self.samples);
+        self.state = decision.next.clone();
+        decision
+    }
+
+    /// A poll and its decision, followed.
+    pub fn step(&mut self) -> Decision {
+        let sample = self.pass();
+        self.samples.history.push(sample);
+        let decision = self.decide();
+        (self.samples.workload.desired, self.samples.workload.ready) = (decision.replicas, decision.replicas);
+        decision
+    }
+
+    /// So many seconds of it; the last decision.
+    pub fn run(&mut self, seconds: u64) -> Decision {
+        let mut last = self.step();
+        for _ in 1..seconds / POLL_SECONDS {
+            last = self.step();
+        }
+        last
+    }
+
+    /// Gateways now.
+    pub fn replicas(&self) -> u32 {
+        self.samples.workload.desired
+    }
+}

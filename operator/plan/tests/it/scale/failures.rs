@@ -1,0 +1,310 @@
+//! What others react to wrongly, one test for each line that a pure function can decide.
+
+use super::course::Course;
+use sluice_plan::scale::{
+    Cause, Hold, InitialOffset, Limit, Mode, Moment, PartitionSample, Policy, Sample, Samples,
+};
+
+/// Eight minutes of little work for eight gateways: two minutes later seven or so would be taken away.
+fn about_to_shrink() -> Course {
+    let mut course = Course::new(24, 55, 8);
+    assert_eq!(course.run(480).replicas, 8);
+    course
+}
+
+#[test]
+fn the_surplus_goes_when_nothing_is_wrong() {
+    let mut course = about_to_shrink();
+    course.run(240);
+    assert_eq!(course.replicas(), 4, "at most half");
+    course.run(3_600);
+    assert_eq!(course.replicas(), 2, "1,320 messages/s at 70 % of 1,000");
+}
+
+#[test]
+fn a_missing_answer_holds() {
+    for damage in ["no sample", "a partition", "all partitions", "no pods", "unstable", "old"] {
+        let mut course = about_to_shrink();
+        for _ in 0..120 {
+            let mut sample = course.pass();
+            match damage {
+                "a partition" => sample.partitions[3] = None,
+                "all partitions" => sample.partitions.clear(),
+                "no pods" => sample.pods.clear(),
+                "unstable" => sample.group_stable = false,
+                "old" => sample.at = Moment(sample.at.0 - 240_000),
+                _ => {}
+            }
+            if damage != "no sample" {
+                course.samples.history.push(sample);
+            }
+            let decision = course.decide();
+            assert_eq!(decision.replicas, 8, "{damage}: {}", decision.reason);
+        }
+        assert!(course.decide().hold.is_some(), "{damage}");
+    }
+}
+
+#[test]
+fn nothing_known_for_five_minutes_takes_the_fallback() {
+    let mut course = about_to_shrink();
+    course.policy.fallback_replicas = Some(12);
+    // The last sample counts for 45 s.
+    for poll in 1..=40 {
+        course.pass();
+        let expected = if poll * 15 <= 345 { 8 } else { 12 };
+        assert_eq!(course.decide().replicas, expected, "{poll}");
+    }
+    course.policy.fallback_replicas = Some(2);
+    assert_eq!(course.decide().replicas, 8, "a fallback is no reason for fewer");
+}
+
+#[test]
+fn lost_messages_are_no_demand_for_ten_minutes() {
+    let mut course = Course::new(8, 50, 2);
+    course.run(600);
+    let mut sample = course.pass();
+    for partition in sample.partitions.iter_mut().flatten() {
+        *partition = PartitionSample { log_start: partition.end - 1, committed: Some(3), ..*partition };
+    }
+    course.samples.history.push(sample);
+    let decision = course.decide();
+    let figures = decision.figures.unwrap();
+    assert!(figures.lost_messages > 1_000 && figures.lag_messages < 10.0, "{figures:?}");
+    assert_eq!(decision.replicas, 2);
+    assert!(decision.next.lost_at.is_some());
+}
+
+#[test]
+fn a_topic_made_anew_neither_empties_nor_fills_the_workload() {
+    let mut course = Course::new(8, 200, 4);
+    course.run(600);
+    for _ in 0..4 {
+        let mut sample = course.pass();
+        for partition in sample.partitions.iter_mut().flatten() {
+            *partition = PartitionSample { log_start: 0, end: 10, ..*partition };
+        }
+        course.samples.history.push(sample);
+        assert_eq!(course.decide().replicas, 4);
+    }
+}
+
+#[test]
+fn the_first_start_reads_a_backlog_only_when_it_is_to_be_read() {
+    for (initial_offset, grows) in [(InitialOffset::Earliest, true), (InitialOffset::Latest, false)] {
+        let mut course = Course::new(8, 20, 1);
+        course.policy =
+            Policy { initial_offset, capacity_hint: Some(1_000.0), mode: Mode::Auto, ..Policy::default() };
+        let mut replicas = 1;
+        for _ in 0..8 {
+            let mut sample = course.pass();
+            for partition in sample.partitions.iter_mut().flatten() {
+                *partition =
+                    PartitionSample { committed: None, end: partition.end + 1_000_000, ..*partition };
+            }
+            course.samples.history.push(sample);
+            replicas = replicas.max(course.decide().replicas);
+        }
+        assert_eq!(replicas > 1, grows, "{initial_offset:?}: {replicas}");
+    }
+}
+
+#[test]
+fn replicas_follow_the_partitions_before_anything_is_learned() {
+    let mut course = Course::new(24, 0, 3);
+    course.policy.mode = Mode::Fixed;
+    assert_eq!(course.step().replicas, 6);
+    course.policy.replicas = Some(5);
+    assert_eq!(course.step().replicas, 5);
+    course.policy.replicas = Some(99);
+    assert_eq!(course.step().replicas, 24);
+    let blind = Samples { history: sluice_plan::scale::History::default(), ..course.samples.clone() };
+    let unknown = sluice_plan::scale::decide(
+        Moment(0),
+        &Policy::default(),
+        &sluice_plan::scale::State::default(),
+        &blind,
+    );
+    assert_eq!(unknown.replicas, 24, "partitions are not known: what is there stays");
+}
+
+#[test]
+fn rare_commits_do_not_look_stuck() {
+    let mut course = Course::new(8, 100, 2);
+    let mut frozen = Vec::new();
+    for poll in 0..40 {
+        let mut sample = course.pass();
+        if poll == 0 {
+            frozen = sample.partitions.iter().flatten().map(|partition| partition.committed).collect();
+        }
+        for (partition, committed) in sample.partitions.iter_mut().flatten().zip(&frozen) {
+            *partition =
+                PartitionSample { position: partition.committed, committed: *committed, ..*partition };
+        }
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!((decision.cause, decision.replicas), (Cause::ComputeLimited, 2), "{}", decision.reason);
+    }
+}
+
+#[test]
+fn a_slow_sink_is_no_reason_for_more_and_is_said_to_be_the_reason() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.sink = 200;
+    let decision = course.run(1_800);
+    assert_eq!(
+        (decision.replicas, decision.cause, decision.limited),
+        (4, Cause::SinkLimited, Some(Limit::SinkLimited))
+    );
+    assert!(decision.reason.contains("SinkLimited"), "{}", decision.reason);
+    course.sink = u64::MAX;
+    let decision = course.run(90);
+    assert!(decision.replicas > 4, "as soon as the sink answers: {}", decision.reason);
+}
+
+#[test]
+fn a_poison_message_is_no_reason_for_more() {
+    let mut course = Course::new(24, 60, 3);
+    course.run(300);
+    course.stuck = Some(7);
+    let decision = course.run(3_600);
+    assert!(decision.replicas <= 3, "{}", decision.reason);
+    assert_eq!(decision.cause, Cause::PartitionStuck);
+    assert_eq!(decision.limited, Some(Limit::PartitionStuck));
+    assert!(decision.reason.contains("stand: 7"), "{}", decision.reason);
+}
+
+#[test]
+fn a_hot_partition_is_named_and_is_no_reason_for_all_gateways() {
+    let mut course = Course::new(96, 5, 1);
+    course.arrivals[0] = 3_000;
+    let decision = course.run(3_600);
+    assert_eq!((decision.cause, decision.limited), (Cause::PartitionSkewed, Some(Limit::PartitionSkewed)));
+    assert!(decision.replicas < 96, "{}", decision.reason);
+}
+
+#[test]
+fn pods_that_no_node_takes_are_taken_back() {
+    let mut course = Course::new(24, 150, 4);
+    course.samples.workload.ready = 3;
+    course.samples.workload.unschedulable = 1;
+    let mut decided = Vec::new();
+    for _ in 0..45 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        decided.push((decision.replicas, decision.hold, decision.limited));
+    }
+    assert!(decided[..40].iter().all(|one| *one == (4, Some(Hold::RolloutInProgress), None)), "{decided:?}");
+    assert!(
+        decided[41..].iter().all(|one| *one == (3, Some(Hold::Unschedulable), Some(Limit::Unschedulable)))
+    );
+}
+
+#[test]
+fn an_operator_that_restarts_takes_nothing_away_before_its_windows_are_full() {
+    let mut course = about_to_shrink();
+    let capacity = course.state.capacity;
+    assert!(capacity.is_some());
+    course.samples.history = sluice_plan::scale::History::default();
+    course.now = course.now.plus_seconds(120);
+    for poll in 0..40 {
+        assert_eq!(course.step().replicas, 8, "{poll}");
+    }
+    assert_eq!(course.state.capacity.map(f64::round), capacity.map(f64::round), "from status");
+}
+
+#[test]
+fn a_roll_out_lets_gateways_be_added_and_none_be_taken_away() {
+    let mut course = about_to_shrink();
+    course.samples.workload.rolling = true;
+    assert_eq!(course.run(1_800).replicas, 8);
+    course.arrivals = vec![900; 24];
+    assert!(course.run(300).replicas > 8);
+}
+
+#[test]
+fn partitions_that_are_added_become_steps() {
+    let mut course = Course::new(4, 900, 4);
+    assert_eq!(course.run(600).limited, Some(Limit::TooFewPartitions));
+    let mut grown = Course::new(8, 900, 4);
+    grown.now = course.now;
+    grown.state = course.state.clone();
+    grown.policy = course.policy.clone();
+    let decision = grown.run(300);
+    assert_eq!(decision.next.partitions, 8);
+    assert!(decision.replicas > 4, "{}", decision.reason);
+}
+
+#[test]
+fn a_clock_that_went_back_and_a_counter_that_began_anew_change_nothing() {
+    let mut course = about_to_shrink();
+    course.now = Moment(course.now.0 - 300_000);
+    for _ in 0..10 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        assert_eq!(course.decide().replicas, 8);
+    }
+    let mut course = about_to_shrink();
+    let mut sample = course.pass();
+    sample.pods.iter_mut().for_each(|pod| (pod.busy_seconds, pod.messages) = (0.0, 0));
+    course.samples.history.push(sample);
+    let decision = course.decide();
+    assert_eq!(decision.replicas, 8);
+    assert!(decision.figures.unwrap().arrival_rate > 900.0);
+}
+
+#[test]
+fn a_new_template_and_other_messages_drop_what_was_learned() {
+    let mut course = Course::new(8, 100, 2);
+    course.run(300);
+    assert!(course.state.capacity.is_some());
+    course.samples.workload.revision = "another".into();
+    course.samples.history.push(Sample { at: course.now.plus_seconds(1), ..Sample::default() });
+    assert_eq!(course.decide().next.capacity, None);
+}
+
+#[test]
+fn memory_forces_two_steps_and_then_asks_for_a_larger_limit() {
+    let mut course = Course::new(24, 40, 2);
+    let mut most = 0;
+    let mut said = None;
+    for _ in 0..240 {
+        let mut sample = course.pass();
+        for pod in &mut sample.pods {
+            (pod.memory_bytes, pod.memory_limit_bytes) = (95, 100);
+        }
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        (course.samples.workload.desired, course.samples.workload.ready) =
+            (decision.replicas, decision.replicas);
+        most = most.max(decision.replicas);
+        said = decision.limited;
+    }
+    assert_eq!((most, said), (4, Some(Limit::Memory)));
+}
+
+#[test]
+fn a_kill_for_memory_forces_a_step_at_once() {
+    let mut course = Course::new(24, 40, 2);
+    course.run(300);
+    course.samples.workload.memory_kills = 1;
+    let decision = course.run(60);
+    assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
+}
+
+#[test]
+fn recommend_says_it_and_external_leaves_it() {
+    let mut course = Course::new(24, 200, 2);
+    course.policy.mode = Mode::Recommend;
+    let decision = course.run(300);
+    assert_eq!(decision.replicas, 2);
+    assert!(
+        decision.recommended > 4 && decision.reason.starts_with("recommended only"),
+        "{}",
+        decision.reason
+    );
+    course.policy.mode = Mode::External;
+    assert_eq!(course.run(300).replicas, 2);
+}
