@@ -39,12 +39,12 @@ use window::Rates;
 
 /// Steps against memory in a row; a leak fills any number of gateways.
 const MEMORY_STEPS_MAX: u32 = 2;
-/// After so many seconds without pressure, memory may force steps again.
-const MEMORY_CALM_SECONDS: f64 = 3_600.0;
+/// After so many seconds without pressure, memory may force steps again: a slow leak takes hours to fill a pod.
+const MEMORY_CALM_SECONDS: f64 = 21_600.0;
 /// Pressure lasts so many seconds before it counts: two windows of a minute.
 const PRESSURE_SECONDS: f64 = 120.0;
 /// A kill counts for so many seconds.
-const KILL_SECONDS: f64 = 600.0;
+pub(crate) const KILL_SECONDS: f64 = 600.0;
 /// After messages were lost, what waits is no guide for so many seconds.
 const LOST_SECONDS: f64 = 600.0;
 
@@ -129,10 +129,13 @@ pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) ->
     match policy.mode {
         Mode::Fixed => situation.fixed(next),
         Mode::External => situation.external(next),
-        Mode::Auto | Mode::Recommend => match gate::check(now, samples, &mut next) {
-            Ok(()) => situation.judged(next),
-            Err(hold) => situation.held(hold, next),
-        },
+        Mode::Auto | Mode::Recommend => {
+            situation.see_kills(&mut next);
+            match gate::check(now, samples, &mut next) {
+                Ok(()) => situation.judged(next),
+                Err(hold) => situation.held(hold, next),
+            }
+        }
     }
 }
 
@@ -190,7 +193,8 @@ impl Situation<'_> {
         };
         let reason = reason::held(hold, self.current);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
-        let decision = Decision { hold: Some(hold), limited, ..self.plain(wanted, reason, next) };
+        let cause = next.cause;
+        let decision = Decision { hold: Some(hold), limited, cause, ..self.plain(wanted, reason, next) };
         self.unless_only_recommended(decision)
     }
 
@@ -207,6 +211,7 @@ impl Situation<'_> {
             let in_vain = trial::judge(self.now, &rates, self.current, &mut next);
             cause = cause::classify(self.policy, &rates, cause::Known { in_vain, ..known });
         }
+        next.cause = cause;
         let workers =
             self.samples.history.last().and_then(|last| last.pods.first()).map_or(1, |pod| pod.workers);
         let steps = steps(next.partitions, workers, self.policy.alignment, self.bounds);
@@ -222,6 +227,7 @@ impl Situation<'_> {
             against_fewer: self.against_fewer(&rates, cause),
             forced,
             processed: rates.processed,
+            lag_seconds: rates.lag_seconds(),
         };
         let moved = pace::follow(&wish, &mut next);
         if forced && moved.replicas > self.current {
@@ -253,22 +259,29 @@ impl Situation<'_> {
         next.lost = rates.lost;
     }
 
+    /// Remembers kills, good samples or not: a pod that is killed again and again is never ready.
+    fn see_kills(&self, next: &mut State) {
+        let kills = self.samples.workload.memory_kills;
+        if kills > next.memory_kills {
+            (next.pressure_at, next.killed_at) = (Some(self.now), Some(self.now));
+        }
+        next.memory_kills = kills;
+    }
+
     /// Whether memory limits: the budget is used up for a while, or a pod was killed for it lately.
     fn sees_pressure(&self, rates: &Rates, next: &mut State) -> bool {
         let high = rates.memory_share > self.policy.memory_pressure;
         let since = if high { Some(next.pressure_since.unwrap_or(self.now)) } else { None };
         next.pressure_since = since;
         let lasts = since.is_some_and(|since| self.now.seconds_since(since) >= PRESSURE_SECONDS);
-        let kills = self.samples.workload.memory_kills;
-        if lasts || kills > next.memory_kills {
+        if lasts {
             next.pressure_at = Some(self.now);
         }
-        next.memory_kills = kills;
         let calm = next.pressure_at.is_none_or(|at| self.now.seconds_since(at) > MEMORY_CALM_SECONDS);
         if calm {
             next.memory_steps = 0;
         }
-        lasts || next.pressure_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
+        lasts || next.killed_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
     }
 
     /// The number it takes, and whether memory forces it.
@@ -280,15 +293,15 @@ impl Situation<'_> {
         let floor = target::memory_floor(self.policy, &next.memory, limit, next.partitions, steps);
         // Memory keeps gateways, and adds them only under pressure: what is expected may be wrong.
         let kept = floor.min(self.current);
-        let Some(capacity) = capacity else { return (self.bounds.clamp(self.current), false) };
-        let demand = Demand {
+        let demand = capacity.map(|capacity| Demand {
             policy: self.policy,
             rates,
             capacity,
             disruption_seconds: next.disruption_seconds.unwrap_or(state::DISRUPTION_SECONDS),
+            hurry: cause != Cause::PartitionSkewed,
             ignore_lag: next.lost_at.is_some_and(|at| self.now.seconds_since(at) < LOST_SECONDS),
-        };
-        let by_load = demand.replicas(steps, self.current).max(kept);
+        });
+        let by_load = demand.map_or(self.current, |demand| demand.replicas(steps, self.current)).max(kept);
         let forced = cause == Cause::MemoryLimited && next.memory_steps < MEMORY_STEPS_MAX;
         let by_memory = if forced { steps::at_least(steps, self.current.saturating_add(1)) } else { 0 };
         let wanted = if forced { by_memory.max(floor).max(by_load) } else { by_load };

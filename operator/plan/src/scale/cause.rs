@@ -10,6 +10,9 @@ pub const SINK_DOUBTFUL: f64 = 0.2;
 /// A partition that needs more than this share of a gateway by itself is too much for any.
 pub const HOT: f64 = 0.95;
 
+/// And is skewed when it needs at least so many times the mean; when all need too much, they are too few.
+const SKEWED: f64 = 2.0;
+
 /// What limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
@@ -55,8 +58,11 @@ pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
 }
 
 fn is_skewed(policy: &Policy, rates: &Rates, capacity: f64) -> bool {
-    let mut moving = rates.partitions.iter().filter(|partition| !partition.stuck);
-    moving.any(|partition| partition.arrival + partition.lag / policy.catch_up_seconds > HOT * capacity)
+    let moving = rates.partitions.iter().filter(|partition| !partition.stuck);
+    let loads = moving.map(|partition| partition.arrival + partition.lag / policy.catch_up_seconds);
+    let (most, sum, count) = loads
+        .fold((0.0, 0.0, 0.0), |(most, sum, count), load: f64| (load.max(most), sum + load, count + 1.0));
+    most > HOT * capacity && most * count >= SKEWED * sum
 }
 
 #[cfg(test)]
@@ -75,7 +81,9 @@ mod tests {
         let mut stuck = calm.clone();
         stuck.partitions[0].stuck = true;
         let mut skewed = calm.clone();
-        skewed.partitions[0].arrival = 96.0;
+        skewed.partitions.push(skewed.partitions[0]);
+        skewed.partitions.push(PartitionRates { arrival: 96.0, ..PartitionRates::default() });
+        let too_few = Rates { partitions: vec![skewed.partitions[2]; 3], ..calm.clone() };
         let known = Known { capacity: Some(100.0), in_vain: false, memory_pressure: false };
         for (rates, known, expected) in [
             (&calm, known, Cause::ComputeLimited),
@@ -85,6 +93,7 @@ mod tests {
             (&calm, Known { in_vain: true, ..known }, Cause::SinkLimited),
             (&stuck, known, Cause::PartitionStuck),
             (&skewed, known, Cause::PartitionSkewed),
+            (&too_few, known, Cause::ComputeLimited),
             (&skewed, Known { capacity: None, ..known }, Cause::ComputeLimited),
             (&calm, Known { memory_pressure: true, ..known }, Cause::MemoryLimited),
         ] {

@@ -51,12 +51,14 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
     let last = last.ok_or(Hold::MetricsUnavailable)?;
     state.see_group(now, last.group_stable);
     let answered = !last.partitions.is_empty() && last.partitions.iter().all(Option::is_some);
+    // Pods that are killed for their memory do not become ready by waiting.
+    let killed = state.killed_at.is_some_and(|at| now.seconds_since(at) < super::KILL_SECONDS);
     let pods = u32::try_from(last.pods.len()).unwrap_or(u32::MAX);
     if !last.group_stable {
         Err(Hold::Rebalancing)
     } else if !answered {
         Err(Hold::MetricsUnavailable)
-    } else if workload.ready > workload.desired || (!ready && !workload.rolling) {
+    } else if workload.ready > workload.desired || (!ready && !workload.rolling && !killed) {
         let waited = state.unready_since.map_or(0.0, |since| now.seconds_since(since));
         let hopeless = workload.unschedulable > 0 && waited > PROGRESS_SECONDS;
         Err(if hopeless { Hold::Unschedulable } else { Hold::RolloutInProgress })

@@ -9,6 +9,8 @@ use super::{
 
 /// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
 const QUIET_SECONDS: f64 = 30.0;
+/// A need that is late already lasts so many seconds: one poll, to see that it was no slip.
+const UP_AFTER_SECONDS_LATE: u32 = 15;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
 /// A backlog younger than this is none.
@@ -35,6 +37,8 @@ pub struct Wish<'a> {
     pub forced: bool,
     /// Messages a second that are processed now.
     pub processed: f64,
+    /// Seconds of lag.
+    pub lag_seconds: f64,
 }
 
 /// What is done, and why not more.
@@ -81,7 +85,9 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     let fresh = super::state::Rising { since: wish.now, least: wish.recommended };
     let rising = state.rising.get_or_insert(fresh);
     rising.least = rising.least.min(wish.recommended);
-    let lasted = wish.now.seconds_since(rising.since) >= f64::from(wish.policy.up_after_seconds);
+    let is_late = wish.lag_seconds > wish.policy.catch_up_seconds;
+    let after = wish.policy.up_after_seconds.min(if is_late { UP_AFTER_SECONDS_LATE } else { u32::MAX });
+    let lasted = wish.now.seconds_since(rising.since) >= f64::from(after);
     let settled = state.rescales.is_empty()
         || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
     if lasted && settled {
@@ -115,9 +121,21 @@ mod tests {
 
     fn wish(policy: &Policy, second: u64, current: u32, recommended: u32) -> Wish<'_> {
         let now = Moment(second * 1_000);
-        let (against_more, against_fewer, forced, processed) = (None, None, false, 0.0);
+        let (against_more, against_fewer, forced) = (None, None, false);
+        let (processed, lag_seconds) = (0.0, 0.0);
         let steps = &STEPS;
-        Wish { now, policy, steps, current, recommended, against_more, against_fewer, forced, processed }
+        Wish {
+            now,
+            policy,
+            steps,
+            current,
+            recommended,
+            against_more,
+            against_fewer,
+            forced,
+            processed,
+            lag_seconds,
+        }
     }
 
     #[test]
@@ -133,6 +151,15 @@ mod tests {
         let mut state = State::default();
         for (second, recommended) in [(0, 8), (15, 2), (30, 8), (45, 8)] {
             assert_eq!(follow(&wish(&policy, second, 2, recommended), &mut state).replicas, 2, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_need_that_is_late_moves_after_one_poll() {
+        let (policy, mut state) = (Policy::default(), State::default());
+        for (second, expected) in [(0, 2), (15, 8)] {
+            let late = Wish { lag_seconds: 601.0, ..wish(&policy, second, 2, 8) };
+            assert_eq!(follow(&late, &mut state).replicas, expected, "{second}");
         }
     }
 

@@ -124,6 +124,8 @@ pub struct PartitionSample {
 pub struct PodSample {
     /// The pod's number.
     pub ordinal: u32,
+    /// When it answered: seconds are compared with the time between its own answers, not between polls.
+    pub at: Moment,
     /// Threads that walk and encode, at least 1.
     pub workers: u32,
     /// Walking, encoding, compressing: `worker_seconds_total{state="busy"}`.

@@ -3,7 +3,7 @@
 //!
 //! What was learned holds as long as the pods' template; windows hold only as long as decisions follow one another.
 
-use super::{memory::MemoryModel, numbers, sample::Moment};
+use super::{cause::Cause, memory::MemoryModel, numbers, sample::Moment};
 use serde::{Deserialize, Serialize};
 
 /// Moments of rescales that are remembered: more in an hour is no policy that anybody wants.
@@ -67,6 +67,8 @@ pub struct State {
     pub partitions: u32,
     /// The template of the pods that the rest was learned from.
     pub revision: String,
+    /// What limited when samples were last good.
+    pub cause: Cause,
     /// Messages a second of one gateway.
     pub capacity: Option<f64>,
     /// Bytes of the messages that the capacity was learned from.
@@ -97,6 +99,8 @@ pub struct State {
     pub in_vain_until: Option<Moment>,
     /// Kills for memory that were seen.
     pub memory_kills: u32,
+    /// The last of them.
+    pub killed_at: Option<Moment>,
     /// Since when memory is under pressure.
     pub pressure_since: Option<Moment>,
     /// The last kill or pressure.

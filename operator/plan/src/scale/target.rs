@@ -19,14 +19,20 @@ pub struct Demand<'a> {
     pub disruption_seconds: f64,
     /// Whether what waits is no guide, as when offsets were lost.
     pub ignore_lag: bool,
+    /// Whether a late backlog is worked off sooner; not when it is one partition's, which no number of gateways hurries.
+    pub hurry: bool,
 }
 
 impl Demand<'_> {
-    /// Seconds in which the backlog is to be worked off: sooner when the oldest of it is late already.
+    /// Seconds in which the backlog is to be worked off: sooner when the oldest of it is late already, by the square of how
+    /// late it is, for what adds to a day's worst lag is the time that the worst backlog stays.
     pub fn catch_up_seconds(&self) -> f64 {
         let whole = self.policy.catch_up_seconds;
-        let share = whole / self.rates.lag_seconds().max(1.0);
-        whole * share.clamp(self.policy.catch_up_share_min, 1.0)
+        if !self.hurry {
+            return whole;
+        }
+        let punctual = whole / self.rates.lag_seconds().max(1.0);
+        whole * (punctual * punctual).clamp(self.policy.catch_up_share_min, 1.0)
     }
 
     fn lag(&self, lag: f64) -> f64 {
@@ -37,7 +43,14 @@ impl Demand<'_> {
     pub fn needed(&self) -> f64 {
         let seconds = self.catch_up_seconds();
         let arrivals = 1.0 / self.policy.utilization + self.disruption_seconds / seconds;
-        self.rates.arrival * arrivals + self.lag(self.rates.lag) / seconds
+        let whole = self.rates.arrival * arrivals + self.lag(self.rates.lag) / seconds;
+        (whole - self.hopeless(seconds)).max(0.0)
+    }
+
+    /// Messages a second that no gateway could do, as a partition is read by one: no number of gateways is for them.
+    fn hopeless(&self, seconds: f64) -> f64 {
+        let moving = self.rates.partitions.iter().filter(|partition| !partition.stuck);
+        moving.map(|one| (one.arrival + self.lag(one.lag) / seconds - HOT * self.capacity).max(0.0)).sum()
     }
 
     /// Messages a second that the hottest of so many gateways would have, apart from partitions that are too much for any.
@@ -123,6 +136,7 @@ mod tests {
             capacity: 1_000.0,
             disruption_seconds: 0.0,
             ignore_lag: false,
+            hurry: true,
         };
         let n = u32::try_from(arrivals.len()).unwrap();
         demand.replicas(&useful(n, 1, Alignment::Balanced, Bounds { min: 1, max: n }), 0)
@@ -134,12 +148,13 @@ mod tests {
         for (rate, lag, expected) in [
             (0.0, 0.0, 1),
             (700.0, 0.0, 1),
-            (780.0, 0.0, 2),
+            (800.0, 0.0, 1),
+            (830.0, 0.0, 2),
             (2_200.0, 0.0, 3),
             (3_500.0, 0.0, 6),
             (700.0, 600_000.0, 3),
-            // Twenty minutes late: the same messages in 300 s, not in 600 s.
-            (700.0, 840_000.0, 4),
+            // Twenty minutes late: the same messages in 150 s, not in 600 s.
+            (700.0, 840_000.0, 12),
             (90_000.0, 0.0, 12),
         ] {
             assert_eq!(replicas(&even(rate), lag), expected, "{rate} {lag}");
@@ -153,7 +168,7 @@ mod tests {
         assert_eq!(replicas(&uneven, 0.0), 4, "partitions 0 and 6 share a gateway of 2, 3 and 6");
         let mut hopeless = [50.0; 12];
         hopeless[0] = 5_000.0;
-        assert_eq!(replicas(&hopeless, 0.0), 12);
+        assert_eq!(replicas(&hopeless, 0.0), 4);
         let mut hopeless = [10.0; 96];
         hopeless[0] = 1_000.0;
         assert!(replicas(&hopeless, 0.0) <= 6, "one partition is no reason for 96 gateways");
@@ -163,7 +178,7 @@ mod tests {
     fn a_late_backlog_is_worked_off_sooner_down_to_a_share() {
         let rates = |lag| Rates { arrival: 1_000.0, lag, ..Rates::default() };
         let policy = Policy::default();
-        for (lag_seconds, expected) in [(0.0, 600.0), (600.0, 600.0), (1_200.0, 300.0), (9_000.0, 150.0)] {
+        for (lag_seconds, expected) in [(0.0, 600.0), (600.0, 600.0), (1_200.0, 150.0), (9_000.0, 90.0)] {
             let rates = rates(lag_seconds * 1_000.0);
             let demand = Demand {
                 policy: &policy,
@@ -171,6 +186,7 @@ mod tests {
                 capacity: 1.0,
                 disruption_seconds: 0.0,
                 ignore_lag: false,
+                hurry: true,
             };
             assert!((demand.catch_up_seconds() - expected).abs() < 1e-9, "{lag_seconds}");
         }

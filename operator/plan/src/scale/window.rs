@@ -189,14 +189,15 @@ fn twice<'a>(
         let old = before.pods.iter().find(|old| old.ordinal == pod.ordinal)?;
         let anew = pod.busy_seconds < old.busy_seconds
             || pod.source_seconds < old.source_seconds
-            || pod.messages < old.messages;
+            || pod.messages < old.messages
+            || pod.at <= old.at;
         (!anew).then_some((old, pod))
     })
 }
 
 fn pairs<'a>(before: &'a Sample, last: &'a Sample) -> impl Iterator<Item = PodRates> + use<'a> {
-    let seconds = last.at.seconds_since(before.at).max(0.001);
-    twice(before, last).map(move |(before, pod)| {
+    twice(before, last).map(|(before, pod)| {
+        let seconds = pod.at.seconds_since(before.at).max(0.001);
         let time = seconds * f64::from(pod.workers.max(1));
         let busy = ((pod.busy_seconds - before.busy_seconds) / time).clamp(0.0, 1.0);
         let source = ((pod.source_seconds - before.source_seconds) / time).clamp(0.0, 1.0 - busy);
@@ -224,6 +225,7 @@ mod tests {
     }
 
     fn sample(second: u64, partitions: &[PartitionSample], pod: PodSample) -> Sample {
+        let pod = PodSample { at: Moment(second * 1_000), ..pod };
         let partitions = partitions.iter().copied().map(Some).collect();
         Sample { at: Moment(second * 1_000), group_stable: true, partitions, pods: vec![pod] }
     }

@@ -81,6 +81,7 @@ impl Course {
         let busy = f64::from(u32::try_from(done).unwrap()) / f64::from(u32::try_from(possible).unwrap());
         let seconds = f64::from(u32::try_from(POLL_SECONDS).unwrap());
         let sample = &mut self.pods[pod];
+        sample.at = self.now;
         sample.busy_seconds += busy * seconds;
         sample.messages += done;
         sample.message_bytes += done * 100;

@@ -149,18 +149,18 @@ fn rare_commits_do_not_look_stuck() {
 
 #[test]
 fn a_slow_sink_is_no_reason_for_more_and_is_said_to_be_the_reason() {
-    let mut course = Course::new(24, 100, 4);
-    course.run(300);
-    course.sink = 200;
-    let decision = course.run(1_800);
-    assert_eq!(
-        (decision.replicas, decision.cause, decision.limited),
-        (4, Cause::SinkLimited, Some(Limit::SinkLimited))
-    );
-    assert!(decision.reason.contains("SinkLimited"), "{}", decision.reason);
-    course.sink = u64::MAX;
-    let decision = course.run(90);
-    assert!(decision.replicas > 4, "as soon as the sink answers: {}", decision.reason);
+    for takes in [0, 200] {
+        let mut course = Course::new(24, 100, 4);
+        course.run(300);
+        course.sink = takes;
+        let decision = course.run(1_800);
+        let limited = (4, Cause::SinkLimited, Some(Limit::SinkLimited));
+        assert_eq!((decision.replicas, decision.cause, decision.limited), limited, "{takes}");
+        assert!(decision.reason.contains("SinkLimited"), "{}", decision.reason);
+        course.sink = u64::MAX;
+        let decision = course.run(45);
+        assert!(decision.replicas > 4, "as soon as the sink answers: {}", decision.reason);
+    }
 }
 
 #[test]
@@ -307,4 +307,21 @@ fn recommend_says_it_and_external_leaves_it() {
     );
     course.policy.mode = Mode::External;
     assert_eq!(course.run(300).replicas, 2);
+}
+
+#[test]
+fn a_pod_that_is_killed_before_anything_is_learned_gets_fewer_partitions() {
+    let mut course = Course::new(24, 40, 1);
+    course.samples.workload.ready = 0;
+    let mut most = 0;
+    for kills in 1..8 {
+        let mut sample = course.pass();
+        sample.pods.clear();
+        course.samples.history.push(sample);
+        course.samples.workload.memory_kills = kills;
+        let decision = course.decide();
+        course.samples.workload.desired = decision.replicas;
+        most = decision.replicas;
+    }
+    assert!((2..=3).contains(&most), "two steps at most: {most}");
 }
