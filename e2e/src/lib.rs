@@ -12,6 +12,7 @@ pub mod pipeline;
 pub mod process;
 pub mod produce;
 pub mod say;
+pub mod simulate;
 pub mod spans;
 pub mod stack;
 pub mod throughput;

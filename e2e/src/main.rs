@@ -8,6 +8,7 @@ use e2e::demo::{self, DemoArgs};
 use e2e::fuzz::{self, FuzzArgs};
 use e2e::memory::{self, MemoryArgs};
 use e2e::say;
+use e2e::simulate::{self, SimulateArgs};
 use e2e::stack::command::StackCommand;
 use e2e::throughput::{self, ThroughputArgs, witness};
 use e2e::verify::{self, VerifyArgs};
@@ -37,6 +38,9 @@ enum Command {
     /// Searches for bytes that break a promise of the gateway's readers
     Fuzz(FuzzArgs),
 
+    /// A day of the scaling decision, and of others' rules beside it
+    Simulate(SimulateArgs),
+
     /// Runs one command for `throughput` and reports what it cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         Command::Throughput(args) => throughput::run(&args),
         Command::Memory(args) => memory::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };

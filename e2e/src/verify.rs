@@ -17,6 +17,7 @@ use crate::cargo::cargo;
 use crate::fuzz;
 use crate::install::{self, ImageArgs};
 use crate::process::interrupt;
+use crate::simulate;
 use crate::stack::{self, TargetArgs};
 use step::Steps;
 
@@ -80,6 +81,7 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
     steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--exclude", "e2e"]))?;
     steps.tests(cargo(&["test", "-p", "e2e", "--lib", "--bins"]))?;
     fuzz_targets(steps);
+    steps.once("scaling stays within its limits in simulation", simulate::check);
     steps.once("chart lints", manifests::lint);
     steps.once("chart renders", manifests::render);
     interrupt::check()

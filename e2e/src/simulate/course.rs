@@ -1,0 +1,174 @@
+//! One run: a rule drives a plant through a load, and what came of it is counted.
+
+use serde::Serialize;
+
+use super::chance::Chance;
+use super::load::{Load, Trace};
+use super::numbers::{count, whole};
+use super::plant::{Plant, TURN_SECONDS, World};
+use super::rules::{Name, Tuning};
+
+/// Arrivals vary by so much from turn to turn.
+const NOISE: f64 = 0.05;
+/// The seed of the noise in the script that the figures to reach come from.
+const NOISE_SEED: u32 = 11;
+/// A point of a curve for so many turns: one a minute.
+const TURNS_PER_POINT: u64 = 12;
+
+/// What is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Course<'a> {
+    /// Who decides.
+    pub policy: Name,
+    /// What arrives.
+    pub load: Load,
+    /// Partitions.
+    pub partitions: u32,
+    /// For how long.
+    pub hours: f64,
+    /// Other partitions and noise; 0 is the script's.
+    pub seed: u32,
+    /// The file's arrivals; empty without one.
+    pub trace: &'a Trace,
+    /// Values to try.
+    pub tuning: &'a Tuning,
+}
+
+/// What came of it; the names are those of the JSON document.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Run {
+    /// Who decided.
+    pub policy: &'static str,
+    /// What arrived.
+    pub load: &'static str,
+    /// Partitions.
+    pub partitions: u32,
+    /// For how long.
+    pub hours: f64,
+    /// Changes of the number of gateways.
+    pub rescales: u32,
+    /// Seconds of lag that 99 % of the time stayed below.
+    pub lag_p99_s: f64,
+    /// The most seconds of lag.
+    pub lag_max_s: f64,
+    /// Gateways times hours.
+    pub replica_hours: f64,
+    /// Gateways when `ClickHouse` became slow.
+    pub outage_replicas_before: Option<u32>,
+    /// The most gateways while it was.
+    pub outage_replicas_peak: Option<u32>,
+    /// `lag_p99_s` of a day with an outage.
+    pub outage_lag_p99_s: Option<f64>,
+    /// Gateways and seconds of lag, a minute apart.
+    #[serde(skip)]
+    pub curve: Vec<(u32, f64)>,
+}
+
+impl Course<'_> {
+    /// Runs it.
+    pub fn run(&self) -> Run {
+        let partitions = usize::try_from(self.partitions).expect("partitions fit the memory");
+        let mut plant = Plant::new(self.load.weights(partitions, self.seed));
+        let mut rule = self.policy.rule(self.partitions, self.tuning);
+        let mut chance = Chance::new(NOISE_SEED.wrapping_add(self.seed));
+        let mut lags = Vec::new();
+        let mut curve = Vec::new();
+        let mut outage: Option<(u32, u32)> = None;
+        for number in 0..whole(self.hours * 3_600.0 / TURN_SECONDS) {
+            let seconds = plant.seconds();
+            let arrival = self.load.arrival(seconds, self.trace) * (1.0 + NOISE * chance.around());
+            let sink = self.load.sink(seconds);
+            let stuck = self.load.stuck(seconds, partitions);
+            let before = plant.wanted();
+            let turn = plant.turn(&World { arrival, sink, stuck, leak: self.load.leak() });
+            if let Some(wanted) = rule.after(&mut plant, &turn) {
+                plant.scale(wanted);
+            }
+            let lag = plant.lag() / arrival.max(1.0);
+            lags.push(lag);
+            if number % TURNS_PER_POINT == 0 {
+                curve.push((plant.wanted(), lag));
+            }
+            if self.load.is_outage(seconds) {
+                let (before, peak) = outage.unwrap_or((before, 0));
+                outage = Some((before, peak.max(plant.wanted())));
+            }
+        }
+        self.counted(&plant, lags, curve, outage)
+    }
+
+    fn counted(
+        &self,
+        plant: &Plant,
+        mut lags: Vec<f64>,
+        curve: Vec<(u32, f64)>,
+        outage: Option<(u32, u32)>,
+    ) -> Run {
+        lags.sort_by(f64::total_cmp);
+        let at = usize::try_from(whole((count(lags.len() as u64) * 0.99).floor())).unwrap_or(usize::MAX);
+        let lag_p99_s = tenths(lags.get(at).copied().unwrap_or_default());
+        Run {
+            policy: self.policy.name(),
+            load: self.load.name(),
+            partitions: self.partitions,
+            hours: self.hours,
+            rescales: plant.rescales,
+            lag_p99_s,
+            lag_max_s: tenths(lags.last().copied().unwrap_or_default()),
+            replica_hours: tenths(plant.replica_hours),
+            outage_replicas_before: outage.map(|(before, _)| before),
+            outage_replicas_peak: outage.map(|(_, peak)| peak),
+            outage_lag_p99_s: outage.map(|_| lag_p99_s),
+            curve,
+        }
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(policy: Name, load: Load, hours: f64) -> Run {
+        let (trace, tuning) = (Trace::default(), Tuning::default());
+        Course { policy, load, partitions: 96, hours, seed: 0, trace: &trace, tuning: &tuning }.run()
+    }
+
+    #[test]
+    fn a_run_is_deterministic_and_has_the_names_of_the_document() {
+        let one = run(Name::Ours, Load::SinkOutage, 4.0);
+        assert_eq!(one, run(Name::Ours, Load::SinkOutage, 4.0));
+        let document = serde_json::to_value(&one).unwrap();
+        let names: Vec<_> = document.as_object().unwrap().keys().cloned().collect();
+        let mut expected = [
+            "policy",
+            "load",
+            "partitions",
+            "hours",
+            "rescales",
+            "lag_p99_s",
+            "lag_max_s",
+            "replica_hours",
+            "outage_replicas_before",
+            "outage_replicas_peak",
+            "outage_lag_p99_s",
+        ];
+        expected.sort_unstable();
+        let mut sorted = names;
+        sorted.sort_unstable();
+        assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn others_add_gateways_while_clickhouse_is_slow_and_ours_does_not() {
+        for (policy, adds) in
+            [(Name::Ours, false), (Name::Keda, true), (Name::Flink, true), (Name::Numaflow, true)]
+        {
+            let run = run(policy, Load::SinkOutage, 4.0);
+            assert_eq!(run.outage_replicas_peak > run.outage_replicas_before, adds, "{}", run.policy);
+        }
+    }
+}

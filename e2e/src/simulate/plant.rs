@@ -1,0 +1,348 @@
+//! A group of gateways between Kafka and `ClickHouse`, in turns of 5 s.
+//!
+//! Partitions have fixed weights and go to gateways by number, as a group counts them out. Gateways start late, drain late,
+//! and every change stops the group for a while. What a gateway exports is what the real one does: seconds of its worker by
+//! what it does, where waiting for `ClickHouse` shows only when the wait ends; answers that are a turn old; work that
+//! takes longer by message when there is little of it. A rule sees no more than that.
+
+use sluice_plan::scale::{Moment, PartitionSample, PodSample, Sample, Samples, WorkloadSample};
+
+use super::{
+    chance::Chance,
+    numbers::{count, whole},
+};
+
+/// Seconds of a turn.
+pub const TURN_SECONDS: f64 = 5.0;
+/// Milliseconds of a turn.
+const TURN_MILLISECONDS: u64 = 5_000;
+/// Messages a second that one gateway can do.
+pub const CAPACITY: f64 = 10_000.0;
+/// A gateway is ready after so many seconds.
+const START_SECONDS: f64 = 40.0;
+/// The group does nothing for so many seconds when its members change.
+const PAUSE_SECONDS: f64 = 10.0;
+/// A gateway that leaves is there for so many seconds more, until its blocks are inserted.
+const DRAIN_SECONDS: f64 = 20.0;
+/// Messages that a gateway holds until `ClickHouse` has them: five seconds of work.
+const HELD_MAX: f64 = 50_000.0;
+/// An idle gateway takes so much longer for a message, as its blocks are small.
+const IDLE_COST: f64 = 0.08;
+/// In so many of 100 polls, a gateway's answer is from the turn before.
+const OLD_ANSWER: f64 = 0.25;
+/// Bytes of a message.
+const MESSAGE_BYTES: f64 = 900.0;
+/// A gateway's memory without partitions: 100 MiB.
+const BASE_BYTES: f64 = 104_857_600.0;
+/// For each partition it reads: 512 KiB.
+const PARTITION_BYTES: f64 = 524_288.0;
+/// Its limit: 512 MiB.
+const LIMIT_BYTES: f64 = 536_870_912.0;
+/// The Unix epoch is no good start: moments are then smaller than windows.
+const BEGIN_MILLISECONDS: u64 = 1_000_000_000;
+
+/// One gateway.
+#[derive(Debug, Clone, Default)]
+struct Gateway {
+    busy: f64,
+    source: f64,
+    messages: f64,
+    held: f64,
+    leaked: f64,
+    back_at: Option<f64>,
+    old: Option<PodSample>,
+}
+
+/// What one turn did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Turn {
+    /// Messages a second that arrived.
+    pub arrival: f64,
+    /// Messages a second that were inserted.
+    pub processed: f64,
+    /// Mean share of work of the gateways.
+    pub busy: f64,
+    /// Whether `ClickHouse` held them up.
+    pub blocked: bool,
+}
+
+/// The world as it is for one turn.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    /// Messages a second that arrive.
+    pub arrival: f64,
+    /// Messages a second that `ClickHouse` takes.
+    pub sink: f64,
+    /// The partition that stands.
+    pub stuck: Option<usize>,
+    /// Bytes a second that each gateway leaks.
+    pub leak: f64,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Plant {
+    weights: Vec<f64>,
+    ends: Vec<f64>,
+    unread: Vec<f64>,
+    held: Vec<f64>,
+    gateways: Vec<Gateway>,
+    wanted: u32,
+    join_at: Option<f64>,
+    drained_at: f64,
+    draining: u32,
+    pause_until: f64,
+    seconds: f64,
+    turns: u64,
+    chance: Chance,
+    kills: u32,
+    /// Changes of the number of gateways.
+    pub rescales: u32,
+    /// Gateways by hours, those that start and drain included.
+    pub replica_hours: f64,
+}
+
+impl Plant {
+    /// One gateway, and partitions of these weights.
+    pub fn new(weights: Vec<f64>) -> Self {
+        let none = vec![0.0; weights.len()];
+        Self {
+            weights,
+            ends: none.clone(),
+            unread: none.clone(),
+            held: none,
+            gateways: vec![Gateway::default()],
+            wanted: 1,
+            join_at: None,
+            drained_at: 0.0,
+            draining: 0,
+            pause_until: -1.0,
+            seconds: 0.0,
+            turns: 0,
+            chance: Chance::new(23),
+            kills: 0,
+            rescales: 0,
+            replica_hours: 0.0,
+        }
+    }
+
+    /// Partitions.
+    pub fn partitions(&self) -> u32 {
+        u32::try_from(self.weights.len()).expect("partitions are counted in the command line")
+    }
+
+    /// Gateways it is told to have.
+    pub fn wanted(&self) -> u32 {
+        self.wanted
+    }
+
+    /// Gateways that read.
+    pub fn ready(&self) -> u32 {
+        u32::try_from(self.gateways.len()).expect("there are no more gateways than partitions")
+    }
+
+    /// Seconds since the start.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Messages that are not inserted.
+    pub fn lag(&self) -> f64 {
+        self.unread.iter().sum::<f64>() + self.held.iter().sum::<f64>()
+    }
+
+    /// Tells it to have so many gateways, within 1 and its partitions.
+    pub fn scale(&mut self, replicas: u32) {
+        let replicas = replicas.clamp(1, self.partitions());
+        if replicas == self.wanted {
+            return;
+        }
+        self.wanted = replicas;
+        self.rescales += 1;
+        let starts = replicas > self.ready();
+        self.join_at = Some(self.seconds + if starts { START_SECONDS } else { 0.0 });
+    }
+
+    /// Five seconds.
+    pub fn turn(&mut self, world: &World) -> Turn {
+        self.join();
+        self.restart(world.leak);
+        let draining = if self.seconds < self.drained_at { self.draining } else { 0 };
+        let there = self.ready().max(self.wanted) + draining;
+        self.replica_hours += f64::from(there) * TURN_SECONDS / 3_600.0;
+        for ((end, unread), weight) in self.ends.iter_mut().zip(&mut self.unread).zip(&self.weights) {
+            let came = world.arrival * weight * TURN_SECONDS;
+            *end += came;
+            *unread += came;
+        }
+        let mut done = Turn { arrival: world.arrival, ..Turn::default() };
+        if self.seconds < self.pause_until {
+            self.gateways.iter_mut().for_each(|gateway| gateway.source += TURN_SECONDS);
+        } else {
+            self.work(world, &mut done);
+        }
+        self.seconds += TURN_SECONDS;
+        self.turns += 1;
+        done
+    }
+
+    /// Gateways that were wanted are there, or gone; the group gives out its partitions anew, and what was held is read again.
+    fn join(&mut self) {
+        if self.join_at.is_none_or(|at| self.seconds < at) {
+            return;
+        }
+        self.join_at = None;
+        if self.wanted < self.ready() {
+            self.draining = self.ready() - self.wanted;
+            self.drained_at = self.seconds + DRAIN_SECONDS;
+        }
+        self.gateways.resize_with(usize::try_from(self.wanted).unwrap_or(usize::MAX), Gateway::default);
+        self.pause_until = self.seconds + PAUSE_SECONDS;
+        for (unread, held) in self.unread.iter_mut().zip(&mut self.held) {
+            *unread += std::mem::take(held);
+        }
+        self.gateways.iter_mut().for_each(|gateway| gateway.held = 0.0);
+    }
+
+    /// Gateways leak, are killed, and come back as the same member with the same partitions.
+    fn restart(&mut self, leak: f64) {
+        let each = count(self.weights.len() as u64) / f64::from(self.ready());
+        for gateway in &mut self.gateways {
+            gateway.leaked += leak * TURN_SECONDS;
+            if gateway.back_at.is_none() && memory(gateway.leaked, each) > LIMIT_BYTES {
+                *gateway = Gateway { back_at: Some(self.seconds + START_SECONDS), ..Gateway::default() };
+                self.kills += 1;
+            }
+            if gateway.back_at.is_some_and(|at| self.seconds >= at) {
+                gateway.back_at = None;
+            }
+        }
+    }
+
+    fn work(&mut self, world: &World, done: &mut Turn) {
+        let replicas = self.gateways.len();
+        let mut demands = vec![0.0; replicas];
+        for (partition, unread) in self.unread.iter().enumerate() {
+            if Some(partition) != world.stuck {
+                demands[partition % replicas] += unread;
+            }
+        }
+        let mut possible = Vec::with_capacity(replicas);
+        for (gateway, demand) in self.gateways.iter().zip(&demands) {
+            let works = gateway.back_at.is_none();
+            possible.push(if works { demand.min(CAPACITY * TURN_SECONDS) } else { 0.0 });
+        }
+        let held: f64 = self.gateways.iter().map(|gateway| gateway.held).sum();
+        let sendable = possible.iter().sum::<f64>() + held;
+        let sent = (world.sink * TURN_SECONDS / sendable.max(1.0)).min(1.0);
+        let mut shares = Vec::with_capacity(replicas);
+        for ((gateway, demand), possible) in self.gateways.iter_mut().zip(&demands).zip(&possible) {
+            let (read, inserted) = gateway.work(*possible, sent, done);
+            let all = gateway.held + inserted;
+            shares.push((read / demand.max(1e-9), inserted / all.max(1e-9)));
+            done.processed += inserted / TURN_SECONDS;
+        }
+        done.busy /= count(replicas as u64);
+        for (partition, (unread, held)) in self.unread.iter_mut().zip(&mut self.held).enumerate() {
+            let (read, inserted) = shares[partition % replicas];
+            if Some(partition) != world.stuck {
+                let moved = *unread * read;
+                *unread -= moved;
+                *held += moved;
+            }
+            *held -= *held * inserted;
+        }
+    }
+
+    /// What a poll sees. Whoever asks for it twice in a turn sees two answers.
+    pub fn sample(&mut self) -> (Sample, WorkloadSample) {
+        let at = self.now();
+        let stable = self.seconds >= self.pause_until;
+        let partitions =
+            self.ends.iter().zip(self.unread.iter().zip(&self.held)).map(|(end, (unread, held))| {
+                let (end, position) = (whole(*end), whole(end - unread));
+                let committed = Some(whole(count(end) - unread - held).min(position));
+                Some(PartitionSample { log_start: 0, end, committed, position: Some(position.min(end)) })
+            });
+        let partitions: Vec<_> = partitions.collect();
+        let replicas = self.gateways.len();
+        let mut pods = Vec::with_capacity(replicas);
+        for (number, gateway) in self.gateways.iter_mut().enumerate().filter(|(_, one)| one.back_at.is_none())
+        {
+            let own = (number..self.weights.len()).step_by(replicas);
+            let own: Vec<u32> = own.filter_map(|partition| u32::try_from(partition).ok()).collect();
+            let now = gateway.answer(number, at, own);
+            let is_old = self.chance.share() < OLD_ANSWER;
+            let answer = gateway.old.replace(now.clone()).filter(|_| is_old).unwrap_or(now);
+            pods.push(answer);
+        }
+        let ready = self.gateways.iter().filter(|gateway| gateway.back_at.is_none()).count();
+        let workload = WorkloadSample {
+            desired: self.wanted,
+            ready: u32::try_from(ready).unwrap_or(u32::MAX),
+            memory_kills: self.kills,
+            ..WorkloadSample::default()
+        };
+        (Sample { at, group_stable: stable, partitions, pods }, workload)
+    }
+
+    /// What a decision sees now, the history left as it is.
+    pub fn observe(&mut self, samples: &mut Samples) {
+        let (sample, workload) = self.sample();
+        samples.history.push(sample);
+        samples.workload = workload;
+    }
+
+    /// The moment of the turn.
+    pub fn now(&self) -> Moment {
+        Moment(BEGIN_MILLISECONDS + self.turns * TURN_MILLISECONDS)
+    }
+}
+
+impl Gateway {
+    /// Its metrics now. Waiting for `ClickHouse` is in none of the counters that are read: it is the rest.
+    fn answer(&self, number: usize, at: Moment, partitions: Vec<u32>) -> PodSample {
+        let each = count(partitions.len() as u64);
+        PodSample {
+            ordinal: u32::try_from(number).unwrap_or(u32::MAX),
+            at,
+            workers: 1,
+            busy_seconds: self.busy,
+            source_seconds: self.source,
+            messages: whole(self.messages),
+            message_bytes: whole(self.messages * MESSAGE_BYTES),
+            insert_failures: 0,
+            memory_bytes: whole(memory(self.leaked, each)),
+            memory_limit_bytes: whole(LIMIT_BYTES),
+            spool_bytes: 0,
+            partitions,
+        }
+    }
+
+    /// Reads what is possible and there is room for, and inserts its share; gives both.
+    fn work(&mut self, possible: f64, sent: f64, done: &mut Turn) -> (f64, f64) {
+        if self.back_at.is_some() {
+            return (0.0, 0.0);
+        }
+        let inserted = (self.held + possible) * sent;
+        let read = possible.min(HELD_MAX - self.held + inserted).max(0.0);
+        let inserted = inserted.min(self.held + read);
+        self.held += read - inserted;
+        self.messages += read;
+        let share = read / (CAPACITY * TURN_SECONDS);
+        let busy = (share * (1.0 + IDLE_COST * (1.0 - share))).min(1.0);
+        self.busy += busy * TURN_SECONDS;
+        let blocked = read < possible * 0.999;
+        done.blocked |= blocked;
+        done.busy += share;
+        if !blocked {
+            self.source += (1.0 - busy) * TURN_SECONDS;
+        }
+        (read, inserted)
+    }
+}
+
+/// Bytes that a gateway with so many partitions takes.
+fn memory(leaked: f64, partitions: f64) -> f64 {
+    BASE_BYTES + PARTITION_BYTES * partitions + leaked
+}

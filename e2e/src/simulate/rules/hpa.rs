@@ -1,0 +1,36 @@
+//! A `HorizontalPodAutoscaler` on the CPU: replicas times busy share, divided by the target.
+//!
+//! Source: Kubernetes' documentation of the algorithm. It sees no lag at all.
+
+use super::super::numbers::gateways;
+use super::keda::Horizontal;
+use super::{Plant, Rule, Turn, Window, is_due};
+
+/// The share of the CPU that is aimed at.
+const TARGET: f64 = 0.7;
+
+/// The rule.
+#[derive(Debug)]
+pub struct Hpa {
+    busy: Window,
+    horizontal: Horizontal,
+}
+
+impl Hpa {
+    /// The metrics server's average is of about a minute.
+    pub fn new() -> Self {
+        Self { busy: Window::turns(12), horizontal: Horizontal::default() }
+    }
+}
+
+impl Rule for Hpa {
+    fn after(&mut self, plant: &mut Plant, turn: &Turn) -> Option<u32> {
+        self.busy.add(turn.busy);
+        if !is_due(plant, Horizontal::PERIOD_SECONDS) || plant.ready() != plant.wanted() {
+            return None;
+        }
+        let ratio = self.busy.mean() / TARGET;
+        let current = plant.wanted();
+        Some(self.horizontal.follow(current, ratio, gateways(f64::from(current) * ratio)))
+    }
+}

@@ -1,0 +1,81 @@
+//! Ours: the operator's own `decide`, every 15 s, shown what a gateway exports and nothing else.
+
+use sluice_plan::scale::{Cause, Mode, Policy, Samples, State, decide};
+
+use super::{Plant, Rule, Turn, is_due};
+
+/// Seconds between two polls.
+const POLL_SECONDS: f64 = 15.0;
+
+/// Values of the policy to try; none of them leaves the policy as it is.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Tuning {
+    /// Share of a gateway's capacity that arrivals may take
+    #[arg(long, value_name = "SHARE")]
+    pub utilization: Option<f64>,
+
+    /// How far above the mean bound a step may reach
+    #[arg(long, value_name = "SHARE")]
+    pub tolerance: Option<f64>,
+
+    /// Seconds in which a backlog is to be worked off
+    #[arg(long, value_name = "SECONDS")]
+    pub catch_up: Option<f64>,
+
+    /// Share of those seconds that a late backlog has at least
+    #[arg(long, value_name = "SHARE")]
+    pub catch_up_share: Option<f64>,
+
+    /// Seconds that a surplus lasts before gateways are taken away
+    #[arg(long, value_name = "SECONDS")]
+    pub down_after: Option<u32>,
+}
+
+impl Tuning {
+    fn policy(&self) -> Policy {
+        let mut policy = Policy { mode: Mode::Auto, ..Policy::default() };
+        policy.utilization = self.utilization.unwrap_or(policy.utilization);
+        policy.tolerance = self.tolerance.unwrap_or(policy.tolerance);
+        policy.catch_up_seconds = self.catch_up.unwrap_or(policy.catch_up_seconds);
+        policy.catch_up_share_min = self.catch_up_share.unwrap_or(policy.catch_up_share_min);
+        policy.down_after_seconds = self.down_after.unwrap_or(policy.down_after_seconds);
+        policy
+    }
+}
+
+/// The rule.
+#[derive(Debug)]
+pub struct Ours {
+    policy: Policy,
+    state: State,
+    samples: Samples,
+    cause: Cause,
+}
+
+impl Ours {
+    /// With the default policy, but for what is tried.
+    pub fn new(tuning: &Tuning) -> Self {
+        Self {
+            policy: tuning.policy(),
+            state: State::default(),
+            samples: Samples::default(),
+            cause: Cause::default(),
+        }
+    }
+}
+
+impl Rule for Ours {
+    fn after(&mut self, plant: &mut Plant, _turn: &Turn) -> Option<u32> {
+        if !is_due(plant, POLL_SECONDS) {
+            return None;
+        }
+        plant.observe(&mut self.samples);
+        let decision = decide(plant.now(), &self.policy, &self.state, &self.samples);
+        if decision.replicas != plant.wanted() || decision.cause != self.cause {
+            tracing::info!(seconds = plant.seconds(), cause = ?decision.cause, "{}", decision.reason);
+        }
+        self.cause = decision.cause;
+        self.state = decision.next;
+        Some(decision.replicas)
+    }
+}
