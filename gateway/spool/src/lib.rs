@@ -4,12 +4,37 @@
 //! that cannot be used stops the gateway before it reads its first message, not when ClickHouse is away for the first
 //! time.
 //!
-//! Blocks are not spooled yet; what stands here is the volume itself: its lock, its identity and its size.
+//! On the volume is the queue: finished blocks, kept while ClickHouse is slower than the source or away. Its format is
+//! written down in `format`; [`Queue`] says what it promises.
+//!
+//! ```text
+//!  files <--- segment <--- queue ---> body (read by whoever sends it)
+//!               |            ^
+//!             record       open, recover: what the run before has left
+//!               |
+//!             format
+//! ```
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
+mod body;
+mod entry;
+mod files;
+pub mod format;
 mod identity;
+mod open;
+mod queue;
+mod record;
+mod recover;
+mod segment;
 mod volume;
 
+pub use body::{Body, Damage};
+pub use entry::{BlockId, Coordinates, PartitionName, Sent};
+pub use files::{Directory, Fatal, FileAt, Files};
 pub use identity::Identity;
+pub use open::OpenError;
+pub use queue::{AppendError, Dropped, Full, Held, Options, Queue, ReadError, Unfit, Usage};
+pub use record::BlockHead;
+pub use recover::{Cut, Lost, Recovered, SetAside};
 pub use volume::{Error, Space, Volume};

@@ -1,0 +1,66 @@
+//! A block's body, read piece by piece into the caller's buffer.
+//!
+//! The last piece is only handed out when the checksum of the whole is right. Whoever sends the pieces with a
+//! `Content-Length` therefore never completes a body that is not what was appended: the server gets less than it was promised.
+//!
+//! Owner: whoever drains; it outlives the queue and the removal of its segment.
+
+use crate::files::FileAt;
+use std::{io, sync::Arc};
+
+/// A body cannot be read as it was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// The system cannot read it.
+    #[error("cannot read a block's body: {0}")]
+    Read(#[source] io::Error),
+    /// Its checksum is another one.
+    #[error("a block's body is not what was written (checksum {found:08x}, expected {expected:08x})")]
+    Checksum {
+        /// Of what was read.
+        found: u32,
+        /// Of what was written.
+        expected: u32,
+    },
+}
+
+/// A body that is being read.
+#[derive(Debug)]
+pub struct Body<F> {
+    file: Arc<F>,
+    at: u64,
+    left: u64,
+    sum: u32,
+    expected: u32,
+}
+
+impl<F: FileAt> Body<F> {
+    pub(crate) fn new(file: Arc<F>, at: u64, bytes: u64, expected: u32) -> Self {
+        Self { file, at, left: bytes, sum: 0, expected }
+    }
+
+    /// Bytes that are still to be read.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
+        let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let Some(piece) = buffer.get_mut(..want).filter(|piece| !piece.is_empty()) else { return Ok(0) };
+        self.file.read_exact_at(piece, self.at).map_err(Damage::Read)?;
+        self.sum = crc32c::crc32c_append(self.sum, piece);
+        self.at = self.at.saturating_add(want as u64);
+        self.left = self.left.saturating_sub(want as u64);
+        if self.left == 0 && self.sum != self.expected {
+            return Err(Damage::Checksum { found: self.sum, expected: self.expected });
+        }
+        Ok(want)
+    }
+
+    /// Reads the rest through a buffer, to see whether it is whole.
+    pub(crate) fn verify(mut self, buffer: &mut [u8]) -> Result<(), Damage> {
+        while self.read(buffer)? > 0 {}
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! The file system, as the queue uses it: a flat directory of files that are read and written at positions.
+//!
+//! A trait, because the tests run the same queue on a model disk that tears, loses and reorders what is not synced.
+//!
+//! What a caller may rely on after a crash: bytes of a file up to its last [`FileAt::sync`], names up to the last
+//! [`Files::sync_directory`]. Of what came later, any part may be there, in any order.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// A directory.
+pub trait Files {
+    /// An open file in it.
+    type File: FileAt;
+
+    /// The names of all files, in no order.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Makes an empty file for reading and writing; one of that name is emptied.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+    /// Opens a file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+    /// Gives a file another name. Whoever has it open still has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. Whoever has it open can still read it.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes the names durable.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait FileAt {
+    /// Its bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Fills the buffer with the bytes from a position.
+    fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+    /// Writes all bytes at a position. After an error any part of them may be written.
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// Cuts it off.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+    /// Makes its bytes and its size durable. After an error nothing may be assumed of what was written since the last
+    /// time: the system forgets the failure, and a second call succeeds without having written anything.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    open: File,
+}
+
+impl Directory {
+    /// Opens it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), open: File::open(path)? })
+    }
+}
+
+impl Files for Directory {
+    type File = File;
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            // A name that is no UTF-8 is not one of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.path.join(name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.open.sync_all()
+    }
+}
+
+impl FileAt for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, buffer, at)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, at)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    /// `fdatasync`: the size is made durable with the bytes, times are not.
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// A call failed after which nothing may be assumed of the volume. The process ends; what is on the volume is read when it
+/// starts again.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {file} on the queue volume: {source}")]
+pub struct Fatal {
+    /// What was tried.
+    pub action: &'static str,
+    /// On which file.
+    pub file: String,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl Fatal {
+    /// Names the action that failed, and on what.
+    pub(crate) fn of(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
+        let file = file.to_owned();
+        move |source| Self { action, file, source }
+    }
+}
+
+/// Whether a write failed for want of room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,266 @@
+//! The layout of the queue's files, version [`VERSION`]. Numbers are little-endian, checksums are CRC32C (Castagnoli).
+//!
+//! **Limits**
+//!
+//! | what | limit |
+//! | --- | --- |
+//! | blocks in a segment | [`SEGMENT_BLOCKS_MAX`]: the fixed room for marks |
+//! | segments | [`SEGMENTS_MAX`]: each is an open file |
+//! | blocks in the index | [`QUEUE_BLOCKS_MAX`], of [`INDEX_BYTES_PER_BLOCK`] each |
+//! | body of a block | [`BODY_BYTES_MAX`] |
+//! | topic, token | [`TOPIC_BYTES_MAX`], [`TOKEN_BYTES_MAX`] |
+//!
+//! **Files** in the volume, `N` being the segment's sequence in 16 hex digits:
+//!
+//! | name | content |
+//! | --- | --- |
+//! | `segment-N.new` | a segment that is being made; removed when the queue is opened |
+//! | `segment-N.spool` | a segment |
+//! | `segment-N.damaged` | a segment in which damage was found; its whole blocks are served, the file is never removed |
+//!
+//! **Segment**: a fixed part, which is written and synced before the file gets its name, then records.
+//!
+//! | at | bytes | content |
+//! | --- | --- | --- |
+//! | 0 | 64 | segment header |
+//! | [`SEAL_AT`] | 32 | the mark `seal`; zeros until the segment is sealed |
+//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `sent`, the mark `done`; zeros until they are set |
+//! | [`RECORDS_AT`] | to the end | records, without gaps |
+//!
+//! Marks are written in place: what a block needs to be marked and settled is on the disk before the block is, so that
+//! a full disk can be emptied. (A file system that copies on write may still need room for them.)
+//!
+//! **Segment header**
+//!
+//! | at | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `sluiceqs` |
+//! | 8 | 4 | version. Magic, version and the checksum's place stay where they are in every version |
+//! | 12 | 4 | zeros |
+//! | 16 | 8 | identity: of the pipeline whose queue this is |
+//! | 24 | 8 | sequence: as in the file's name |
+//! | 32 | 28 | zeros |
+//! | 60 | 4 | checksum of bytes 0–59 |
+//!
+//! **Mark**
+//!
+//! | at | bytes | `sent` | `done` | `seal` |
+//! | --- | --- | --- | --- | --- |
+//! | 0 | 4 | magic `sent` | magic `done` | magic `seal` |
+//! | 4 | 4 | ordinal of the block | ordinal | blocks in the segment |
+//! | 8 | 8 | sequence of the segment | sequence | sequence |
+//! | 16 | 8 | first send, ms since 1970 | 0 | bytes of the segment |
+//! | 24 | 4 | zeros | zeros | zeros |
+//! | 28 | 4 | checksum of bytes 0–27 | the same | the same |
+//!
+//! **Record**: a header, then the body (the block's frames, one behind the other).
+//!
+//! | at | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 4 | magic `blok` |
+//! | 4 | 4 | ordinal: the block's place in the segment, from 0 |
+//! | 8 | 8 | sequence of the segment |
+//! | 16 | 8 | identity |
+//! | 24 | 4 | how many blocks of the segment were synced when this was written: damage there is no torn tail |
+//! | 28 | 4 | partition |
+//! | 32 | 8 | first offset |
+//! | 40 | 8 | next offset: one past the last |
+//! | 48 | 8 | rows |
+//! | 56 | 8 | raw bytes: before compression |
+//! | 64 | 8 | latest end of a span, ns since 1970; 0 without spans |
+//! | 72 | 8 | first send, ms since 1970, when it was sent before it was appended; else 0 |
+//! | 80 | 8 | appended, ms since 1970 |
+//! | 88 | 8 | columns: fingerprint of the column list and encoding that the frames were made for |
+//! | 96 | 8 | body bytes |
+//! | 104 | 4 | checksum of the body |
+//! | 108 | 2 | bytes of the topic |
+//! | 110 | 2 | bytes of the token |
+//! | 112 | 12 | zeros |
+//! | 124 | 256 | topic, then zeros |
+//! | 380 | 384 | token, then zeros |
+//! | 764 | 4 | checksum of bytes 0–763 |
+//! | 768 | body bytes | body |
+
+/// The version that this program reads and writes.
+pub const VERSION: u32 = 1;
+
+/// The first bytes of a segment.
+pub const SEGMENT_MAGIC: [u8; 8] = *b"sluiceqs";
+/// The first bytes of a record.
+pub const RECORD_MAGIC: [u8; 4] = *b"blok";
+
+/// Bytes of the segment header.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// Bytes of a mark. A power of two: no mark lies across two sectors of a disk.
+pub const MARK_BYTES: usize = 32;
+/// Bytes of a record's header. Fixed, so that it is read by one call; under 0.1 % of a block of 1 MiB.
+pub const RECORD_HEADER_BYTES: usize = 768;
+
+/// Where the seal is: in a sector of its own.
+pub const SEAL_AT: u64 = 512;
+/// Where the marks of the blocks begin.
+pub const MARKS_AT: u64 = 4_096;
+/// Marks per block: `sent` and `done`.
+pub const MARKS_PER_BLOCK: usize = 2;
+/// Bytes of all blocks' marks.
+pub const MARKS_BYTES: usize = SEGMENT_BLOCKS_MAX as usize * MARKS_PER_BLOCK * MARK_BYTES;
+/// Where the records begin.
+pub const RECORDS_AT: u64 = MARKS_AT + MARKS_BYTES as u64;
+
+/// Blocks in a segment. Chosen: full segments of [`SEGMENT_BYTES_MIN`] at 64 KiB a block, and marks of 64 KiB.
+pub const SEGMENT_BLOCKS_MAX: u32 = 1_024;
+/// Segments of a queue, each an open file. Chosen: half of the usual 1,024 open files of a process.
+pub const SEGMENTS_MAX: usize = 512;
+/// Blocks in the index, settled ones in segments that are not removed yet included. Chosen: 3 MiB of memory at the most.
+pub const QUEUE_BLOCKS_MAX: usize = 32_768;
+/// Memory that the index needs per block, at most. Checked when this is compiled.
+pub const INDEX_BYTES_PER_BLOCK: usize = 96;
+/// Bytes of a block's body. Chosen: four times the largest message that Kafka is used with (64 MiB).
+pub const BODY_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a topic's name. Specified: Kafka allows 249.
+pub const TOPIC_BYTES_MAX: usize = 256;
+/// Bytes of a token. Chosen: a topic's name, three numbers and 128 bits in hex fit (336).
+pub const TOKEN_BYTES_MAX: usize = 384;
+
+/// Bytes of a segment, unless the queue is very large or very small. Chosen: one sync and one new file in that many bytes.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 20;
+
+/// What a file's name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// It is being made.
+    New,
+    /// It is a segment.
+    Spool,
+    /// It is a segment in which damage was found.
+    Damaged,
+}
+
+const KINDS: [(Kind, &str); 3] = [(Kind::New, "new"), (Kind::Spool, "spool"), (Kind::Damaged, "damaged")];
+
+/// The name of a segment's file.
+pub(crate) fn name(sequence: u64, kind: Kind) -> String {
+    let extension = match kind {
+        Kind::New => "new",
+        Kind::Spool => "spool",
+        Kind::Damaged => "damaged",
+    };
+    format!("segment-{sequence:016x}.{extension}")
+}
+
+/// What the name of a file says; `None` for a file that is not the queue's.
+pub(crate) fn parse_name(text: &str) -> Option<(u64, Kind)> {
+    let (digits, extension) = text.strip_prefix("segment-")?.split_once('.')?;
+    let sequence = u64::from_str_radix(digits, 16).ok()?;
+    let (kind, _) = KINDS.into_iter().find(|(_, known)| *known == extension)?;
+    // Only the one way of writing a number is ours.
+    (name(sequence, kind) == text).then_some((sequence, kind))
+}
+
+/// Where a mark of a block is.
+pub(crate) fn mark_at(ordinal: u32, kind: crate::record::MarkKind) -> u64 {
+    let index = u64::from(ordinal).saturating_mul(MARKS_PER_BLOCK as u64).saturating_add(kind.slot());
+    MARKS_AT.saturating_add(index.saturating_mul(MARK_BYTES as u64))
+}
+
+/// The bytes of a fixed layout, filled from the front.
+pub(crate) struct Fill<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Fill<N> {
+    /// All zeros.
+    pub fn new() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+
+    /// Appends a field, and zeros up to `width` bytes.
+    ///
+    /// # Panics
+    /// When a field is larger than its place in the layout.
+    #[must_use]
+    pub fn put(mut self, field: &[u8], width: usize) -> Self {
+        assert!(field.len() <= width, "a field fits into its place");
+        let end = self.len.saturating_add(field.len());
+        self.bytes.get_mut(self.len..end).expect("the layout has room for its fields").copy_from_slice(field);
+        self.len = self.len.saturating_add(width);
+        self
+    }
+
+    /// The bytes, the last four of which are the checksum of those before.
+    pub fn sealed(self) -> [u8; N] {
+        assert_eq!(self.len.checked_add(4), Some(N), "a layout's fields are its length");
+        let sum =
+            self.bytes.get(..self.len).map(crc32c::crc32c).expect("the layout is longer than its fields");
+        self.put_last(sum)
+    }
+
+    fn put_last(self, sum: u32) -> [u8; N] {
+        self.put(&sum.to_le_bytes(), 4).bytes
+    }
+}
+
+/// The fields of a fixed layout, taken from the front. Past the end there are zeros.
+pub(crate) struct Take<'a>(&'a [u8]);
+
+impl<'a> Take<'a> {
+    /// The fields before the checksum; `None` when it is not theirs.
+    pub fn checked(bytes: &'a [u8]) -> Option<Self> {
+        let (fields, sum) = bytes.split_last_chunk::<4>()?;
+        (crc32c::crc32c(fields) == u32::from_le_bytes(*sum)).then_some(Self(fields))
+    }
+
+    /// The next bytes.
+    pub fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at_checked(len).unwrap_or((self.0, &[]));
+        self.0 = rest;
+        bytes
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.bytes(N).first_chunk().copied().unwrap_or([0; N])
+    }
+
+    /// The next two bytes.
+    pub fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    /// The next four bytes.
+    pub fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::MarkKind;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written_and_no_other_is_ours() {
+        for kind in [Kind::New, Kind::Spool, Kind::Damaged] {
+            assert_eq!(parse_name(&name(0xabc, kind)), Some((0xabc, kind)));
+        }
+        assert_eq!(name(10, Kind::Spool), "segment-000000000000000a.spool");
+        for other in
+            ["segment-a.spool", "segment-000000000000000A.spool", "segment-000000000000000a.tmp", "x"]
+        {
+            assert_eq!(parse_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_one_that_is_drawn() {
+        assert_eq!(RECORDS_AT, 4_096 + 65_536);
+        assert_eq!(mark_at(0, MarkKind::Sent), 4_096);
+        assert_eq!(mark_at(0, MarkKind::Done), 4_128);
+        assert_eq!(mark_at(SEGMENT_BLOCKS_MAX - 1, MarkKind::Done), RECORDS_AT - 32);
+    }
+}

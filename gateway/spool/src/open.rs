@@ -1,0 +1,130 @@
+//! Opening a queue: every segment that is on the volume is read, and what is found is brought into order and made durable
+//! before anyone relies on it.
+
+use crate::{
+    files::{Fatal, FileAt as _, Files},
+    format::{Kind, VERSION, name, parse_name},
+    queue::{Options, Queue},
+    recover::{Left, Partitions, Recovered, Recovery, SetAside, Verdict},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The buffer for reading segments, in bytes. Chosen: large enough that a disk reads at its full speed.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Why a queue cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A call failed.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// A newer program has written it.
+    #[error("{file} on the queue volume is of version {version}; this program knows up to {VERSION}")]
+    Newer {
+        /// The segment's file.
+        file: String,
+        /// Its version.
+        version: u32,
+    },
+    /// Two files have the number of one segment.
+    #[error("{file} on the queue volume is there as a segment and as a damaged one; keep one of them")]
+    Twice {
+        /// The segment's file.
+        file: String,
+    },
+}
+
+impl<F: Files> Queue<F> {
+    /// Opens the queue in a directory that belongs to this process alone, and says what was found.
+    pub fn open(files: F, options: Options) -> Result<(Self, Recovered), OpenError> {
+        let found = remove_drafts(&files)?;
+        let mut queue = Self {
+            files,
+            options,
+            segments: BTreeMap::new(),
+            partitions: Partitions::default(),
+            next: found.last_key_value().map_or(1, |(sequence, _)| sequence.saturating_add(1)),
+            kept_bytes: 0,
+            removed_bytes: 0,
+            // Drafts were removed, and what another run removed or renamed may not be durable yet.
+            directory_dirty: true,
+            failed: None,
+        };
+        let mut recovery = Recovery { report: Recovered::default(), buffer: vec![0; BUFFER_BYTES] };
+        for (&sequence, &kind) in &found {
+            let newest = sequence.saturating_add(1) == queue.next;
+            queue.take_over(sequence, kind, newest, &mut recovery)?;
+        }
+        queue.settle_into_order()?;
+        Ok((queue, recovery.report))
+    }
+
+    /// Reads a segment. Only the newest one can have a torn tail: the others were sealed before the next was made.
+    fn take_over(
+        &mut self,
+        sequence: u64,
+        kind: Kind,
+        newest: bool,
+        recovery: &mut Recovery,
+    ) -> Result<(), OpenError> {
+        let file_name = name(sequence, kind);
+        let file = Arc::new(self.files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
+        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity: self.options.identity };
+        match left.recover(&mut self.partitions, recovery)? {
+            Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
+            Verdict::Ours(segment) => {
+                self.segments.insert(sequence, *segment);
+            }
+            Verdict::Foreign => {
+                let size = file.size().map_err(Fatal::of("read the size of", &file_name))?;
+                self.kept_bytes = self.kept_bytes.saturating_add(size);
+                self.set_foreign_aside(sequence, kind, &mut recovery.report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_foreign_aside(&self, sequence: u64, kind: Kind, report: &mut Recovered) -> Result<(), Fatal> {
+        if kind == Kind::Damaged {
+            return Ok(());
+        }
+        let (from, file) = (name(sequence, kind), name(sequence, Kind::Damaged));
+        self.files.rename(&from, &file).map_err(Fatal::of("rename", &from))?;
+        let reason = "it belongs to another queue, or had another name".to_owned();
+        report.set_aside.push(SetAside { file, reason, before: false, lost: Vec::new() });
+        Ok(())
+    }
+
+    /// Cuts, seals, renames and removes, then syncs: nothing is appended to a segment of another run.
+    fn settle_into_order(&mut self) -> Result<(), Fatal> {
+        let sequences: Vec<u64> = self.segments.keys().copied().collect();
+        for sequence in sequences {
+            let segment = self.segments.get_mut(&sequence).expect("its key was just seen");
+            let damaged = segment.damaged;
+            if segment.live > 0 || damaged {
+                segment.seal()?;
+                // What was read may have been in memory only.
+                segment.sync()?;
+            }
+            if damaged {
+                self.rename_damaged(sequence)?;
+            }
+            self.remove_if_empty(sequence)?;
+        }
+        self.sync_directory()
+    }
+}
+
+/// The segments on the volume; those that never got their name are removed.
+fn remove_drafts(files: &impl Files) -> Result<BTreeMap<u64, Kind>, OpenError> {
+    let mut found = BTreeMap::new();
+    for file in files.names().map_err(Fatal::of("list", "the directory"))? {
+        let Some((sequence, kind)) = parse_name(&file) else { continue };
+        if kind == Kind::New {
+            files.remove(&file).map_err(Fatal::of("remove", &file))?;
+        } else if found.insert(sequence, kind).is_some() {
+            return Err(OpenError::Twice { file });
+        }
+    }
+    Ok(found)
+}

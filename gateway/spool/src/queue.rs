@@ -1,0 +1,483 @@
+//! The queue: finished blocks on a volume, in the order in which they were appended.
+//!
+//! ```text
+//!  append, append, ... sync      the caller decides how many share a sync; what was appended before it is durable
+//!  held / held_of                what is in it, in order, or of one partition
+//!  mark_sent, sync               before a block's first send
+//!  read -> head, Body            its frames, piece by piece
+//!  settle, ... sync              it is in ClickHouse: gone; a segment whose blocks are all settled is removed
+//! ```
+//!
+//! Owner: one thread; bodies that are being read may go to others. No clock: the caller says what time it is.
+//!
+//! What it promises, whatever crash comes in between:
+//!
+//! - A block whose append was followed by a sync is there until it is settled, with the bytes that were appended.
+//! - A block whose settling was followed by a sync never comes back. One whose settling was not may come back; it is then held
+//!   under its old token, and as sent if it was marked.
+//! - A block that was marked as sent, and synced, comes back as sent.
+//!
+//! Limits: `format`. Bytes on the volume are bounded by [`Options::bytes_max`]; the bounds of blocks and of segments bound memory
+//! and open files. What does not fit is refused before anything is written: the caller stops reading.
+//!
+//! Errors: [`Full`] is back-pressure; a sync that finds no room is not, since what was appended before it is in doubt. [`Fatal`] is the end of the process: after a failed write or sync nothing may be assumed,
+//! and every later call fails as well. (What a failed sync has left in the system's cache may still be read by the next run
+//! of the program, and be lost with the machine: after such an error the volume is not to be trusted.)
+
+use crate::{
+    body::Body,
+    entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
+    files::{Fatal, Files},
+    format::{
+        BODY_BYTES_MAX, Kind, QUEUE_BLOCKS_MAX, RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN,
+        SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, name,
+    },
+    record::{BlockHead, RecordHeader},
+    recover::{Lost, Partitions},
+    segment::{Segment, Stamp, WriteError, body_bytes},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What a queue is opened with.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Of the pipeline: a segment with another one is not touched.
+    pub identity: u64,
+    /// Bytes that its files may have together.
+    pub bytes_max: u64,
+    /// Bytes of a segment, unless one block alone is larger.
+    pub segment_bytes: u64,
+}
+
+impl Options {
+    /// With segments of a size that suits the queue's.
+    pub fn new(identity: u64, bytes_max: u64) -> Self {
+        // A large queue stays below half of SEGMENTS_MAX, since a restart ends a segment early; a small one has 8 to remove.
+        let half = u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX).div_ceil(2).max(1);
+        let large = bytes_max.checked_div(half).unwrap_or(0);
+        let small = (bytes_max >> 3).max(RECORDS_AT.saturating_mul(2));
+        Self { identity, bytes_max, segment_bytes: SEGMENT_BYTES_MIN.min(small).max(large) }
+    }
+}
+
+/// What the queue has no room for. Nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// Its files have the bytes that they may have.
+    #[error("the queue has reached its size")]
+    Bytes,
+    /// The index is full.
+    #[error("the queue holds as many blocks as it can")]
+    Blocks,
+    /// There are as many segments as may be open.
+    #[error("the queue has as many segments as it can")]
+    Segments,
+    /// The device has no room.
+    #[error("the queue volume's file system is full")]
+    Device,
+}
+
+/// A block that no queue takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// The topic's name is empty or too long.
+    #[error("the topic's name has not 1 to {TOPIC_BYTES_MAX} bytes")]
+    Topic,
+    /// The token is too long.
+    #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
+    Token,
+    /// It is larger than a block or than the whole queue may be.
+    #[error("the block has {0} bytes, more than the queue takes")]
+    Bytes(u64),
+}
+
+/// Why a block was not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Wait until something was settled.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// It never will be: send it without the queue.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// End the process.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+}
+
+impl From<WriteError> for AppendError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Full => Self::Full(Full::Device),
+            WriteError::Fatal(fatal) => Self::Fatal(fatal),
+        }
+    }
+}
+
+/// Why a block cannot be read. What to do: [`Queue::set_aside`], then read its range again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is not in the queue: settled, or never appended.
+    #[error("block {0:?} is not in the queue")]
+    Absent(BlockId),
+    /// Its header is not what was written.
+    #[error("the header of block {0:?} is damaged")]
+    Damaged(BlockId),
+}
+
+/// A block that is in the queue, as the index knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held<'a> {
+    /// Where it is.
+    pub id: BlockId,
+    /// What it covers.
+    pub coordinates: &'a Coordinates,
+    /// Bytes of its body.
+    pub body_bytes: u64,
+    /// When it was appended, in ms since 1970.
+    pub appended_ms: u64,
+    /// Whether it may be in ClickHouse.
+    pub sent: Sent,
+}
+
+/// How full the queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks that are held.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Bytes of their bodies.
+    pub body_bytes: u64,
+    /// Blocks that cannot be read and are not settled.
+    pub lost: u64,
+    /// Bytes of all files: what [`Options::bytes_max`] bounds.
+    pub file_bytes: u64,
+    /// Of those, bytes of damaged files that are only kept, until someone has looked at them and removed them.
+    pub kept_bytes: u64,
+    /// When the oldest block was appended, in ms since 1970.
+    pub oldest_ms: Option<u64>,
+}
+
+/// What was taken out of the queue without being sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+}
+
+/// A queue that is open.
+#[derive(Debug)]
+pub struct Queue<F: Files> {
+    pub(crate) files: F,
+    pub(crate) options: Options,
+    pub(crate) segments: BTreeMap<u64, Segment<F::File>>,
+    pub(crate) partitions: Partitions,
+    /// The sequence of the next segment.
+    pub(crate) next: u64,
+    /// Bytes of damaged files without unsettled blocks.
+    pub(crate) kept_bytes: u64,
+    /// Bytes of files that were removed since the directory was synced: a crash can bring them back, beside what took their
+    /// room.
+    pub(crate) removed_bytes: u64,
+    pub(crate) directory_dirty: bool,
+    /// What has failed fatally.
+    pub(crate) failed: Option<String>,
+}
+
+impl<F: Files> Queue<F> {
+    /// Appends a block, whose body is these pieces one behind the other. It is durable after the next [`Queue::sync`].
+    pub fn append<B: AsRef<[u8]>>(
+        &mut self,
+        head: &BlockHead,
+        body: &[B],
+        now_ms: u64,
+    ) -> Result<BlockId, AppendError> {
+        self.sound()?;
+        let body_bytes = body_bytes(body);
+        self.fits(head, body_bytes)?;
+        let record_bytes = body_bytes.saturating_add(RECORD_HEADER_BYTES as u64);
+        let outcome = self.make_room(record_bytes).and_then(|sequence| {
+            let name = PartitionName { topic: head.topic.clone(), partition: head.partition };
+            let stamp =
+                Stamp { identity: self.options.identity, now_ms, partition: self.partitions.get(name) };
+            let segment = self.segments.get_mut(&sequence).expect("the segment that has room is there");
+            Ok(segment.append(head, body, stamp)?)
+        });
+        if let Err(AppendError::Fatal(fatal)) = &outcome {
+            self.failed = Some(fatal.to_string());
+        }
+        outcome
+    }
+
+    /// Makes durable what was appended, marked and settled before. An error is the end of the process.
+    pub fn sync(&mut self) -> Result<(), Fatal> {
+        self.guarded(|queue| {
+            for segment in queue.segments.values_mut() {
+                segment.sync()?;
+            }
+            queue.sync_directory()
+        })
+    }
+
+    /// The blocks that are held, in order.
+    pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
+        self.segments.values().flat_map(|segment| {
+            (0..).zip(&segment.entries).filter_map(|(ordinal, entry)| {
+                let coordinates = entry.coordinates.as_ref().filter(|_| entry.state == State::Held)?;
+                let id = BlockId { segment: segment.sequence, ordinal };
+                let Entry { body_bytes, appended_ms, sent, .. } = *entry;
+                Some(Held { id, coordinates, body_bytes, appended_ms, sent })
+            })
+        })
+    }
+
+    /// The blocks of one partition that are held, in order.
+    pub fn held_of<'a>(&'a self, topic: &'a str, partition: i32) -> impl Iterator<Item = Held<'a>> {
+        self.held().filter(move |held| {
+            let name = &held.coordinates.partition;
+            name.partition == partition && &*name.topic == topic
+        })
+    }
+
+    /// The block itself. Its body can be read after the queue has forgotten it.
+    pub fn read(&self, id: BlockId) -> Result<(BlockHead, Body<F::File>), ReadError> {
+        let segment = self.segments.get(&id.segment).ok_or(ReadError::Absent(id))?;
+        let entry = segment.entry(id.ordinal).filter(|entry| entry.state == State::Held);
+        let at = entry.ok_or(ReadError::Absent(id))?.at;
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        let readable = crate::files::FileAt::read_exact_at(&*segment.file, &mut bytes, at);
+        let header = RecordHeader::decode(&bytes).filter(|_| readable.is_ok());
+        let ours = |header: &RecordHeader| header.sequence == id.segment && header.ordinal == id.ordinal;
+        let header = header.filter(ours).ok_or(ReadError::Damaged(id))?;
+        let body_at = at.saturating_add(RECORD_HEADER_BYTES as u64);
+        let body = Body::new(Arc::clone(&segment.file), body_at, header.body_bytes, header.body_crc);
+        Ok((header.head, body))
+    }
+
+    /// Marks a block as one that may have been sent. The mark must be synced before the block is sent.
+    pub fn mark_sent(&mut self, id: BlockId, now_ms: u64) -> Result<(), Fatal> {
+        self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
+            Some(segment) => segment.mark_sent(id.ordinal, now_ms),
+            None => Ok(()),
+        })
+    }
+
+    /// Takes a block out: it is in ClickHouse, or accounted for otherwise. Lost ones are settled like others. A block that
+    /// is settled already stays so.
+    pub fn settle(&mut self, id: BlockId) -> Result<(), Fatal> {
+        self.guarded(|queue| queue.settle_unguarded(id))
+    }
+
+    /// Settles all blocks of a partition that moved to another owner.
+    pub fn drop_partition(&mut self, topic: &str, partition: i32) -> Result<Dropped, Fatal> {
+        self.guarded(|queue| {
+            let ids: Vec<(BlockId, u64)> =
+                queue.held_of(topic, partition).map(|held| (held.id, held.coordinates.rows)).collect();
+            let mut dropped = Dropped::default();
+            for (id, rows) in ids {
+                queue.settle_unguarded(id)?;
+                dropped.blocks = dropped.blocks.saturating_add(1);
+                dropped.rows = dropped.rows.saturating_add(rows);
+            }
+            Ok(dropped)
+        })
+    }
+
+    /// Takes note that a block cannot be read: it is no longer held, and its segment's file is renamed and kept. What it
+    /// covers must be read again, or counted; then it is settled.
+    pub fn set_aside(&mut self, id: BlockId) -> Result<Option<Lost>, Fatal> {
+        self.guarded(|queue| {
+            let Some(segment) = queue.segments.get_mut(&id.segment) else { return Ok(None) };
+            if segment.entry(id.ordinal).is_none_or(|entry| entry.state != State::Held) {
+                return Ok(None);
+            }
+            let entry = segment.entry_mut(id.ordinal);
+            entry.state = State::Lost;
+            let lost = Lost { id, coordinates: entry.coordinates.clone() };
+            // Nothing more is appended to a file that is damaged.
+            segment.seal()?;
+            queue.rename_damaged(id.segment)?;
+            queue.sync_directory()?;
+            Ok(Some(lost))
+        })
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> Usage {
+        let mut usage =
+            Usage { file_bytes: self.file_bytes(), kept_bytes: self.kept_bytes, ..Usage::default() };
+        for held in self.held() {
+            usage.blocks = usage.blocks.saturating_add(1);
+            usage.rows = usage.rows.saturating_add(held.coordinates.rows);
+            usage.body_bytes = usage.body_bytes.saturating_add(held.body_bytes);
+            usage.oldest_ms = Some(usage.oldest_ms.map_or(held.appended_ms, |ms| ms.min(held.appended_ms)));
+        }
+        let live = self.segments.values().map(|segment| u64::from(segment.live)).sum::<u64>();
+        usage.lost = live.saturating_sub(usage.blocks);
+        usage
+    }
+
+    /// Ends it: everything is durable, and nothing is left on the volume of a queue that is empty.
+    pub fn close(mut self) -> Result<(), Fatal> {
+        self.guarded(|queue| {
+            let sequences: Vec<u64> = queue.segments.keys().copied().collect();
+            for sequence in sequences {
+                if let Some(segment) = queue.segments.get_mut(&sequence) {
+                    segment.seal()?;
+                }
+                queue.remove_if_empty(sequence)?;
+            }
+            for segment in queue.segments.values_mut() {
+                segment.sync()?;
+            }
+            queue.sync_directory()
+        })
+    }
+
+    fn settle_unguarded(&mut self, id: BlockId) -> Result<(), Fatal> {
+        let Some(segment) = self.segments.get_mut(&id.segment) else { return Ok(()) };
+        if segment.settle(id.ordinal)? && segment.sealed {
+            self.remove_if_empty(id.segment)?;
+        }
+        Ok(())
+    }
+
+    fn fits(&self, head: &BlockHead, body_bytes: u64) -> Result<(), Unfit> {
+        if head.topic.is_empty() || head.topic.len() > TOPIC_BYTES_MAX {
+            return Err(Unfit::Topic);
+        }
+        if head.token.len() > TOKEN_BYTES_MAX {
+            return Err(Unfit::Token);
+        }
+        let alone = body_bytes.saturating_add(RECORD_HEADER_BYTES as u64).saturating_add(RECORDS_AT);
+        if body_bytes > BODY_BYTES_MAX || alone > self.options.bytes_max {
+            return Err(Unfit::Bytes(body_bytes));
+        }
+        Ok(())
+    }
+
+    /// The sequence of the segment that takes a record of this many bytes.
+    fn make_room(&mut self, record_bytes: u64) -> Result<u64, AppendError> {
+        let newest = self.segments.last_key_value().map(|(sequence, segment)| (*sequence, segment.live));
+        match self.room(record_bytes) {
+            Ok(Some(sequence)) => return Ok(sequence),
+            Ok(None) => {}
+            Err(full) => {
+                // The newest segment is kept open when its blocks are settled; when that is what is in the way, it goes.
+                let emptied = newest.filter(|(_, live)| *live == 0);
+                if emptied.is_none() && self.removed_bytes == 0 {
+                    return Err(full.into());
+                }
+                if let Some((sequence, _)) = emptied {
+                    self.end_segment(sequence)?;
+                }
+                self.sync_directory()?;
+                if let Some(sequence) = self.room(record_bytes)? {
+                    return Ok(sequence);
+                }
+            }
+        }
+        if let Some((sequence, _)) = newest {
+            self.end_segment(sequence)?;
+        }
+        let sequence = self.next;
+        // Also when making it fails: a draft that was removed could come back under the name that the next one is given.
+        self.next = self.next.saturating_add(1);
+        self.directory_dirty = true;
+        let segment = Segment::create(&self.files, self.options.identity, sequence)?;
+        self.segments.insert(sequence, segment);
+        Ok(sequence)
+    }
+
+    /// The segment that takes a record, or `None` when a new one must.
+    fn room(&self, record_bytes: u64) -> Result<Option<u64>, Full> {
+        let entries = self.segments.values().map(|segment| segment.entries.len()).sum::<usize>();
+        if entries >= QUEUE_BLOCKS_MAX {
+            return Err(Full::Blocks);
+        }
+        let newest = self.segments.values().next_back();
+        let open = newest.filter(|segment| segment.takes(record_bytes, self.options.segment_bytes));
+        let fixed = if open.is_some() { 0 } else { RECORDS_AT };
+        let bytes = self.file_bytes().saturating_add(record_bytes).saturating_add(fixed);
+        if bytes > self.options.bytes_max {
+            return Err(Full::Bytes);
+        }
+        if open.is_none() && self.segments.len() >= SEGMENTS_MAX {
+            return Err(Full::Segments);
+        }
+        Ok(open.map(|segment| segment.sequence))
+    }
+
+    fn end_segment(&mut self, sequence: u64) -> Result<(), Fatal> {
+        if let Some(segment) = self.segments.get_mut(&sequence) {
+            segment.seal()?;
+        }
+        self.remove_if_empty(sequence)
+    }
+
+    /// Removes a segment without unsettled blocks, or lets go of it if its file is kept.
+    pub(crate) fn remove_if_empty(&mut self, sequence: u64) -> Result<(), Fatal> {
+        let Some(segment) = self.segments.get_mut(&sequence).filter(|segment| segment.live == 0) else {
+            return Ok(());
+        };
+        if segment.damaged {
+            segment.sync()?;
+            self.kept_bytes = self.kept_bytes.saturating_add(segment.end);
+        } else {
+            self.files.remove(&segment.name).map_err(Fatal::of("remove", &segment.name))?;
+            self.removed_bytes = self.removed_bytes.saturating_add(segment.end);
+            self.directory_dirty = true;
+        }
+        self.segments.remove(&sequence);
+        self.partitions.prune();
+        Ok(())
+    }
+
+    /// Gives the file of a damaged segment the name under which it is kept.
+    pub(crate) fn rename_damaged(&mut self, sequence: u64) -> Result<(), Fatal> {
+        let Some(segment) = self.segments.get_mut(&sequence) else { return Ok(()) };
+        segment.damaged = true;
+        let place = name(sequence, Kind::Damaged);
+        if segment.name != place {
+            self.files.rename(&segment.name, &place).map_err(Fatal::of("rename", &segment.name))?;
+            segment.name = place;
+            self.directory_dirty = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync_directory(&mut self) -> Result<(), Fatal> {
+        if self.directory_dirty {
+            self.files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
+            self.directory_dirty = false;
+            self.removed_bytes = 0;
+        }
+        Ok(())
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let bytes = self.segments.values().map(|segment| segment.end).sum::<u64>();
+        bytes.saturating_add(self.kept_bytes).saturating_add(self.removed_bytes)
+    }
+
+    fn sound(&self) -> Result<(), Fatal> {
+        match &self.failed {
+            None => Ok(()),
+            Some(failed) => {
+                Err(Fatal::of("go on after a failure", "the queue")(std::io::Error::other(failed.clone())))
+            }
+        }
+    }
+
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, Fatal>) -> Result<T, Fatal> {
+        self.sound()?;
+        let outcome = act(self);
+        if let Err(fatal) = &outcome {
+            self.failed = Some(fatal.to_string());
+        }
+        outcome
+    }
+}

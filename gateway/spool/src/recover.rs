@@ -1,0 +1,396 @@
+//! Reading a segment that another run of the program has left: which blocks are there, which are not, and why.
+//!
+//! Every byte of every record is read and its checksum compared, because a caller must know what it has to read again
+//! before it reads anything else. Cost: one pass over the volume, at the speed of the disk; memory: the caller's buffer and the
+//! headers of one segment.
+//!
+//! | found | taken for | what becomes of it |
+//! | --- | --- | --- |
+//! | a bad record that nothing says was ever synced, in a segment that is not sealed | a torn tail | cut off, with all that follows; reported as [`Cut`] |
+//! | a bad record that was synced: the seal, a later record or a mark says so | damage | the file is set aside (renamed, kept), its whole blocks stay in the queue; reported as [`SetAside`] until it is settled |
+//! | a damaged record of a settled block | nothing | counted |
+//! | a mark that is not whole | doubt | its block is held, as one that may have been sent; counted |
+//! | a segment of another queue, or under another's name | foreign | set aside, nothing in it is used |
+//!
+//! A flipped bit in the last records before a crash looks like a torn tail; whichever it was, it is reported, with the
+//! offsets if its header can be read.
+
+use crate::{
+    body::Body,
+    entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
+    files::{Fatal, FileAt},
+    format::{
+        Kind, MARK_BYTES, MARKS_AT, MARKS_BYTES, MARKS_PER_BLOCK, RECORD_HEADER_BYTES, RECORD_MAGIC,
+        RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, SEGMENT_HEADER_BYTES, VERSION, name,
+    },
+    record::{Mark, MarkKind, Place, RecordHeader, SegmentHeader},
+    segment::Segment,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// What was found when a queue was opened. Nothing that was appended is missing without being named here.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Blocks that are in the queue.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// How many of them were sent, or may have been.
+    pub sent: u64,
+    /// Marks that were not whole: each of their blocks is held as one that may have been sent.
+    pub doubtful_marks: u64,
+    /// Records that were damaged after their blocks had been settled: nothing is lost with them.
+    pub damaged_when_settled: u64,
+    /// Torn tails.
+    pub cut: Vec<Cut>,
+    /// Segments with damage.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// The tail of a segment that was not written to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment's file.
+    pub file: String,
+    /// Bytes that were cut off.
+    pub bytes: u64,
+    /// Blocks in it whose headers can be read. Their sync had not returned, or their last bytes were damaged since.
+    pub blocks: Vec<Coordinates>,
+}
+
+/// A segment with damage.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// The name under which the file is kept.
+    pub file: String,
+    /// What is wrong with it first.
+    pub reason: String,
+    /// Whether it had been set aside before the queue was opened.
+    pub before: bool,
+    /// Blocks that cannot be read and are not settled. Each is reported again until it is settled.
+    pub lost: Vec<Lost>,
+}
+
+/// A block that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// To settle it with, once it was read again or counted.
+    pub id: BlockId,
+    /// What it covers; `None` when its header is damaged too.
+    pub coordinates: Option<Coordinates>,
+}
+
+/// Partitions by name, each kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Partitions(BTreeSet<Arc<PartitionName>>);
+
+impl Partitions {
+    /// The one copy of a name.
+    pub fn get(&mut self, name: PartitionName) -> Arc<PartitionName> {
+        if let Some(known) = self.0.get(&name) {
+            return known.clone();
+        }
+        let name = Arc::new(name);
+        self.0.insert(name.clone());
+        name
+    }
+
+    /// Forgets names that no block has.
+    pub fn prune(&mut self) {
+        self.0.retain(|name| Arc::strong_count(name) > 1);
+    }
+}
+
+/// What goes from segment to segment while a queue is opened.
+pub(crate) struct Recovery {
+    /// What was found.
+    pub report: Recovered,
+    /// For the bytes of records.
+    pub buffer: Vec<u8>,
+}
+
+/// A segment that is to be read.
+pub(crate) struct Left<F> {
+    pub file: Arc<F>,
+    pub sequence: u64,
+    pub kind: Kind,
+    /// No segment has a higher sequence: only this one can have a torn tail.
+    pub newest: bool,
+    pub identity: u64,
+}
+
+/// What a segment is.
+pub(crate) enum Verdict<F> {
+    /// It is the queue's.
+    Ours(Box<Segment<F>>),
+    /// It is not.
+    Foreign,
+    /// A newer program wrote it.
+    Newer(u32),
+}
+
+/// One record, or its absence.
+struct Record {
+    at: u64,
+    header: Option<RecordHeader>,
+    fault: Option<String>,
+}
+
+/// What was read of a segment before anything is decided.
+struct Survey {
+    records: Vec<Record>,
+    /// Behind the last record that has a header.
+    end: u64,
+    /// Bytes of the file, or of the part that was sealed.
+    limit: u64,
+    sealed: Option<Mark>,
+    marks: Option<Vec<u8>>,
+    /// Blocks that are known to have been synced.
+    synced: u32,
+    header_fault: Option<String>,
+}
+
+impl<F: FileAt> Left<F> {
+    /// Reads it, and adds what was found to the report. `damaged` of the segment says whether it must be set aside;
+    /// what is to be cut off lies behind its `end`.
+    pub fn recover(self, partitions: &mut Partitions, recovery: &mut Recovery) -> Result<Verdict<F>, Fatal> {
+        let Recovery { report, buffer } = recovery;
+        let file_name = name(self.sequence, self.kind);
+        let size = self.file.size().map_err(Fatal::of("read the size of", &file_name))?;
+        let mut header_bytes = [0; SEGMENT_HEADER_BYTES];
+        let readable = self.file.read_exact_at(&mut header_bytes, 0);
+        let header = SegmentHeader::decode(&header_bytes).filter(|_| readable.is_ok());
+        match header {
+            Some(header) if header.version != VERSION => return Ok(Verdict::Newer(header.version)),
+            Some(header) if header != SegmentHeader::new(self.identity, self.sequence) => {
+                return Ok(Verdict::Foreign);
+            }
+            _ => {}
+        }
+        let mut survey = self.survey(size, buffer);
+        survey.header_fault = match header {
+            None => Some("its header is damaged".to_owned()),
+            Some(_) if size < RECORDS_AT => Some("it is shorter than its fixed part".to_owned()),
+            Some(_) => None,
+        };
+        let torn = self.torn_from(&survey);
+        let torn_at = torn.and_then(|at| survey.records.get(at)).map_or(survey.end, |record| record.at);
+        // Blocks that were synced and are not there account for what lies behind the last record.
+        let damage = torn.is_none() && survey.records.last().is_some_and(|record| record.header.is_none());
+        if survey.sealed.is_none() && self.newest && !damage && torn_at < size {
+            let blocks = survey.records.drain(torn.unwrap_or(survey.records.len())..);
+            let blocks = blocks.filter_map(|record| Some(coordinates(record.header.as_ref()?, partitions)));
+            let bytes = size.saturating_sub(torn_at);
+            report.cut.push(Cut { file: file_name, bytes, blocks: blocks.collect() });
+        }
+        Ok(Verdict::Ours(Box::new(self.segment(survey, partitions, report))))
+    }
+
+    /// The first record of a torn tail.
+    fn torn_from(&self, survey: &Survey) -> Option<usize> {
+        if survey.sealed.is_some() || !self.newest {
+            return None;
+        }
+        let synced = usize::try_from(survey.synced).unwrap_or(usize::MAX);
+        let bad = survey.records.iter().enumerate().skip(synced).find(|(_, record)| record.fault.is_some());
+        bad.map(|(at, _)| at)
+    }
+
+    fn survey(&self, size: u64, buffer: &mut [u8]) -> Survey {
+        let mut seal = [0; MARK_BYTES];
+        let readable = self.file.read_exact_at(&mut seal, SEAL_AT);
+        let sealed = match Mark::decode(&seal, MarkKind::Seal, self.sequence) {
+            Place::Set(mark) if readable.is_ok() && mark.number <= SEGMENT_BLOCKS_MAX => Some(mark),
+            _ => None,
+        };
+        let mut marks = vec![0; MARKS_BYTES];
+        let marks = self.file.read_exact_at(&mut marks, MARKS_AT).is_ok().then_some(marks);
+        let limit = sealed.map_or(size, |mark| mark.value.min(size));
+        let (mut records, end) = self.walk(limit, buffer);
+        let marked = (0..SEGMENT_BLOCKS_MAX).rev().find(|ordinal| self.is_marked(marks.as_ref(), *ordinal));
+        let synced = records.iter().filter_map(|record| Some(record.header.as_ref()?.synced)).max();
+        let synced = synced
+            .unwrap_or(0)
+            .max(marked.map_or(0, |ordinal| ordinal.saturating_add(1)))
+            .max(sealed.map_or(0, |mark| mark.number))
+            .min(SEGMENT_BLOCKS_MAX);
+        miss(&mut records, synced, end, "it is shorter than it was");
+        if sealed.is_none() && !self.newest && end < limit {
+            let next = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
+            miss(&mut records, next, end, "its last record is damaged");
+        }
+        Survey { records, end, limit, sealed, marks, synced, header_fault: None }
+    }
+
+    /// All records in order, and where the last one with a header ends.
+    fn walk(&self, limit: u64, buffer: &mut [u8]) -> (Vec<Record>, u64) {
+        let mut records = Vec::new();
+        let mut at = RECORDS_AT;
+        while at < limit {
+            let expected = u32::try_from(records.len()).unwrap_or(u32::MAX);
+            let (found, header) = match self.header(at, limit, expected) {
+                Some(header) => (at, header),
+                None => match self.find(at.saturating_add(1), limit, expected, buffer) {
+                    Some(found) => found,
+                    None => break,
+                },
+            };
+            // A header at its place that says more than the next ordinal has lost predecessors without a trace of bytes.
+            miss(&mut records, header.ordinal, at, "a record's header is damaged");
+            let body_at = found.saturating_add(RECORD_HEADER_BYTES as u64);
+            let end = body_at.saturating_add(header.body_bytes);
+            let body = Body::new(self.file.clone(), body_at, header.body_bytes, header.body_crc);
+            let fault = if end > limit {
+                Some("a record is longer than the file".to_owned())
+            } else {
+                body.verify(buffer).err().map(|damage| damage.to_string())
+            };
+            records.push(Record { at: found, header: Some(header), fault });
+            at = end;
+        }
+        (records, at.min(limit))
+    }
+
+    /// The header at a position, if it is one of this segment and no earlier than expected.
+    fn header(&self, at: u64, limit: u64, expected: u32) -> Option<RecordHeader> {
+        if at.saturating_add(RECORD_HEADER_BYTES as u64) > limit {
+            return None;
+        }
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        let header = RecordHeader::decode(&bytes)?;
+        let ours = header.sequence == self.sequence && header.identity == self.identity;
+        (ours && (expected..SEGMENT_BLOCKS_MAX).contains(&header.ordinal)).then_some(header)
+    }
+
+    /// The first header from a position on. Bytes of a body are not taken for one: its checksum, sequence, identity and
+    /// ordinal would have to be right.
+    fn find(&self, from: u64, limit: u64, expected: u32, buffer: &mut [u8]) -> Option<(u64, RecordHeader)> {
+        let mut at = from;
+        while at.saturating_add(RECORD_HEADER_BYTES as u64) <= limit {
+            let left = usize::try_from(limit.saturating_sub(at)).unwrap_or(usize::MAX);
+            let len = left.min(buffer.len());
+            let window = buffer.get_mut(..len)?;
+            self.file.read_exact_at(window, at).ok()?;
+            for (offset, bytes) in window.windows(RECORD_MAGIC.len()).enumerate() {
+                if bytes == RECORD_MAGIC {
+                    let candidate = at.saturating_add(offset as u64);
+                    if let Some(header) = self.header(candidate, limit, expected) {
+                        return Some((candidate, header));
+                    }
+                }
+            }
+            // The last bytes may be the beginning of a magic number.
+            at = at.saturating_add(len.saturating_sub(RECORD_MAGIC.len().saturating_sub(1)).max(1) as u64);
+        }
+        None
+    }
+
+    fn mark(&self, marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Place {
+        let index = usize::try_from(ordinal).unwrap_or(usize::MAX).saturating_mul(MARKS_PER_BLOCK);
+        let at = index.saturating_add(usize::from(kind == MarkKind::Done)).saturating_mul(MARK_BYTES);
+        let bytes = marks.and_then(|marks| marks.get(at..at.saturating_add(MARK_BYTES)));
+        match bytes.map(|bytes| Mark::decode(bytes, kind, self.sequence)) {
+            Some(Place::Empty) => Place::Empty,
+            Some(Place::Set(mark)) if mark.number == ordinal => Place::Set(mark),
+            _ => Place::Damaged,
+        }
+    }
+
+    fn is_marked(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> bool {
+        let kinds = [MarkKind::Sent, MarkKind::Done];
+        kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
+    }
+
+    /// The segment as the queue has it from now on.
+    fn segment(self, survey: Survey, partitions: &mut Partitions, report: &mut Recovered) -> Segment<F> {
+        let (mut entries, mut lost) = (Vec::new(), Vec::new());
+        let mut reason = survey.header_fault;
+        for (ordinal, record) in (0..).zip(survey.records) {
+            let mut entry = match &record.header {
+                Some(header) => Entry::held(header, record.at, name_of(header, partitions)),
+                None => Entry::unreadable(),
+            };
+            report.doubtful_marks = report.doubtful_marks.saturating_add(self.apply_marks(
+                survey.marks.as_ref(),
+                ordinal,
+                &mut entry,
+            ));
+            if let Some(fault) = record.fault {
+                if entry.state == State::Settled {
+                    report.damaged_when_settled = report.damaged_when_settled.saturating_add(1);
+                } else {
+                    entry.state = State::Lost;
+                    reason.get_or_insert(fault);
+                    let id = BlockId { segment: self.sequence, ordinal };
+                    lost.push(Lost { id, coordinates: entry.coordinates.clone() });
+                }
+            }
+            if entry.state == State::Held {
+                report.blocks = report.blocks.saturating_add(1);
+                report.rows =
+                    report.rows.saturating_add(entry.coordinates.as_ref().map_or(0, |covers| covers.rows));
+                report.sent = report.sent.saturating_add(u64::from(entry.sent != Sent::Never));
+            }
+            entries.push(entry);
+        }
+        let damaged = reason.is_some() || self.kind == Kind::Damaged;
+        if let Some(reason) = reason {
+            let (file, before) = (name(self.sequence, Kind::Damaged), self.kind == Kind::Damaged);
+            if !before || !lost.is_empty() {
+                report.set_aside.push(SetAside { file, reason, before, lost });
+            }
+        }
+        let live = entries.iter().filter(|entry| entry.state != State::Settled).count();
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let end =
+            entries.iter().map(Entry::end).max().unwrap_or(0).clamp(RECORDS_AT, survey.limit.max(RECORDS_AT));
+        Segment {
+            name: name(self.sequence, self.kind),
+            sequence: self.sequence,
+            file: self.file,
+            entries,
+            synced: count,
+            live: u32::try_from(live).unwrap_or(u32::MAX),
+            end,
+            // The system may have had it in memory only.
+            dirty: true,
+            sealed: survey.sealed.is_some(),
+            damaged,
+        }
+    }
+
+    /// What the marks say of a block; returns how many of them are not whole.
+    fn apply_marks(&self, marks: Option<&Vec<u8>>, ordinal: u32, entry: &mut Entry) -> u64 {
+        let (sent, done) =
+            (self.mark(marks, ordinal, MarkKind::Sent), self.mark(marks, ordinal, MarkKind::Done));
+        match sent {
+            Place::Set(mark) if entry.sent == Sent::Never => entry.sent = Sent::At(mark.value),
+            Place::Damaged => entry.sent = Sent::Doubtful,
+            Place::Set(_) | Place::Empty => {}
+        }
+        match done {
+            Place::Set(_) => entry.state = State::Settled,
+            Place::Damaged => entry.sent = Sent::Doubtful,
+            Place::Empty => {}
+        }
+        u64::from(sent == Place::Damaged).saturating_add(u64::from(done == Place::Damaged))
+    }
+}
+
+/// Adds records that are not there, up to an ordinal.
+fn miss(records: &mut Vec<Record>, up_to: u32, at: u64, fault: &str) {
+    let missing = usize::try_from(up_to).unwrap_or(usize::MAX).saturating_sub(records.len());
+    records.extend((0..missing).map(|_| Record { at, header: None, fault: Some(fault.to_owned()) }));
+}
+
+fn name_of(header: &RecordHeader, partitions: &mut Partitions) -> Arc<PartitionName> {
+    let head = &header.head;
+    partitions.get(PartitionName { topic: head.topic.clone(), partition: head.partition })
+}
+
+fn coordinates(header: &RecordHeader, partitions: &mut Partitions) -> Coordinates {
+    let head = &header.head;
+    let partition = name_of(header, partitions);
+    Coordinates { partition, first: head.first, next: head.next, rows: head.rows }
+}

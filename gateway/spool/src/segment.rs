@@ -1,0 +1,239 @@
+//! One segment: an open file, and what is in it.
+//!
+//! Every write here is at a position that the queue knows, so that what failed half-way is written over or cut off, and
+//! never read. Limits: `SEGMENT_BLOCKS_MAX` blocks.
+
+use crate::{
+    entry::{BlockId, Entry, PartitionName, Sent, State},
+    files::{Fatal, FileAt, Files, is_full},
+    format::{
+        Kind, MARKS_AT, MARKS_BYTES, RECORD_HEADER_BYTES, RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, mark_at,
+        name,
+    },
+    record::{BlockHead, Mark, MarkKind, RecordHeader, SegmentHeader},
+};
+use std::sync::Arc;
+
+/// Why nothing was written.
+pub(crate) enum WriteError {
+    /// The device has no room; nothing has changed.
+    Full,
+    /// The process must end.
+    Fatal(Fatal),
+}
+
+impl From<Fatal> for WriteError {
+    fn from(fatal: Fatal) -> Self {
+        Self::Fatal(fatal)
+    }
+}
+
+/// What an append needs beside the block.
+pub(crate) struct Stamp {
+    /// The queue's identity.
+    pub identity: u64,
+    /// Now, in ms since 1970.
+    pub now_ms: u64,
+    /// The block's partition.
+    pub partition: Arc<PartitionName>,
+}
+
+/// A segment.
+#[derive(Debug)]
+pub(crate) struct Segment<F> {
+    pub name: String,
+    pub sequence: u64,
+    pub file: Arc<F>,
+    /// By ordinal.
+    pub entries: Vec<Entry>,
+    /// How many of them are durable.
+    pub synced: u32,
+    /// How many of them are not settled.
+    pub live: u32,
+    /// Where the next record goes.
+    pub end: u64,
+    /// Something was written since the last sync.
+    pub dirty: bool,
+    /// Nothing is appended any more.
+    pub sealed: bool,
+    /// Damage was found in it: the file is kept for ever.
+    pub damaged: bool,
+}
+
+impl<F: FileAt> Segment<F> {
+    /// Makes one: its fixed part is durable before it has its name. The directory is left to be synced.
+    pub fn create(files: &impl Files<File = F>, identity: u64, sequence: u64) -> Result<Self, WriteError> {
+        let (draft, place) = (name(sequence, Kind::New), name(sequence, Kind::Spool));
+        let file = match files.create(&draft) {
+            Ok(file) => file,
+            Err(error) if is_full(&error) => return Err(WriteError::Full),
+            Err(error) => return Err(Fatal::of("create", &draft)(error).into()),
+        };
+        if let Err(error) = write_fixed_part(&file, identity, sequence) {
+            if !is_full(&error) {
+                return Err(Fatal::of("write", &draft)(error).into());
+            }
+            files.remove(&draft).map_err(Fatal::of("remove", &draft))?;
+            return Err(WriteError::Full);
+        }
+        file.sync().map_err(Fatal::of("sync", &draft))?;
+        files.rename(&draft, &place).map_err(Fatal::of("rename", &draft))?;
+        Ok(Self {
+            name: place,
+            sequence,
+            file: Arc::new(file),
+            entries: Vec::new(),
+            synced: 0,
+            live: 0,
+            end: RECORDS_AT,
+            dirty: false,
+            sealed: false,
+            damaged: false,
+        })
+    }
+
+    /// Whether a record of this many bytes may follow. A segment without records takes one of any size.
+    pub fn takes(&self, record_bytes: u64, segment_bytes: u64) -> bool {
+        let fits = self.end.saturating_add(record_bytes) <= segment_bytes || self.entries.is_empty();
+        !self.sealed && fits && self.blocks() < SEGMENT_BLOCKS_MAX
+    }
+
+    /// How many blocks it has, settled or not.
+    pub fn blocks(&self) -> u32 {
+        u32::try_from(self.entries.len()).expect("a segment has at most SEGMENT_BLOCKS_MAX blocks")
+    }
+
+    /// Appends a block; without an error it will be durable after the next sync.
+    pub fn append<B: AsRef<[u8]>>(
+        &mut self,
+        head: &BlockHead,
+        body: &[B],
+        stamp: Stamp,
+    ) -> Result<BlockId, WriteError> {
+        let ordinal = self.blocks();
+        let header = RecordHeader {
+            head: head.clone(),
+            ordinal,
+            sequence: self.sequence,
+            identity: stamp.identity,
+            synced: self.synced,
+            appended_ms: stamp.now_ms,
+            body_bytes: body_bytes(body),
+            body_crc: body.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece.as_ref())),
+        };
+        self.dirty = true;
+        if let Err(error) = self.write_record(&header, body) {
+            if !is_full(&error) {
+                return Err(Fatal::of("append to", &self.name)(error).into());
+            }
+            // What was written of it would be written over anyway; cut off, it gives its room back.
+            self.file.truncate(self.end).map_err(Fatal::of("cut off", &self.name))?;
+            return Err(WriteError::Full);
+        }
+        let entry = Entry::held(&header, self.end, stamp.partition);
+        self.end = entry.end();
+        self.entries.push(entry);
+        self.live = self.live.saturating_add(1);
+        Ok(BlockId { segment: self.sequence, ordinal })
+    }
+
+    fn write_record<B: AsRef<[u8]>>(&self, header: &RecordHeader, body: &[B]) -> std::io::Result<()> {
+        self.file.write_all_at(&header.encode(), self.end)?;
+        let mut at = self.end.saturating_add(RECORD_HEADER_BYTES as u64);
+        for piece in body.iter().map(AsRef::as_ref) {
+            self.file.write_all_at(piece, at)?;
+            at = at.saturating_add(piece.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Marks a block as sent, unless it is already.
+    pub fn mark_sent(&mut self, ordinal: u32, now_ms: u64) -> Result<(), Fatal> {
+        if self.entry(ordinal).is_some_and(|entry| entry.sent == Sent::Never) {
+            self.write_mark(MarkKind::Sent, ordinal, now_ms)?;
+            self.entry_mut(ordinal).sent = Sent::At(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Settles a block; says whether it was not settled before.
+    pub fn settle(&mut self, ordinal: u32) -> Result<bool, Fatal> {
+        if self.entry(ordinal).is_none_or(|entry| entry.state == State::Settled) {
+            return Ok(false);
+        }
+        self.write_mark(MarkKind::Done, ordinal, 0)?;
+        self.entry_mut(ordinal).state = State::Settled;
+        self.live = self.live.saturating_sub(1);
+        Ok(true)
+    }
+
+    /// A mark says of its block that it was durable: damage to the block is then known from a torn tail.
+    fn write_mark(&mut self, kind: MarkKind, ordinal: u32, value: u64) -> Result<(), Fatal> {
+        if ordinal >= self.synced {
+            self.sync()?;
+        }
+        let mark = Mark { kind, number: ordinal, sequence: self.sequence, value };
+        self.dirty = true;
+        self.file
+            .write_all_at(&mark.encode(), mark_at(ordinal, kind))
+            .map_err(Fatal::of("mark in", &self.name))
+    }
+
+    /// Makes everything in it durable. An error is the end: what was written since the last sync is in no known state.
+    pub fn sync(&mut self) -> Result<(), Fatal> {
+        if self.dirty {
+            self.file.sync().map_err(Fatal::of("sync", &self.name))?;
+            self.dirty = false;
+            self.synced = self.blocks();
+        }
+        Ok(())
+    }
+
+    /// Ends it: what lies behind the last record is cut off, and the number of blocks is written down and synced. From
+    /// now on there is no torn tail in it, only damage.
+    pub fn seal(&mut self) -> Result<(), Fatal> {
+        if self.sealed {
+            return Ok(());
+        }
+        // The blocks first: a seal says of all of them that they were durable.
+        self.sync()?;
+        self.cut_tail()?;
+        let mark =
+            Mark { kind: MarkKind::Seal, number: self.blocks(), sequence: self.sequence, value: self.end };
+        self.dirty = true;
+        self.file.write_all_at(&mark.encode(), SEAL_AT).map_err(Fatal::of("seal", &self.name))?;
+        self.sealed = true;
+        self.sync()
+    }
+
+    /// Cuts off what lies behind the last record. A damaged file is kept as it was found.
+    fn cut_tail(&mut self) -> Result<(), Fatal> {
+        let size = self.file.size().map_err(Fatal::of("read the size of", &self.name))?;
+        if size > self.end && !self.damaged {
+            self.dirty = true;
+            self.file.truncate(self.end).map_err(Fatal::of("cut off", &self.name))?;
+        }
+        Ok(())
+    }
+
+    /// A block's entry.
+    pub fn entry(&self, ordinal: u32) -> Option<&Entry> {
+        self.entries.get(usize::try_from(ordinal).ok()?)
+    }
+
+    /// The entry of a block that is known to be there.
+    pub fn entry_mut(&mut self, ordinal: u32) -> &mut Entry {
+        let entry = usize::try_from(ordinal).ok().and_then(|at| self.entries.get_mut(at));
+        entry.expect("the caller has seen this entry")
+    }
+}
+
+/// Bytes of all pieces of a body.
+pub(crate) fn body_bytes<B: AsRef<[u8]>>(body: &[B]) -> u64 {
+    body.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.as_ref().len() as u64))
+}
+
+fn write_fixed_part(file: &impl FileAt, identity: u64, sequence: u64) -> std::io::Result<()> {
+    file.write_all_at(&SegmentHeader::new(identity, sequence).encode(), 0)?;
+    file.write_all_at(&vec![0; MARKS_BYTES], MARKS_AT)
+}

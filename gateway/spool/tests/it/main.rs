@@ -1,0 +1,12 @@
+//! The queue on a model disk beside a naive one, and on the real file system.
+
+#![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
+
+mod course;
+mod crash;
+mod damage;
+mod failures;
+mod model_disk;
+mod naive;
+mod random;
+mod real;

@@ -1,0 +1,224 @@
+//! What a queue must do, without files: a list of blocks, and of each what was asked for and what was promised.
+
+use crate::model_disk::ModelDisk;
+use sluice_spool::{
+    AppendError, BlockHead, BlockId, Body, Fatal, FileAt, Options, Queue, Recovered, Sent, format::RECORDS_AT,
+};
+
+pub const IDENTITY: u64 = 0x51;
+
+/// Something that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    No,
+    /// It may be on the disk.
+    Yes,
+    /// A sync has returned since.
+    Synced,
+}
+
+#[derive(Debug, Clone)]
+pub struct Block {
+    pub head: BlockHead,
+    pub body: Vec<u8>,
+    /// `None` when its append failed: it may be there or not.
+    pub id: Option<BlockId>,
+    pub durable: bool,
+    pub sent: Asked,
+    pub settled: Asked,
+}
+
+/// Blocks in the order in which they were appended.
+#[derive(Debug, Default)]
+pub struct Naive {
+    pub blocks: Vec<Block>,
+    made: u64,
+}
+
+pub fn options(segments: u64) -> Options {
+    let segment_bytes = RECORDS_AT + (12 << 10);
+    Options { identity: IDENTITY, bytes_max: segments * segment_bytes, segment_bytes }
+}
+
+pub fn open(disk: &ModelDisk, segments: u64) -> (Queue<ModelDisk>, Recovered) {
+    Queue::open(disk.clone(), options(segments)).expect("a disk without faults is opened")
+}
+
+pub fn read_all<F: FileAt>(mut body: Body<F>) -> Vec<u8> {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 1_000]);
+    loop {
+        match body.read(&mut buffer).expect("the body is whole") {
+            0 => return bytes,
+            len => bytes.extend_from_slice(&buffer[..len]),
+        }
+    }
+}
+
+impl Naive {
+    /// A block that no other is like.
+    pub fn make(&mut self, partition: i32, bytes: usize, sent_before: bool) -> (BlockHead, Vec<u8>) {
+        self.made += 1;
+        let made = self.made;
+        let first = made.cast_signed() * 10;
+        let head = BlockHead {
+            topic: if partition == 0 { "other".into() } else { "spans".into() },
+            partition,
+            first,
+            next: first + 10,
+            token: format!("token-{made}").into_bytes().into(),
+            rows: made % 7,
+            raw_bytes: made * 3,
+            span_end_nanos_max: made * 5,
+            first_sent_ms: sent_before.then_some(made),
+            columns: 0xc0,
+        };
+        let body = (0..bytes).map(|at| u8::try_from((at as u64 * 31 + made) % 251).unwrap()).collect();
+        (head, body)
+    }
+
+    /// Appends a block to both; says whether the queue took it.
+    pub fn append<F: sluice_spool::Files>(
+        &mut self,
+        queue: &mut Queue<F>,
+        partition: i32,
+        bytes: usize,
+    ) -> Result<bool, Fatal> {
+        let (head, body) = self.make(partition, bytes, bytes.is_multiple_of(5));
+        let middle = body.len() / 3;
+        let id = match queue.append(&head, &[&body[..middle], &body[middle..]], self.made) {
+            Ok(id) => Ok(Some(id)),
+            Err(AppendError::Full(_)) => return Ok(false),
+            Err(AppendError::Unfit(unfit)) => panic!("{unfit}"),
+            Err(AppendError::Fatal(fatal)) => Err(fatal),
+        };
+        let known = id.as_ref().ok().copied().flatten();
+        let (sent, settled) = (Asked::No, Asked::No);
+        self.blocks.push(Block { head, body, id: known, durable: false, sent, settled });
+        id.map(|_| true)
+    }
+
+    pub fn sync<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>) -> Result<(), Fatal> {
+        queue.sync()?;
+        self.synced();
+        Ok(())
+    }
+
+    pub fn synced(&mut self) {
+        for block in &mut self.blocks {
+            block.durable = true;
+            for asked in [&mut block.sent, &mut block.settled] {
+                *asked = if *asked == Asked::No { Asked::No } else { Asked::Synced };
+            }
+        }
+    }
+
+    /// The blocks that a queue must hold if nothing has gone wrong.
+    pub fn held(&self) -> Vec<usize> {
+        (0..self.blocks.len()).filter(|at| self.blocks[*at].settled == Asked::No).collect()
+    }
+
+    /// One of the held blocks, by any number.
+    pub fn pick(&self, number: usize) -> Option<usize> {
+        let held = self.held();
+        (!held.is_empty()).then(|| held[number % held.len()])
+    }
+
+    pub fn mark_sent<F: sluice_spool::Files>(
+        &mut self,
+        queue: &mut Queue<F>,
+        at: usize,
+    ) -> Result<(), Fatal> {
+        let block = &mut self.blocks[at];
+        block.sent = block.sent.max(Asked::Yes);
+        queue.mark_sent(block.id.unwrap(), 77)
+    }
+
+    pub fn settle<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
+        self.blocks[at].settled = Asked::Yes;
+        queue.settle(self.blocks[at].id.unwrap())
+    }
+
+    pub fn drop_partition<F: sluice_spool::Files>(
+        &mut self,
+        queue: &mut Queue<F>,
+        partition: i32,
+    ) -> Result<(), Fatal> {
+        let topic = if partition == 0 { "other" } else { "spans" };
+        let theirs: Vec<usize> =
+            self.held().into_iter().filter(|at| self.blocks[*at].head.partition == partition).collect();
+        let rows: u64 = theirs.iter().map(|at| self.blocks[*at].head.rows).sum();
+        for at in &theirs {
+            self.blocks[*at].settled = Asked::Yes;
+        }
+        let dropped = queue.drop_partition(topic, partition)?;
+        assert_eq!((dropped.blocks, dropped.rows), (theirs.len() as u64, rows));
+        Ok(())
+    }
+
+    /// The queue holds exactly what it must, and says so.
+    pub fn assert_same<F: sluice_spool::Files>(&self, queue: &Queue<F>) {
+        let expected: Vec<&Block> = self.held().into_iter().map(|at| &self.blocks[at]).collect();
+        let ids: Vec<BlockId> = queue.held().map(|held| held.id).collect();
+        assert_eq!(ids, expected.iter().map(|block| block.id.unwrap()).collect::<Vec<_>>());
+        assert!(ids.is_sorted());
+        let usage = queue.usage();
+        assert_eq!(usage.blocks, expected.len() as u64);
+        assert_eq!(usage.rows, expected.iter().map(|block| block.head.rows).sum::<u64>());
+        assert_eq!(usage.body_bytes, expected.iter().map(|block| block.body.len() as u64).sum::<u64>());
+        assert_eq!((usage.lost, usage.kept_bytes), (0, 0));
+        for (held, block) in queue.held().zip(expected) {
+            assert_block(queue, held.id, block);
+            let never = block.sent == Asked::No && block.head.first_sent_ms.is_none();
+            assert!(held.sent == Sent::Never || !never, "{held:?}");
+        }
+    }
+
+    /// After a crash: what was promised is there, nothing is there that was not asked for. From then on the list is what was
+    /// found.
+    pub fn adopt<F: sluice_spool::Files>(&mut self, queue: &Queue<F>, report: &Recovered) {
+        assert_eq!(report.set_aside, [], "a crash is no damage");
+        assert_eq!(report.damaged_when_settled, 0);
+        let mut found = Vec::new();
+        let mut from = 0;
+        for held in queue.held() {
+            let (head, _) = queue.read(held.id).expect("a header that was just checked can be read");
+            let at = (from..self.blocks.len()).find(|at| self.blocks[*at].head == head);
+            let at = at.expect("what is held was appended, in this order");
+            for missing in &self.blocks[from..at] {
+                assert_may_be_missing(missing);
+            }
+            from = at + 1;
+            let mut block = self.blocks[at].clone();
+            assert_block(queue, held.id, &block);
+            assert_ne!(block.settled, Asked::Synced, "what was settled does not come back");
+            let asked = block.sent.max(block.settled);
+            match held.sent {
+                Sent::Never => assert!(block.sent != Asked::Synced && head.first_sent_ms.is_none()),
+                Sent::At(ms) => {
+                    assert!(Some(ms) == head.first_sent_ms || (ms == 77 && block.sent != Asked::No));
+                }
+                Sent::Doubtful => assert_ne!(asked, Asked::No, "only a mark that was written is doubtful"),
+            }
+            block.sent = if held.sent == Sent::Never { Asked::No } else { Asked::Synced };
+            (block.id, block.durable, block.settled) = (Some(held.id), true, Asked::No);
+            found.push(block);
+        }
+        self.blocks[from..].iter().for_each(assert_may_be_missing);
+        assert_eq!(report.blocks, found.len() as u64);
+        assert_eq!(report.rows, found.iter().map(|block| block.head.rows).sum::<u64>());
+        self.blocks = found;
+        self.assert_same(queue);
+    }
+}
+
+fn assert_may_be_missing(block: &Block) {
+    let promised = block.durable && block.settled == Asked::No;
+    assert!(!promised, "{:?} was synced, and is gone", block.head);
+}
+
+fn assert_block<F: sluice_spool::Files>(queue: &Queue<F>, id: BlockId, block: &Block) {
+    let (head, body) = queue.read(id).expect("a block that is held can be read");
+    assert_eq!(head, block.head);
+    assert_eq!(body.left(), block.body.len() as u64);
+    assert_eq!(read_all(body), block.body);
+}
