@@ -20,9 +20,10 @@
 //! Limits: `format`. Bytes on the volume are bounded by [`Options::bytes_max`]; the bounds of blocks and of segments bound memory
 //! and open files. What does not fit is refused before anything is written: the caller stops reading.
 //!
-//! Errors: [`Full`] is back-pressure; a sync that finds no room is not, since what was appended before it is in doubt. [`Fatal`] is the end of the process: after a failed write or sync nothing may be assumed,
-//! and every later call fails as well. (What a failed sync has left in the system's cache may still be read by the next run
-//! of the program, and be lost with the machine: after such an error the volume is not to be trusted.)
+//! Errors: [`Full`] is back-pressure; a sync that finds no room is not, since what was appended before it is in doubt.
+//! [`Fatal`] is the end of the process: after a failed write or sync nothing may be assumed, and every later call fails as well.
+//! (What a failed sync has left in the system's cache may still be read by the next run of the program, and be lost with
+//! the machine: after such an error the volume is not to be trusted.)
 
 use crate::{
     body::Body,

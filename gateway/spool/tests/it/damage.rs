@@ -338,3 +338,28 @@ fn a_mark_tells_a_lost_block_from_a_torn_tail() {
     assert_eq!((&report.cut[..], report.damaged_when_settled), (&[][..], 1));
     assert_eq!(disk.content(KEPT).len(), at(RECORDS_AT) + RECORD + 10, "it is kept as it was");
 }
+
+#[test]
+fn a_later_record_tells_damage_from_a_torn_tail() {
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    for _ in 0..3 {
+        naive.append(&mut queue, 1, BODY).unwrap();
+        naive.sync(&mut queue).unwrap();
+    }
+    let mut content = disk.content(FILE);
+    content[at(RECORDS_AT) + RECORD_HEADER_BYTES] ^= 1;
+    let (_, queue, report) = opened(&content, FILE);
+    assert_eq!((ordinals(&queue), lost(&report), report.cut.len()), ([1, 2].into(), [0].into(), 0));
+    // Written without a sync between them, nothing says that they were ever durable.
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    for _ in 0..3 {
+        naive.append(&mut queue, 1, BODY).unwrap();
+    }
+    let mut content = disk.content(FILE);
+    content[at(RECORDS_AT) + RECORD_HEADER_BYTES] ^= 1;
+    let (_, queue, report) = opened(&content, FILE);
+    assert_eq!((ordinals(&queue).len(), report.set_aside.len(), report.cut[0].blocks.len()), (0, 0, 3));
+}
