@@ -32,8 +32,8 @@ pub enum Kind {
     Map(Box<Kind>, Box<Kind>),
     /// A tag and a value of that type.
     Dynamic,
-    /// A length, and as many paths with a tag and a value each.
-    Json,
+    /// A length, and as many paths with a tag and a value each; a declared path has a value of its type and no tag.
+    Json(Vec<(String, Kind)>),
 }
 
 impl Kind {
@@ -55,13 +55,30 @@ impl Kind {
                 Kind::Map(Box::new(Kind::of_type(key)?), Box::new(Kind::of_type(value)?))
             }
             "String" => Kind::Text,
-            "JSON" => Kind::Json,
+            "JSON" => Kind::Json(declared_paths(inner)?),
             "DateTime64" | "UInt64" | "Int64" | "Float64" => Kind::Fixed(8),
             "DateTime" | "UInt32" | "Int32" => Kind::Fixed(4),
             "UInt8" | "Int8" | "Bool" => Kind::Fixed(1),
             _ => bail!("values of the type {name} cannot be passed over"),
         })
     }
+}
+
+/// The paths that a `JSON` type declares, from what stands between its parentheses: limits (`max_dynamic_paths=64`), and paths
+/// between backticks with their types.
+fn declared_paths(parameters: &str) -> Result<Vec<(String, Kind)>> {
+    let mut declared = Vec::new();
+    for parameter in parameters.split(", ").filter(|parameter| !parameter.contains('=')) {
+        if parameter.is_empty() {
+            continue;
+        }
+        let (path, type_name) = parameter
+            .strip_prefix('`')
+            .and_then(|quoted| quoted.split_once("` "))
+            .with_context(|| format!("read the parameter {parameter} of a JSON type"))?;
+        declared.push((path.to_owned(), Kind::of_type(type_name)?));
+    }
+    Ok(declared)
 }
 
 /// Bytes that are read from the front.
@@ -129,9 +146,10 @@ impl<'a> Bytes<'a> {
                 let kind = self.tag(depth)?;
                 self.skip_at(&kind, depth + 1)
             }
-            Kind::Json => (0..self.elements()?).try_for_each(|_| {
-                self.text()?;
-                self.skip_at(&Kind::Dynamic, depth + 1)
+            Kind::Json(declared) => (0..self.elements()?).try_for_each(|_| {
+                let path = self.text()?;
+                let kind = declared.iter().find(|(name, _)| name.as_bytes() == path);
+                self.skip_at(kind.map_or(&Kind::Dynamic, |(_, kind)| kind), depth + 1)
             }),
         }
     }
@@ -162,7 +180,7 @@ impl<'a> Bytes<'a> {
             0x2d => Kind::Fixed(1),
             0x30 => {
                 self.json_limits()?;
-                Kind::Json
+                Kind::Json(Vec::new())
             }
             tag => bail!("values of the type with tag {tag:#04x} cannot be passed over"),
         })
@@ -189,14 +207,31 @@ mod tests {
             ("DateTime64(9)", Kind::Fixed(8)),
             ("LowCardinality(String)", Kind::Text),
             ("Array(LowCardinality(String))", Kind::Array(text())),
-            ("Array(JSON(max_dynamic_paths=16))", Kind::Array(Box::new(Kind::Json))),
+            ("Array(JSON(max_dynamic_paths=16))", Kind::Array(Box::new(Kind::Json(Vec::new())))),
+            (
+                "JSON(max_dynamic_paths=64, `a.b` Nullable(String), `c` Int64)",
+                Kind::Json(vec![
+                    ("a.b".to_owned(), Kind::Nullable(text())),
+                    ("c".to_owned(), Kind::Fixed(8)),
+                ]),
+            ),
             ("Map(LowCardinality(String), String)", Kind::Map(text(), text())),
             ("Nullable(UInt8)", Kind::Nullable(Box::new(Kind::Fixed(1)))),
         ] {
             assert_eq!(Kind::of_type(name).unwrap(), kind, "{name}");
         }
+        assert!(Kind::of_type("JSON(c Int64)").is_err(), "the path is not between backticks");
         assert!(Kind::of_type("Decimal(9, 2)").is_err());
         assert!(Kind::of_type("Array(String").is_err());
+    }
+
+    #[test]
+    fn a_declared_path_has_no_tag() {
+        let kind = Kind::of_type("JSON(`s` Nullable(String))").unwrap();
+        // {"s": "x", "d": false}, and a byte of what follows.
+        let mut bytes = Bytes(&[2, 1, b's', 0, 1, b'x', 1, b'd', 0x2d, 0, 0xff]);
+        bytes.skip(&kind).unwrap();
+        assert_eq!(bytes.0, [0xff]);
     }
 
     #[test]

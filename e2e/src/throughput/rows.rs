@@ -88,7 +88,7 @@ impl Layout {
         for column in &self.0 {
             match column {
                 Column::TraceId => ours = bytes.text()?.starts_with(prefix),
-                Column::SpanAttributes(Kind::Json) => number = number_in_json(bytes)?,
+                Column::SpanAttributes(Kind::Json(_)) => number = number_in_json(bytes)?,
                 Column::SpanAttributes(Kind::Map(_, value)) => number = number_in_map(bytes, value)?,
                 Column::SpanAttributes(kind) | Column::Other(kind) => bytes.skip(kind)?,
             }
