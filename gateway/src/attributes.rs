@@ -19,6 +19,7 @@ pub mod nested;
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
+    json::JsonSummary,
     rowbinary::put_len,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
@@ -54,6 +55,12 @@ pub(crate) fn let_go(scratch: &mut Vec<u8>) {
 /// Length of a buffer at which the row is given up.
 fn row_limit(out: &[u8]) -> usize {
     out.len().saturating_add(usize::try_from(ROW_BYTES_MAX).unwrap_or(usize::MAX))
+}
+
+/// A row has all of its attributes, or there is none: those beyond the limit of an object are a reason to reject it, not to store
+/// the others without them.
+fn all_stored(summary: JsonSummary) -> Result<(), Error> {
+    if summary.over_limit > 0 { Err(Error::RowTooLarge) } else { Ok(()) }
 }
 
 /// Writes attributes; keeps its buffers from call to call.

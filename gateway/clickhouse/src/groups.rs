@@ -10,7 +10,7 @@
 //! | of an event or link ([`Groups::put_pairs`]) | varuint n, then n times key and value, into the group's own buffer |
 //!
 //! Keys are strings; values are `UInt8` (bool), `Float64`, `Int64` and strings. Limits: [`ATTRIBUTES_MAX`] a set; further ones
-//! are left out.
+//! are left out, and [`Groups::is_over_limit`] says so.
 
 use crate::column::Group;
 use crate::json_paths::{JsonPaths, PathScope};
@@ -31,6 +31,8 @@ pub struct Groups {
     counts: [usize; Group::ALL.len()],
     keys: JsonPaths,
     scope: PathScope,
+    /// An attribute was left out because there were [`ATTRIBUTES_MAX`].
+    is_over_limit: bool,
 }
 
 /// Where an attribute lies in the bytes.
@@ -53,6 +55,7 @@ impl Groups {
             self.entries.shrink_to(KEPT_BYTES_MAX / size_of::<Entry>());
         }
         self.counts = [0; Group::ALL.len()];
+        self.is_over_limit = false;
         self.keys.clear();
         self.scope = self.keys.open();
     }
@@ -61,6 +64,12 @@ impl Groups {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Whether attributes were left out because there were too many.
+    #[inline]
+    pub fn is_over_limit(&self) -> bool {
+        self.is_over_limit
     }
 
     /// Adds a boolean, unless the key is known: of two equal keys the first wins, whatever their types.
@@ -96,6 +105,7 @@ impl Groups {
     #[inline]
     fn add(&mut self, group: Group, prefix: &[u8], key: &[u8], put_value: impl FnOnce(&mut Vec<u8>)) {
         if self.entries.len() >= ATTRIBUTES_MAX {
+            self.is_over_limit = true;
             return;
         }
         let start = self.bytes.len();

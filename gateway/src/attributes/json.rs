@@ -23,7 +23,7 @@
 //! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row that
 //! passes the limit of its buffer is given up at once.
 
-use super::{Error, let_go, row_limit};
+use super::{Error, all_stored, let_go, row_limit};
 use crate::{json_text, value_text};
 use sluice_clickhouse::{
     json::{
@@ -90,17 +90,16 @@ impl JsonWriter {
         let rules = column.has_rules().then_some(column);
         let elements = column.limits().in_array();
         let mut members = Members { object, rules, elements, root: 0, scratch, limit };
-        let outcome = members.write(attributes, 0);
-        match outcome {
-            Ok(()) => {
-                if let Some((path, value)) = extra.filter(|(path, _)| members.object.path(path)) {
-                    debug_assert!(!path.is_empty());
-                    members.object.uint(value);
-                }
-                members.object.finish();
+        let outcome = members.write(attributes, 0).and_then(|()| {
+            if let Some((path, value)) = extra.filter(|(path, _)| members.object.path(path)) {
+                debug_assert!(!path.is_empty());
+                members.object.uint(value);
             }
+            all_stored(members.object.finish())
+        });
+        if outcome.is_err() {
             // The objects that are open are given up with the row.
-            Err(_) => paths.clear(),
+            paths.clear();
         }
         outcome
     }
@@ -320,7 +319,7 @@ impl Members<'_> {
         };
         nested.write(list, depth)?;
         let limit = nested.limit;
-        nested.object.finish();
+        all_stored(nested.object.finish())?;
         self.limit = limit;
         self.scratch.prefix = outer_prefix;
         Ok(())

@@ -10,7 +10,7 @@
 //!
 //! Limits: a row that passes the limit of its buffer is given up at once.
 
-use super::{Error, let_go, row_limit};
+use super::{Error, all_stored, let_go, row_limit};
 use crate::value_text;
 use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
@@ -59,8 +59,11 @@ impl MapWriter {
             value_text::put_uint(text, value);
             put_string(map.buffer(), text);
         }
-        map.finish();
-        Ok(())
+        let outcome = all_stored(map.finish());
+        if outcome.is_err() {
+            keys.clear();
+        }
+        outcome
     }
 }
 

@@ -52,7 +52,7 @@ pub fn collect(
         value_text::put_uint(text, value);
         groups.string(key, text);
     }
-    Ok(())
+    if groups.is_over_limit() { Err(Error::RowTooLarge) } else { Ok(()) }
 }
 
 #[inline]

@@ -8,7 +8,12 @@ use opentelemetry_proto::tonic::{
 };
 use proptest::prelude::*;
 use prost::Message as _;
-use sluice_clickhouse::{column::TableColumns, frame, row_frames::RowFrames};
+use sluice_clickhouse::{
+    column::{Layout, TableColumns},
+    frame,
+    json::JSON_PATHS_MAX,
+    row_frames::RowFrames,
+};
 use sluice_gateway::{
     block::{OpenBlock, Place},
     buffers::Pool,
@@ -261,5 +266,28 @@ proptest! {
             }
         }
         prop_assert_eq!(case.rows(), (rows, expected));
+    }
+}
+
+#[test]
+fn a_row_has_all_of_its_attributes_or_there_is_none() {
+    let with = |count: usize| {
+        let attribute = |n| KeyValue {
+            key: format!("{n}"),
+            value: Some(AnyValue { value: Some(Value::IntValue(1)) }),
+            ..KeyValue::default()
+        };
+        // Without a usable start the row would have one attribute more.
+        let attributes = (0..count).map(attribute).collect();
+        let span = Span { start_time_unix_nano: 1, attributes, ..Span::default() };
+        let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+        TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+            .encode_to_vec()
+    };
+    let (all, too_many) = (with(JSON_PATHS_MAX), with(JSON_PATHS_MAX + 1));
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        let mut case = Case::of(64 << 20, TableColumns::of_layout(layout));
+        assert!(matches!(case.add(&all), Encoded::Whole { spans: 1, .. }), "{layout:?}");
+        assert_eq!(case.add(&too_many), Encoded::Rejected(Reason::RowTooLarge), "{layout:?}");
     }
 }

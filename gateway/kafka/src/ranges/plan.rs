@@ -167,9 +167,9 @@ impl Fields<'_> {
     fn plan(mut self) -> Result<Plan, Unread> {
         let offset = self.offset_above(0)?;
         let [version] = self.bytes()?;
-        let (bytes, messages) = (self.varint()?, self.varint()?);
         // The fields behind a rule of another version may be others.
         let version = Version::of_number(version).ok_or(Unread::Newer(Newer::Rule(version)))?;
+        let (bytes, messages) = (self.varint()?, self.varint()?);
         if bytes == 0 || messages == 0 {
             return Err(Unread::Damaged);
         }
