@@ -29,7 +29,7 @@ use std::{
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
 /// before the workers do.
@@ -61,6 +61,7 @@ impl Delivery {
             reports: self.reports,
             metrics: self.metrics,
             failing: AtomicBool::new(false),
+            recovered: Notify::new(),
             jitter: RandomState::new(),
         });
         let mut inserts = tokio::task::JoinSet::new();
@@ -86,6 +87,8 @@ struct Shared {
     metrics: Arc<Metrics>,
     /// Whether the last insert failed: one line when it begins, one when it ends.
     failing: AtomicBool,
+    /// Told when an insert succeeds after others failed.
+    recovered: Notify,
     jitter: RandomState,
 }
 
@@ -104,10 +107,26 @@ impl Shared {
                     self.log_failure(&block, &error);
                     self.watch.refused(error.class).await;
                     tries = tries.saturating_add(1);
-                    tokio::time::sleep(retry::wait(pace(error.class), tries, self.random((&token, tries))))
-                        .await;
+                    let wait = retry::wait(pace(error.class), tries, self.random((&token, tries)));
+                    self.pause(error.class, wait).await;
                 }
             }
+        }
+    }
+
+    /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
+    /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
+    async fn pause(&self, class: Class, wait: Duration) {
+        let soonest = wait.min(retry::WAIT_MIN);
+        tokio::time::sleep(soonest).await;
+        let rest = tokio::time::sleep(wait.saturating_sub(soonest));
+        if class == Class::Retry {
+            tokio::select! {
+                () = rest => {}
+                () = self.recovered.notified() => {}
+            }
+        } else {
+            rest.await;
         }
     }
 
@@ -120,6 +139,7 @@ impl Shared {
     fn settle(&self, block: Block, elapsed: Duration) {
         if self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
+            self.recovered.notify_waiters();
             self.watch.accepted();
         }
         let metrics = &self.metrics;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The first wait.
-const WAIT_MIN: Duration = Duration::from_millis(200);
+pub const WAIT_MIN: Duration = Duration::from_millis(200);
 
 /// The longest wait: what a sink that has come back is noticed after, at the latest.
 const WAIT_MAX: Duration = Duration::from_secs(5);
