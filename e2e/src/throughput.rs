@@ -42,7 +42,7 @@ pub(crate) use report::aligned;
 use report::{Report, shape_name};
 pub(crate) use rows::Columns;
 use server::Engine;
-pub(crate) use sink::NullSink;
+pub(crate) use sink::{NullSink, serve_connection};
 
 /// What is measured, with what load, and where the rows go.
 #[derive(Args, Clone, Debug)]

@@ -17,15 +17,16 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use crate::throughput::serve_connection;
 
 /// How long a slow sink takes to answer an INSERT that it has taken.
 pub const SLOW_ANSWER: Duration = Duration::from_secs(20);
@@ -147,12 +148,7 @@ async fn accept(
                 while connections.try_join_next().is_some() {}
                 let shared = Arc::clone(shared);
                 connections.spawn(async move {
-                    let answer = service_fn(|request| answer(Arc::clone(&shared), request));
-                    // What breaks a connection is the client's to notice.
-                    hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), answer)
-                        .await
-                        .ok();
+                    serve_connection(stream, |request| answer(Arc::clone(&shared), request)).await;
                 });
             }
         }

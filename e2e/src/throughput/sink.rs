@@ -22,7 +22,7 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 use super::frames;
@@ -146,14 +146,21 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let answer = service_fn(|request| answer(Arc::clone(&shared), request));
-            // What breaks a connection is the client's to notice.
-            hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), answer)
-                .await
-                .ok();
+            serve_connection(stream, |request| answer(Arc::clone(&shared), request)).await;
         });
     }
+}
+
+/// Answers the requests of one connection, until its end.
+pub(crate) async fn serve_connection<A>(stream: TcpStream, answer: impl Fn(Request<Incoming>) -> A)
+where
+    A: Future<Output = Result<Response<Full<Bytes>>, hyper::Error>>,
+{
+    // What breaks a connection is the client's to notice.
+    hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .await
+        .ok();
 }
 
 async fn answer(

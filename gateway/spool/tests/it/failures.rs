@@ -10,33 +10,27 @@ use sluice_spool::{AppendError, Full, Options, Queue, Unfit, format::RECORDS_AT}
 
 #[test]
 fn a_device_without_room_at_any_call_refuses_and_loses_nothing() {
-    let calls = at_every_call(Fault::NoRoom, |disk, naive, seed| {
-        // The course went on to its end: each refused block was appended by the second try.
-        if seed % 2 == 0 {
-            disk.lose_power();
-        } else {
-            disk.restart_process();
-        }
-        let (queue, report) = open(disk, course::SEGMENTS);
-        naive.adopt(&queue, &report);
-        drain(queue, naive, disk);
-    });
+    // The course goes on to its end: each refused block is appended by the second try.
+    let calls = at_every_call(Fault::NoRoom, open_again_and_drain);
     assert!(calls > 80, "the course makes only {calls} calls");
 }
 
 #[test]
 fn an_error_of_the_device_is_fatal_and_what_was_synced_before_is_there() {
-    let calls = at_every_call(Fault::Broken, |disk, naive, seed| {
-        if seed % 2 == 0 {
-            disk.lose_power();
-        } else {
-            disk.restart_process();
-        }
-        let (queue, report) = open(disk, course::SEGMENTS);
-        naive.adopt(&queue, &report);
-        drain(queue, naive, disk);
-    });
+    let calls = at_every_call(Fault::Broken, open_again_and_drain);
     assert!(calls > 80, "the course makes only {calls} calls");
+}
+
+/// Opens the queue again, after a loss of power or of the process by turns, and drains it: what was synced has to be there.
+fn open_again_and_drain(disk: &ModelDisk, naive: &mut Naive, seed: u64) {
+    if seed.is_multiple_of(2) {
+        disk.lose_power();
+    } else {
+        disk.restart_process();
+    }
+    let (queue, report) = open(disk, course::SEGMENTS);
+    naive.adopt(&queue, &report);
+    drain(queue, naive, disk);
 }
 
 #[test]
