@@ -1,7 +1,8 @@
-//! Compiles the limit of what librdkafka decompresses (`src/batch_limit.c`), and has this package's own tests linked with it.
+//! Compiles what stands between this program and librdkafka (`src/batch_limit.c`: the limit of what it decompresses;
+//! `src/metadata_text.c`: commit metadata as text), and has this package's own tests linked with it.
 
-/// Functions of librdkafka whose calls arrive in `batch_limit.c`. The packages that link a program ask for this list.
-const WRAPPED: [&str; 9] = [
+/// Functions of librdkafka whose calls arrive in these files. The packages that link a program ask for this list.
+const WRAPPED: [&str; 10] = [
     "rd_gz_decompress",
     "rd_kafka_lz4_decompress",
     "rd_kafka_zstd_decompress",
@@ -11,13 +12,16 @@ const WRAPPED: [&str; 9] = [
     "rd_kafka_consumer_err",
     "rd_kafka_conf_set",
     "rd_kafka_conf_get",
+    "rd_kafka_committed",
 ];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/batch_limit.c");
+    println!("cargo::rerun-if-changed=src/metadata_text.c");
     // Whole: nothing refers to it before the linker wraps, and by then its turn is over.
     cc::Build::new()
         .file("src/batch_limit.c")
+        .file("src/metadata_text.c")
         .std("c11")
         .warnings_into_errors(true)
         .link_lib_modifier("+whole-archive")

@@ -6,9 +6,9 @@
 
 use crate::{
     admin,
-    batch::BatchRule,
+    batch::BlockAge,
     buffers::Pool,
-    delivery::{BLOCKS_WAITING_MAX, Delivery},
+    delivery::{BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
     health::Status,
     metrics::Metrics,
     read::Reader,
@@ -21,13 +21,13 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_clickhouse::{column::TableColumns, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
-use sluice_kafka::{Consumer, Identity, Inbox, Limits, Ownership, Stop};
+use sluice_kafka::{Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Stop, ranges::Rule};
 use sluice_spool::Volume;
 use std::{path::Path, sync::Arc, thread, time::Duration};
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
 };
 
 /// Gained and lost partitions that wait for a worker. Above the partitions of any topic that one pod can read.
@@ -168,8 +168,16 @@ impl Parts<'_> {
             inboxes.push(Inbox { ownership, wake });
             ends.push((ownership_in, wake_in));
         }
-        let limits = Limits { revoke_wait: REVOKE_WAIT, leave_wait: self.config.shutdown.deadline.to_std() };
-        let consumer = Consumer::new(&self.config.source.kafka, &identity(self.config), inboxes, limits)?;
+        let limits = Limits {
+            rule: Rule::of(&self.config.sink.clickhouse.insert),
+            revoke_wait: REVOKE_WAIT,
+            leave_wait: self.config.shutdown.deadline.to_std(),
+        };
+        let (orders, orders_in) = mpsc::channel(ORDERS_WAITING_MAX);
+        let orders: OrderSink =
+            Box::new(move |order| orders.try_send(order).map_err(TrySendError::into_inner));
+        let kafka = &self.config.source.kafka;
+        let consumer = Consumer::new(kafka, &identity(self.config), inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let delivery = Delivery {
@@ -179,7 +187,7 @@ impl Parts<'_> {
             reports: consumer.reports(),
             metrics: self.metrics.clone(),
         };
-        self.io.spawn(delivery.run(blocks_in));
+        self.io.spawn(delivery.run(blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -220,7 +228,8 @@ impl Parts<'_> {
             blocks: blocks.clone(),
             reports: consumer.reports(),
             pool: self.pool.clone(),
-            rule: BatchRule::of(&self.config.sink.clickhouse.insert),
+            age_max: BlockAge::of(&self.config.sink.clickhouse.insert),
+            workers: self.config.workers as usize,
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
             sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,

@@ -37,6 +37,7 @@ pub struct Pool {
     total: usize,
     reserve: usize,
     redo: AtomicBool,
+    replay: AtomicBool,
 }
 
 /// What a chunk is wanted for.
@@ -70,7 +71,7 @@ impl Pool {
         }
         // Workers that look at the same time may take one chunk each beyond the mark.
         let reserve = open_blocks * SEAL_CHUNKS + workers;
-        Self { free, home, total, reserve, redo: AtomicBool::new(false) }
+        Self { free, home, total, reserve, redo: AtomicBool::new(false), replay: AtomicBool::new(false) }
     }
 
     /// Chunks that the pool has in all.
@@ -85,14 +86,35 @@ impl Pool {
 
     /// Asks for the right to redo a message that ran out of chunks. One worker at a time has it, and only once a whole
     /// block's worth of chunks is free: so the message fits, and two workers cannot starve each other for ever.
-    pub fn claim_redo(&self) -> bool {
-        let enough = self.free.len() >= self.reserve + BLOCK_CHUNKS_MAX || self.free.len() == self.total;
+    ///
+    /// Who has the right to [replay](Pool::claim_replay) needs one chunk only: its own block holds the others, and it alone must go on.
+    pub fn claim_redo(&self, replays: bool) -> bool {
+        let free = self.free.len();
+        let enough =
+            free >= self.reserve + BLOCK_CHUNKS_MAX || free == self.total || (replays && free > self.reserve);
         enough && self.redo.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Gives the right back.
     pub fn release_redo(&self) {
         self.redo.store(false, Ordering::Release);
+    }
+
+    /// Asks for the right to fill a block that may not be ended early. All partitions together could fill the pool with such blocks,
+    /// and none could be sent: who finds the pool empty gives them up, but for the one that has this right.
+    pub fn claim_replay(&self) -> bool {
+        self.replay.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the right back.
+    pub fn release_replay(&self) {
+        self.replay.store(false, Ordering::Release);
+    }
+
+    /// Bytes that one of so many workers may keep in blocks that may not be ended early, beside the one for which there is the right: so
+    /// much that this one always finds room.
+    pub fn replay_share(&self, workers: usize) -> usize {
+        self.total.saturating_sub(BLOCK_CHUNKS_MAX + self.reserve) / workers.max(1) * CHUNK_BYTES
     }
 
     fn take(&self, purpose: Purpose) -> Result<Chunk, StoreError> {
@@ -138,8 +160,6 @@ pub struct ChunkStore<'a> {
 pub struct Chunks {
     list: Vec<Chunk>,
     len: usize,
-    /// Where each frame begins, and the checksum that it begins with.
-    frames: Vec<(usize, u128)>,
 }
 
 impl Chunks {
@@ -151,14 +171,6 @@ impl Chunks {
     /// Bytes kept.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// The checksums of all frames, folded into one number. Each step can be undone, so that two lists of frames that
-    /// differ in one frame differ here.
-    pub fn checksum(&self) -> u128 {
-        // FNV-1a's prime for 128 bits (draft-eastlake-fnv); it is odd, so multiplying by it can be undone.
-        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
-        self.frames.iter().fold(0, |sum: u128, (_, frame)| (sum ^ frame).wrapping_mul(PRIME).rotate_left(29))
     }
 
     /// Whether nothing is kept.
@@ -200,8 +212,6 @@ impl FrameStore for ChunkStore<'_> {
             self.chunks.len += now.len();
             rest = later;
         }
-        let checksum = frame.first_chunk().map_or(0, |checksum| u128::from_le_bytes(*checksum));
-        self.chunks.frames.push((before, checksum));
         Ok(())
     }
 
@@ -212,7 +222,6 @@ impl FrameStore for ChunkStore<'_> {
     fn truncate(&mut self, len: usize) {
         self.chunks.list.truncate(len.div_ceil(CHUNK_BYTES));
         self.chunks.len = len;
-        self.chunks.frames.retain(|(start, _)| *start < len);
         if let Some(last) = self.chunks.list.last_mut() {
             let full = len.is_multiple_of(CHUNK_BYTES);
             last.bytes.truncate(if full { CHUNK_BYTES } else { len % CHUNK_BYTES });
@@ -282,10 +291,35 @@ mod tests {
     #[test]
     fn one_worker_redoes_at_a_time() {
         let pool = Pool::new(64 * MIB, 2, 2);
-        assert!(pool.claim_redo());
-        assert!(!pool.claim_redo());
+        assert!(pool.claim_redo(false));
+        assert!(!pool.claim_redo(false));
         pool.release_redo();
-        assert!(pool.claim_redo());
+        assert!(pool.claim_redo(false));
+    }
+
+    #[test]
+    fn the_one_that_replays_goes_on_with_a_chunk_and_the_others_leave_it_room() {
+        let pool = Pool::new(64 * MIB, 2, 2);
+        assert!(pool.claim_replay());
+        assert!(!pool.claim_replay());
+        let mut others = Chunks::default();
+        let share = 2 * pool.replay_share(2);
+        for _ in 0..share / CHUNK_BYTES {
+            let mut chunks = Chunks::default();
+            chunks.store(&pool, Purpose::Fill).append(&vec![1; CHUNK_BYTES]).unwrap();
+            others.list.append(&mut chunks.list);
+        }
+        let mut own = Chunks::default();
+        for _ in 0..BLOCK_CHUNKS_MAX {
+            assert!(pool.claim_redo(true), "{} bytes are free", pool.free_bytes());
+            pool.release_redo();
+            assert!(!pool.claim_redo(false) || own.is_empty(), "the others wait for a whole block's worth");
+            pool.release_redo();
+            own.store(&pool, Purpose::Fill).append(&vec![1; CHUNK_BYTES]).unwrap();
+        }
+        pool.release_replay();
+        assert!(pool.claim_replay());
+        assert_eq!(Pool::new(24 * MIB, 8, 1).replay_share(1), 0);
     }
 
     proptest! {

@@ -1,13 +1,16 @@
 //! Sealed blocks into ClickHouse.
 //!
-//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → here → [`Report::Settled`] to the poll thread. Owner: one task
-//! on the I/O runtime; each insert is a task of its own, at most `sink.clickhouse.insert.concurrency` at a time.
+//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → held here → [`Order::Send`] from the poll thread → insert →
+//! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime; each insert is a task of its own, at most
+//! `sink.clickhouse.insert.concurrency` at a time. What is held is bounded by the pool of chunks.
 //!
-//! A block is tried until it is in: the same bytes, under the same token, which makes the server drop what it has
-//! already. Nothing is given up here, whatever the error; how long to wait, and who must act, is in the error's class.
+//! A block is sent once its range may be, and then tried until it is in: the same bytes, under the same token, which makes the
+//! server drop what it has already. It is given up only when its generation is over: then its messages are another owner's.
+//! How long to wait, and who must act, is in the error's class.
 
 use crate::{
     block::Block,
+    held::{Held, Tenure},
     metrics::Metrics,
     retry::{self, Pace},
     sink::Targets,
@@ -20,7 +23,7 @@ use sluice_clickhouse::{
     insert::{InsertError, InsertId},
     outcome::Class,
 };
-use sluice_kafka::Report;
+use sluice_kafka::{Order, Report};
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
@@ -34,6 +37,9 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 /// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
 /// before the workers do.
 pub const BLOCKS_WAITING_MAX: usize = 256;
+
+/// Orders that wait for this task. The poll thread keeps what does not fit, at most one per range in flight.
+pub const ORDERS_WAITING_MAX: usize = 1_024;
 
 /// What delivery is made of.
 pub struct Delivery {
@@ -50,9 +56,9 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Delivers until no worker can send any more, and what was sent is in. Dropping the future gives up what is in
+    /// Delivers until no worker can send any more, and what was released is in. Dropping the future gives up what is in
     /// flight; it is read again.
-    pub async fn run(self, mut blocks: mpsc::Receiver<Block>) {
+    pub async fn run(self, mut blocks: mpsc::Receiver<Block>, mut orders: mpsc::Receiver<Order>) {
         let permits = Arc::new(Semaphore::new(self.concurrency));
         let shared = Arc::new(Shared {
             targets: self.targets,
@@ -64,17 +70,36 @@ impl Delivery {
             recovered: Notify::new(),
             jitter: RandomState::new(),
         });
+        let mut held = Held::default();
         let mut inserts = tokio::task::JoinSet::new();
-        while let Some(block) = blocks.recv().await {
+        loop {
+            let (block, tenure) = loop {
+                if let Some(next) = held.pop() {
+                    break next;
+                }
+                tokio::select! {
+                    Some(block) = blocks.recv() => shared.dropped(held.block(block)),
+                    Some(order) = orders.recv() => {
+                        // What a worker sent before the poll thread gave the order is in the channel.
+                        while let Ok(block) = blocks.try_recv() {
+                            shared.dropped(held.block(block));
+                        }
+                        shared.dropped(held.order(order));
+                    }
+                    else => {
+                        while inserts.join_next().await.is_some() {}
+                        return;
+                    }
+                }
+            };
             let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
             let shared = shared.clone();
             while inserts.try_join_next().is_some() {}
             inserts.spawn(async move {
-                shared.deliver(block).await;
+                shared.deliver(block, &tenure).await;
                 drop(permit);
             });
         }
-        while inserts.join_next().await.is_some() {}
     }
 }
 
@@ -93,11 +118,11 @@ struct Shared {
 }
 
 impl Shared {
-    async fn deliver(&self, mut block: Block) {
-        let token = block.token();
+    async fn deliver(&self, mut block: Block, tenure: &Tenure) {
+        let token = block.token.to_string();
         let body = InsertBody::new(std::mem::take(&mut block.frames));
         let mut tries = 0;
-        loop {
+        while !tenure.is_over() {
             let query_id = format!("{token}-{tries}");
             let id = InsertId { token: Some(&token), query_id: &query_id };
             match self.client.insert(self.targets.of_try(tries), &body, id).await {
@@ -108,25 +133,35 @@ impl Shared {
                     self.watch.refused(error.class).await;
                     tries = tries.saturating_add(1);
                     let wait = retry::wait(pace(error.class), tries, self.random((&token, tries)));
-                    self.pause(error.class, wait).await;
+                    self.pause(error.class, wait, tenure).await;
                 }
             }
         }
+        tracing::debug!(partition = %block.id, "a block is given up: the partition has another owner");
+        self.dropped(1);
+    }
+
+    /// Takes down that blocks were given up.
+    fn dropped(&self, blocks: usize) {
+        self.metrics.blocks_in_flight.sub(i64::try_from(blocks).unwrap_or(i64::MAX));
     }
 
     /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
     /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
-    async fn pause(&self, class: Class, wait: Duration) {
+    async fn pause(&self, class: Class, wait: Duration, tenure: &Tenure) {
         let soonest = wait.min(retry::WAIT_MIN);
         tokio::time::sleep(soonest).await;
         let rest = tokio::time::sleep(wait.saturating_sub(soonest));
-        if class == Class::Retry {
-            tokio::select! {
-                () = rest => {}
-                () = self.recovered.notified() => {}
+        let recovered = async {
+            match class {
+                Class::Retry => self.recovered.notified().await,
+                _ => std::future::pending().await,
             }
-        } else {
-            rest.await;
+        };
+        tokio::select! {
+            () = rest => {}
+            () = recovered => {}
+            () = tenure.over() => {}
         }
     }
 
@@ -151,8 +186,8 @@ impl Shared {
         if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
             metrics.freshness_seconds.observe(seconds);
         }
-        let Block { id, generation, ordinal, range, .. } = block;
-        if self.reports.send(Report::Settled { id, generation, ordinal, range }).is_err() {
+        let Block { id, generation, range, .. } = block;
+        if self.reports.send(Report::Settled { id, generation, range }).is_err() {
             // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
         }
     }

@@ -14,6 +14,7 @@ pub mod ddl;
 pub mod delivery;
 pub mod encode;
 pub mod health;
+pub mod held;
 mod json_text;
 pub mod metrics;
 pub mod read;

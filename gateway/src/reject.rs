@@ -81,7 +81,7 @@ impl BadBatch {
     }
 
     /// One log line for the partition that stops. `position` is the offset behind the last message that was read.
-    pub fn log(&self, id: &PartitionId, position: Option<i64>, sizing: &Sizing) {
+    pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing) {
         let (topic, partition) = (&*id.topic, id.partition);
         let advice = self.advice(sizing);
         tracing::error!(

@@ -1,4 +1,4 @@
-//! One worker thread: polls its partitions, walks and encodes messages, seals blocks.
+//! One worker thread: polls its partitions, walks and encodes messages, seals a block per range.
 //!
 //! Owner of everything it names but the pool, which it shares. Nothing is allocated per span, and the only clock reads
 //! are per message and per turn.
@@ -11,10 +11,13 @@
 //! the worker reads nothing until a block's worth of chunks is free again. The partitions are not paused in
 //! librdkafka: it stops fetching by itself once the partition's queue is full.
 //!
+//! Where a range ends, the partition's [`Cutter`] says. While it replays the cuts of an owner before, a block cannot be sealed to
+//! make room; blocks that would fill the pool like that are given up, and their partitions begin anew ([`Renew::Memory`]).
+//!
 //! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
 
 use crate::{
-    batch::BatchRule,
+    batch::BlockAge,
     block::{Block, OpenBlock, Place},
     buffers::{Pool, StoreError},
     encode::{Encoded, Payload, encode},
@@ -28,7 +31,8 @@ use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
     BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue,
-    QueueProblem, Report,
+    QueueProblem, Renew, Report,
+    ranges::{Closed, Cutter, Offer},
 };
 use std::{
     sync::Arc,
@@ -58,8 +62,10 @@ pub struct Parts {
     pub reports: Sender<Report>,
     /// Memory for blocks.
     pub pool: Arc<Pool>,
-    /// When a block closes.
-    pub rule: BatchRule,
+    /// How old an open block becomes.
+    pub age_max: BlockAge,
+    /// Workers that share the pool.
+    pub workers: usize,
     /// How messages are read.
     pub reader: Reader,
     /// What the memory budget depends on: it says which limit would do for a batch that is too large.
@@ -88,6 +94,8 @@ pub struct Worker {
     first: usize,
     /// There is no room for a message that was read; see [`State::Pending`].
     out_of_room: bool,
+    /// The partition that may fill the pool with a block that may not be ended early.
+    replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
     handing: Duration,
 }
@@ -100,14 +108,16 @@ struct Owned {
 
 /// How far a partition is.
 struct Reading {
-    id: PartitionId,
-    generation: Generation,
-    /// Ranges made so far.
-    ranges: u64,
+    place: Place,
+    cutter: Cutter,
+    /// The range that has ended, and whose block is not sealed yet.
+    closing: Option<Closed>,
     block: Option<OpenBlock>,
     state: State,
-    /// The offset behind the last message that was read; `None` before the first.
-    next: Option<i64>,
+    /// Where the log ended when the partition began.
+    log_end: i64,
+    /// Whether all of it was read.
+    caught_up: bool,
 }
 
 enum State {
@@ -117,6 +127,8 @@ enum State {
     Pending(OwnedMessage),
     /// A message that cannot be read is next, and nothing may pass over it.
     Stopped,
+    /// It is to begin anew once what has ended is sealed.
+    Leaving(Renew),
 }
 
 /// What became of a message.
@@ -138,6 +150,7 @@ impl Worker {
             partitions: Vec::new(),
             first: 0,
             out_of_room: false,
+            replays: None,
             handing: Duration::ZERO,
         }
     }
@@ -147,8 +160,7 @@ impl Worker {
         let mut last = Instant::now();
         while self.take_ownership() {
             let progressed = if self.out_of_room { self.redo() } else { self.turn() };
-            let now = Instant::now();
-            self.seal_due(now);
+            self.advance(Instant::now());
             let worked = Instant::now();
             // Handing over a block may have had to wait, which is counted as that.
             let handing = std::mem::take(&mut self.handing);
@@ -165,31 +177,39 @@ impl Worker {
         loop {
             match self.parts.ownership.try_recv() {
                 Ok(Ownership::Gained(partition)) => self.partitions.push(Owned::new(partition)),
-                Ok(Ownership::Lost(id, generation)) => self.release(&id, generation),
+                Ok(Ownership::Lost { id, generation, seal }) => self.lose(&id, generation, seal),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    /// Lets a partition go. What cannot be sealed for want of memory is read again by the next owner.
-    fn release(&mut self, id: &PartitionId, generation: Generation) {
-        let is_it = |owned: &Owned| owned.reading.id == *id && owned.reading.generation == generation;
+    /// Lets a partition go, because it is asked for.
+    fn lose(&mut self, id: &PartitionId, generation: Generation, seal: bool) {
+        let is_it = |owned: &Owned| owned.reading.is(id, generation);
         let Some(index) = self.partitions.iter().position(is_it) else { return };
         let mut owned = self.partitions.swap_remove(index);
-        if self.seal(&mut owned.reading).is_err() {
+        if seal && self.flush(&mut owned.reading).is_err() {
             tracing::debug!(partition = %id, "an open block is given up; its messages are read again");
         }
-        match owned.reading.state {
+        self.release(owned.reading, None);
+    }
+
+    /// Ends a partition. What is open of it is dropped; whoever has it next reads it.
+    fn release(&mut self, reading: Reading, renew: Option<Renew>) {
+        match reading.state {
             State::Stopped => self.parts.metrics.partitions_stopped.dec(),
             State::Pending(_) => self.out_of_room = self.partitions.iter().any(Owned::is_pending),
-            State::Polling => {}
+            State::Polling | State::Leaving(_) => {}
         }
-        if owned.reading.block.is_some() {
+        if reading.block.is_some() {
             self.row_buffers_made -= 1;
         }
-        let Reading { id, generation, ranges, .. } = owned.reading;
-        self.report(Report::Released { id, generation, ranges });
+        if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
+            self.parts.pool.release_replay();
+        }
+        let Place { id, generation, .. } = reading.place;
+        self.report(Report::Released { id, generation, renew });
     }
 
     /// Gives every partition its turn. `false` when none had a message.
@@ -221,10 +241,11 @@ impl Worker {
                 // that are read.
                 State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
                 State::Polling if self.may_open(reading) => {}
-                State::Polling | State::Pending(_) | State::Stopped => break,
+                _ => break,
             }
             match queue.poll(Duration::ZERO) {
                 None => break,
+                Some(Err(KafkaError::PartitionEOF(_))) => reading.caught_up = true,
                 Some(Err(error)) => self.heed(reading, &error),
                 Some(Ok(message)) => {
                     progressed = true;
@@ -238,11 +259,20 @@ impl Worker {
     }
 
     /// Stops a partition whose next batch cannot be read; other errors pass.
-    fn heed(&self, reading: &mut Reading, error: &KafkaError) {
+    fn heed(&mut self, reading: &mut Reading, error: &KafkaError) {
         let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
             QueueProblem::ReadAgain => return,
+            QueueProblem::OutOfRange => {
+                tracing::warn!(
+                    partition = %reading.place.id,
+                    offset = reading.cutter.position(),
+                    "Kafka does not have the next offset; it is looked up where the log begins"
+                );
+                reading.leave(Renew::OutOfRange);
+                return;
+            }
             QueueProblem::Passing => {
-                tracing::warn!(partition = %reading.id, %error, "the partition reports a problem");
+                tracing::warn!(partition = %reading.place.id, %error, "the partition reports a problem");
                 return;
             }
             QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
@@ -250,15 +280,24 @@ impl Worker {
             QueueProblem::Unreadable => BadBatch::Foreign,
         };
         self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
-        batch.log(&reading.id, reading.next, &self.parts.sizing);
+        batch.log(&reading.place.id, reading.cutter.position(), &self.parts.sizing);
         self.stop(reading);
     }
 
-    /// Reads nothing more of a partition; it is paused, and others have its turn.
-    fn stop(&self, reading: &mut Reading) {
+    /// Reads nothing more of a partition; it is paused, and others have its turn. What was read before is inserted, as far as it may be
+    /// ended here.
+    fn stop(&mut self, reading: &mut Reading) {
+        if self.flush(reading).is_err() {
+            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+        }
+        if reading.cutter.is_replaying() && reading.closing.is_none() && reading.block.take().is_some() {
+            // It would keep its memory for as long as the partition stops.
+            self.row_buffers_made -= 1;
+        }
         reading.state = State::Stopped;
         self.parts.metrics.partitions_stopped.inc();
-        self.report(Report::Stopped { id: reading.id.clone(), generation: reading.generation });
+        let Place { id, generation, .. } = reading.place.clone();
+        self.report(Report::Stopped { id, generation });
     }
 
     /// Keeps a message for which there is no room.
@@ -296,33 +335,54 @@ impl Worker {
         let millis = message.timestamp().to_millis().unwrap_or(0);
         let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
         loop {
+            if self.seal_closing(reading).is_err() {
+                return Taken::NoRoom;
+            }
+            match reading.cutter.offer(message.offset(), bytes.len() as u64) {
+                Offer::Take => {}
+                Offer::Seen => return Taken::Yes,
+                Offer::Hold => {
+                    reading.leave(Renew::Rule);
+                    return Taken::Yes;
+                }
+                Offer::Close(closed) => {
+                    reading.closing = Some(closed);
+                    continue;
+                }
+            }
             if !self.opens(reading) {
                 return Taken::NoRoom;
             }
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
-                    block.add_message(message.offset(), bytes.len(), end_nanos_max, Instant::now());
-                    reading.next = Some(message.offset() + 1);
+                    block.add_message(end_nanos_max);
                     self.count(spans, bytes.len());
-                    self.seal_if_full(reading);
+                    self.took(reading, message);
                     return Taken::Yes;
                 }
                 Encoded::NoRoom => return Taken::NoRoom,
-                Encoded::BlockFull if block.is_empty() => {
-                    self.reject(reading, message.offset(), &Reason::MessageTooLarge);
-                    return Taken::Yes;
-                }
                 Encoded::BlockFull => {
-                    if self.seal(reading).is_err() {
-                        return Taken::NoRoom;
+                    reading.closing = reading.cutter.split();
+                    if reading.closing.is_none() {
+                        self.reject(reading, message, &Reason::MessageTooLarge);
+                        return Taken::Yes;
                     }
                 }
                 Encoded::Rejected(reason) => {
-                    self.reject(reading, message.offset(), &reason);
+                    self.reject(reading, message, &reason);
                     return Taken::Yes;
                 }
             }
+        }
+    }
+
+    /// A message belongs to the open range now, which may end with it.
+    fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
+        reading.closing = reading.cutter.take(message.offset(), message.payload());
+        if self.seal_closing(reading).is_err() {
+            // It is tried again before the next message.
+            self.out_of_room = true;
         }
     }
 
@@ -332,71 +392,97 @@ impl Worker {
         self.parts.metrics.message_bytes.inc_by(message_bytes as u64);
     }
 
-    fn reject(&mut self, reading: &mut Reading, offset: i64, reason: &Reason) {
+    fn reject(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message, reason: &Reason) {
         self.parts.metrics.rejected.with_label_values(&[reason.label()]).inc();
-        reject::log(&reading.id, offset, reason, self.parts.on_missing);
+        reject::log(&reading.place.id, message.offset(), reason, self.parts.on_missing);
         match self.parts.on_missing {
             OnMissing::Stop => self.stop(reading),
-            OnMissing::Skip => {
-                reading.next = Some(offset + 1);
-                let block = reading.block.as_mut().expect("a message is read into an open block");
-                block.add_message(offset, 0, 0, Instant::now());
-            }
+            OnMissing::Skip => self.took(reading, message),
         }
     }
 
-    fn seal_if_full(&mut self, reading: &mut Reading) {
-        let Some(block) = &reading.block else { return };
-        if self.parts.rule.is_full(block.rows.totals().rows, block.message_bytes())
-            && self.seal(reading).is_err()
-        {
-            // It stays open and is tried again before the next message.
-            self.out_of_room = true;
-        }
-    }
-
-    fn seal_due(&mut self, now: Instant) {
+    /// What becomes of partitions without another message: ranges that have come of age end, and so do those at cuts that lie in
+    /// front of the log's end; who is to begin anew does.
+    fn advance(&mut self, now: Instant) {
         let mut partitions = std::mem::take(&mut self.partitions);
-        for Owned { reading, .. } in &mut partitions {
-            let due = |block: &OpenBlock| self.parts.rule.time_left(now - block.opened()).is_zero();
-            if reading.block.as_ref().is_some_and(due) && self.seal(reading).is_err() {
-                tracing::debug!(partition = %reading.id, "no memory to seal a block; it is tried again");
+        let mut leaving = Vec::new();
+        for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
+            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened()).is_zero();
+            let is_due = reading.block.as_ref().is_some_and(due);
+            let sealed =
+                self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });
+            if sealed.is_err() {
+                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+            } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
+                leaving.push((index, Renew::Rule));
+            } else if let State::Leaving(renew) = reading.state {
+                leaving.push((index, renew));
             }
         }
         self.partitions = partitions;
+        self.renew(leaving);
+    }
+
+    /// Lets partitions go that begin anew: by ascending place in the list.
+    fn renew(&mut self, leaving: Vec<(usize, Renew)>) {
+        for (index, renew) in leaving.into_iter().rev() {
+            let Owned { reading, .. } = self.partitions.swap_remove(index);
+            self.release(reading, Some(renew));
+        }
+    }
+
+    /// Ends the ranges that end in front of the log's end, once all of it was read.
+    fn catch_up(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        self.seal_closing(reading)?;
+        while reading.caught_up
+            && let Some(closed) = reading.cutter.caught_up(reading.log_end)
+        {
+            reading.closing = Some(closed);
+            self.seal_closing(reading)?;
+        }
+        Ok(())
+    }
+
+    /// Ends and seals the open range, unless it must not end here.
+    fn flush(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        self.seal_closing(reading)?;
+        reading.closing = reading.cutter.flush();
+        self.seal_closing(reading)
     }
 
     fn seal_all(&mut self) {
-        self.seal_due(Instant::now() + Duration::from_hours(1));
+        self.advance(Instant::now() + Duration::from_hours(1));
     }
 
-    /// Seals the open block, if there is one, and gives its row buffer back.
-    fn seal(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
-        let Some(mut open) = reading.block.take() else { return Ok(()) };
-        if !open.is_empty() {
-            let place =
-                Place { id: reading.id.clone(), generation: reading.generation, ordinal: reading.ranges };
-            match open.seal(&self.parts.pool, place) {
-                Ok(block) => {
-                    reading.ranges += 1;
-                    self.send(block);
-                }
-                Err(error) => {
-                    reading.block = Some(open);
-                    return Err(error);
-                }
-            }
+    /// Seals the block of the range that has ended, if one has, and gives its row buffer back.
+    fn seal_closing(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        let Some(closed) = &reading.closing else { return Ok(()) };
+        let sealed = match &mut reading.block {
+            Some(open) => Some(open.seal(&self.parts.pool, &reading.place, closed)?),
+            None => None,
+        };
+        self.row_buffers.extend(reading.block.take().map(|open| open.rows));
+        let closed = reading.closing.take().expect("it was there just now");
+        let Place { id, generation, .. } = reading.place.clone();
+        let range = closed.range;
+        let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
+        // The block first: a release of it must not come before it.
+        if let Some(block) = sealed.filter(|_| has_rows) {
+            self.send(block);
         }
-        self.row_buffers.push(open.rows);
+        self.report(Report::Closed { id: id.clone(), generation, closed });
+        if !has_rows {
+            self.report(Report::Settled { id, generation, range });
+        }
+        if !reading.cutter.is_replaying()
+            && self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some()
+        {
+            self.parts.pool.release_replay();
+        }
         Ok(())
     }
 
     fn send(&mut self, block: Block) {
-        if block.rows == 0 {
-            let Block { id, generation, ordinal, range, .. } = block;
-            self.report(Report::Settled { id, generation, ordinal, range });
-            return;
-        }
         let before = Instant::now();
         self.parts.metrics.blocks_in_flight.inc();
         if self.parts.blocks.blocking_send(block).is_err() {
@@ -417,12 +503,13 @@ impl Worker {
     /// Takes the messages for which there was no room, once there is. `false` while there is none.
     fn redo(&mut self) -> bool {
         self.seal_all();
-        if !self.parts.pool.claim_redo() {
+        self.give_up_replays();
+        if !self.parts.pool.claim_redo(self.replays.is_some()) {
             return false;
         }
         self.out_of_room = false;
         let mut partitions = std::mem::take(&mut self.partitions);
-        for Owned { reading, .. } in &mut partitions {
+        for Owned { reading, .. } in partitions.iter_mut().filter(|owned| owned.is_pending()) {
             if let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling)
                 && let Taken::NoRoom = self.take(reading, &message)
             {
@@ -435,14 +522,42 @@ impl Worker {
         true
     }
 
+    /// Gives up blocks that may not be ended here and would leave no room for any to be filled. One of them may be filled whatever it
+    /// takes.
+    fn give_up_replays(&mut self) {
+        let share = self.parts.pool.replay_share(self.parts.workers);
+        let mut kept = 0;
+        let mut leaving = Vec::new();
+        for (index, Owned { reading, .. }) in self.partitions.iter().enumerate() {
+            let Some(block) = reading.block.as_ref().filter(|_| reading.cutter.is_replaying()) else {
+                continue;
+            };
+            let is_ours = |(id, generation): &(PartitionId, Generation)| reading.is(id, *generation);
+            if self.replays.as_ref().is_some_and(is_ours) {
+                continue;
+            }
+            if self.replays.is_none() && self.parts.pool.claim_replay() {
+                self.replays = Some((reading.place.id.clone(), reading.place.generation));
+                continue;
+            }
+            kept += block.chunks.len();
+            if kept > share && reading.closing.is_none() {
+                kept -= block.chunks.len();
+                leaving.push((index, Renew::Memory));
+            }
+        }
+        self.renew(leaving);
+    }
+
     fn wait(&self, now: Instant) {
         let (wait, waited_for) = if self.out_of_room {
             (ROOM_WAIT, &self.parts.seconds.buffers)
         } else {
             let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
-            let due =
-                open.filter(|block| !block.is_empty()).map(|b| self.parts.rule.time_left(now - b.opened()));
-            (due.min().unwrap_or(WAIT_MAX).min(WAIT_MAX), &self.parts.seconds.source)
+            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened()));
+            // One that may not end yet stays due.
+            let due = left.filter(|left| !left.is_zero()).min();
+            (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), &self.parts.seconds.source)
         };
         if self.parts.wake.recv_timeout(wait).is_err() {
             // Time is up, or the poll thread has gone, which the next turn sees.
@@ -453,14 +568,34 @@ impl Worker {
 
 impl Owned {
     fn new(partition: Partition) -> Self {
-        let Partition { id, generation, queue } = partition;
-        Self {
-            queue,
-            reading: Reading { id, generation, ranges: 0, block: None, state: State::Polling, next: None },
-        }
+        let Partition { id, generation, queue, cutter, log_end, cluster } = partition;
+        let reading = Reading {
+            place: Place { id, generation, cluster },
+            cutter,
+            closing: None,
+            block: None,
+            state: State::Polling,
+            log_end,
+            caught_up: false,
+        };
+        Self { queue, reading }
     }
 
     fn is_pending(&self) -> bool {
         matches!(self.reading.state, State::Pending(_))
+    }
+}
+
+impl Reading {
+    /// Ends what is open, come what may, and has the partition begin anew.
+    fn leave(&mut self, renew: Renew) {
+        if self.closing.is_none() {
+            self.closing = self.cutter.flush().or_else(|| self.cutter.split());
+        }
+        self.state = State::Leaving(renew);
+    }
+
+    fn is(&self, id: &PartitionId, generation: Generation) -> bool {
+        self.place.generation == generation && self.place.id == *id
     }
 }

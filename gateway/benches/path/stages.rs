@@ -10,7 +10,6 @@ use sluice_clickhouse::{
     row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
 };
 use sluice_gateway::{
-    batch::BatchRule,
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload},
@@ -18,9 +17,17 @@ use sluice_gateway::{
     span_row::{RowError, Scratch, SpanRows},
 };
 use sluice_gateway_config::{ByteSize, Format, Insert};
-use sluice_kafka::{Generation, PartitionId};
+use sluice_kafka::{
+    Generation, PartitionId,
+    ranges::{Closed, Committed, Cutter, Log, Now, Offer, Ranges, Rule, Settings},
+};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
-use std::{convert::Infallible, hint::black_box, ops::Range, time::Instant};
+use std::{
+    convert::Infallible,
+    hint::black_box,
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 /// Kafka's timestamp of every message, in ns; the load's spans have usable ones of their own.
 const TIMESTAMP_NANOS: i64 = 1_795_132_800_000_000_000;
@@ -233,10 +240,13 @@ impl Worker {
 
     /// What the worker does with each message, without Kafka and without sending the blocks; the bytes of all blocks.
     fn path(&mut self, load: &Load) -> u64 {
-        let rule = BatchRule::of(&Insert::default());
+        let mut cutter = cutter();
         let messages = i64::try_from(load.messages.len()).expect("messages in memory can be counted");
         let (mut rows, mut bytes) = (0, 0);
         for (message, offset) in load.messages.iter().zip(0..) {
+            while let Offer::Close(closed) = cutter.offer(offset, message.len() as u64) {
+                self.seal(&closed, &mut rows, &mut bytes);
+            }
             let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS };
             match sluice_gateway::encode::encode(
                 &self.pool,
@@ -245,22 +255,37 @@ impl Worker {
                 &mut self.block,
                 payload,
             ) {
-                Encoded::Whole { end_nanos_max, .. } => {
-                    self.block.add_message(offset, message.len(), end_nanos_max, Instant::now());
-                }
+                Encoded::Whole { end_nanos_max, .. } => self.block.add_message(end_nanos_max),
                 other => panic!("the generator's messages can be read and fit a block: {other:?}"),
             }
-            let is_last = offset + 1 == messages;
-            if is_last || rule.is_full(self.block.rows.totals().rows, self.block.message_bytes()) {
-                let sealed =
-                    self.block.seal(&self.pool, place()).expect("the pool holds more than one block");
-                rows += sealed.rows;
-                bytes += black_box(sealed).bytes as u64;
+            let mut closed = cutter.take(offset, Some(message));
+            if offset + 1 == messages {
+                closed = closed.or_else(|| cutter.flush());
+            }
+            if let Some(closed) = closed {
+                self.seal(&closed, &mut rows, &mut bytes);
             }
         }
         assert!(rows == load.spans, "{rows} of {} spans are in blocks", load.spans);
         bytes
     }
+
+    fn seal(&mut self, closed: &Closed, rows: &mut u64, bytes: &mut u64) {
+        let sealed =
+            self.block.seal(&self.pool, &place(), closed).expect("the pool holds more than one block");
+        *rows += sealed.rows;
+        *bytes += black_box(sealed).bytes as u64;
+    }
+}
+
+/// Where ranges end in a partition that nobody has read before, by the rule of the defaults.
+fn cutter() -> Cutter {
+    let settings =
+        Settings { rule: Rule::of(&Insert::default()), routing_epoch: 0, topic_id: None, instance: 0 };
+    let committed = Committed { commit: None, begin: 0, log: Log { start: 0, end: 0 } };
+    let now = Now { steady: Duration::ZERO, unix_seconds: 0 };
+    let begun = Ranges::assigned(Generation(1), &committed, settings, now);
+    begun.expect("nothing is found that could halt").1
 }
 
 /// Rows as the gateway writes them, taken back before a frame is full.
@@ -361,5 +386,6 @@ fn hash(load: &Load) {
 }
 
 fn place() -> Place {
-    Place { id: PartitionId { topic: "spans".into(), partition: 0 }, generation: Generation(1), ordinal: 0 }
+    let id = PartitionId { topic: "spans".into(), partition: 0 };
+    Place { id, generation: Generation(1), cluster: "cluster".into() }
 }

@@ -1,50 +1,147 @@
-//! Who has which partition, what may be committed, and what came back.
+//! Who has which partition, which of its ranges may be sent, what is committed, and what came back.
 //!
-//! Owner: the poll thread. The rebalance callbacks run on it too, so that the lock around this is never waited for.
+//! Owner: the poll thread. The rebalance callbacks run on it too, so that the lock around this is never waited for. Nothing here
+//! calls the consumer: what is to be done with it comes out as [`Steps`].
+//!
+//! ```text
+//!  assigned by the group --> arriving --(beginning is read)--> owned --(revoked)--> gone
+//!                               ^                                |
+//!                               `---(renewed: settled, committed)'
+//! ```
 
 use crate::{
-    committer::{Committer, Outcome},
+    clock,
+    committer::{Beginning, Committer, Outcome},
     consumer::Inbox,
-    ledger::{Ledger, Verdict},
-    partition::{Generation, Ownership, Partition, PartitionId, Report},
+    partition::{
+        Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
+        Verdict,
+    },
+    ranges::{CommitOutcome, Committed, Cutter, Found, Ranges, Settings, Urgency},
     stats::ConsumerStats,
     turns::{Change, Turns},
 };
 use crossbeam_channel::{Receiver, Sender};
-use std::{sync::atomic::Ordering, time::Instant};
+use rdkafka::error::KafkaError;
+use sluice_gateway_config::InitialOffset;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// The least time between two commits. One commit is for all partitions, so that ten a second let any number of ranges go.
+const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// How often settled offsets are committed when no range waits for it. What was inserted since the last commit is sent again after
+/// a crash, and dropped by its tokens.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The least time between two attempts to read where partitions begin.
+const READ_INTERVAL_MIN: Duration = Duration::from_millis(500);
+
+/// Takes an order for delivery, or gives it back when there is no room for it now.
+pub type OrderSink = Box<dyn Fn(Order) -> Result<(), Order> + Send>;
+
+/// A partition whose beginning is known: to be assigned in librdkafka there, and given to a worker.
+pub struct Ready {
+    /// Which one.
+    pub id: PartitionId,
+    /// Where it is read from.
+    pub position: i64,
+    /// What the worker needs.
+    pub begun: Begun,
+}
+
+/// The worker's part of a generation that begins.
+pub struct Begun {
+    generation: Generation,
+    cutter: Cutter,
+    log_end: i64,
+    cluster: Arc<str>,
+}
+
+/// How partitions are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// How ranges are made.
+    pub settings: Settings,
+    /// Where a partition begins of which nothing is committed.
+    pub initial_offset: InitialOffset,
+    /// Partitions that may be read at the same time.
+    pub active_max: usize,
+}
+
+/// What is to be done with the consumer.
+#[derive(Default)]
+pub struct Steps {
+    /// Partitions that stopped, to be paused, and who has their turn.
+    pub change: Change,
+    /// Partitions that begin anew: to be unassigned until they do.
+    pub unassign: Vec<PartitionId>,
+    /// Partitions that begin; some and empty when librdkafka is to be told that none does.
+    pub assign: Option<Vec<Ready>>,
+}
 
 /// What the callbacks and the poll thread share.
 pub struct Assignment {
-    /// Up to where partitions may be committed.
-    pub ledger: Ledger,
     /// Which partitions are read now.
     pub turns: Turns,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
-    /// Partitions whose beginning is to be committed: without a commit, `Latest` would begin behind what was read and not
-    /// inserted when the process ended.
-    pins: Vec<PartitionId>,
+    owned: BTreeMap<PartitionId, Owned>,
+    /// Assigned to us, and not in librdkafka: their beginning is not known yet.
+    arriving: BTreeSet<PartitionId>,
+    /// Assigned to us, and not in librdkafka: this program must not read them.
+    halted: BTreeSet<PartitionId>,
+    policy: Policy,
+    generations: u64,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
-    owners: Vec<(PartitionId, usize)>,
     reports: Receiver<Report>,
+    orders: OrderSink,
+    /// Orders for which there was no room. At most one per range in flight.
+    orders_waiting: VecDeque<Order>,
     /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
+    /// Partitions that begin with the next step; some once any beginning was read.
+    ready: Option<Vec<Ready>>,
+    last_commit: Instant,
+    last_read: Option<Instant>,
+}
+
+/// A partition that is owned.
+struct Owned {
+    generation: Generation,
+    ranges: Ranges,
+    /// The worker that has it, or had it.
+    worker: usize,
+    /// Whether the worker has let it go.
+    is_released: bool,
+    /// Whether it begins anew once it is at rest.
+    renew: Option<Renew>,
 }
 
 impl Assignment {
     /// Nothing is owned yet.
-    pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, active_max: usize) -> Self {
+    pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, orders: OrderSink, policy: Policy) -> Self {
         Self {
-            ledger: Ledger::default(),
-            turns: Turns::new(active_max),
+            turns: Turns::new(policy.active_max),
             committer: None,
-            pins: Vec::new(),
+            owned: BTreeMap::new(),
+            arriving: BTreeSet::new(),
+            halted: BTreeSet::new(),
+            policy,
+            generations: 0,
             inboxes,
             next_inbox: 0,
-            owners: Vec::new(),
             reports,
+            orders,
+            orders_waiting: VecDeque::new(),
             stopped: Vec::new(),
+            ready: None,
+            last_commit: Instant::now(),
+            last_read: None,
         }
     }
 
@@ -53,85 +150,185 @@ impl Assignment {
         self.inboxes.iter().map(|inbox| inbox.wake.clone()).collect()
     }
 
-    /// Takes the reports that come until every one of these partitions is drained, or until `deadline`. Returns how many are
-    /// not.
-    pub fn drain(&mut self, ids: &[&PartitionId], deadline: Instant, stats: &ConsumerStats) -> usize {
-        loop {
-            let undrained = ids.iter().filter(|id| !self.ledger.is_drained(id)).count();
-            if undrained == 0 {
-                return 0;
-            }
-            match self.reports.recv_deadline(deadline) {
-                Ok(report) => self.take_report(&report, stats),
-                Err(_) => return undrained,
-            }
+    /// Every partition that is owned.
+    pub fn owned(&self) -> Vec<PartitionId> {
+        self.owned.keys().cloned().collect()
+    }
+
+    /// Whether a partition is owned.
+    pub fn owns(&self, id: &PartitionId) -> bool {
+        self.owned.contains_key(id)
+    }
+
+    /// The group has given us partitions. They begin once it is known where.
+    pub fn arrive(&mut self, ids: Vec<PartitionId>) {
+        self.arriving.extend(ids);
+        self.last_read = None;
+    }
+
+    /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
+    /// not have.
+    pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
+        let mut missing: Vec<PartitionId> =
+            ids.iter().filter(|id| self.arriving.remove(*id) | self.halted.remove(*id)).cloned().collect();
+        if let Some(ready) = &mut self.ready {
+            missing.extend(ready.extract_if(.., |ready| ids.contains(&ready.id)).map(|ready| ready.id));
+        }
+        missing
+    }
+
+    /// Takes down where a log ends.
+    pub fn log_ends(&mut self, id: &PartitionId, offset: i64) {
+        if let Some(owned) = self.owned.get_mut(id) {
+            owned.ranges.log_ends(offset);
         }
     }
 
-    /// Has the beginning of partitions committed, unless an offset of them is.
-    pub fn pin(&mut self, ids: &[PartitionId]) {
-        self.pins.extend(ids.iter().cloned());
-    }
-
-    /// Begins to commit what is settled, unless a commit is in flight. Beginnings go first.
-    pub fn begin_commit(&mut self) {
-        let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
-            return;
-        };
-        let owned = |id: &PartitionId| self.ledger.generation(id).is_some();
-        let pins: Vec<PartitionId> = std::mem::take(&mut self.pins).into_iter().filter(owned).collect();
-        if pins.is_empty() {
-            committer.begin(self.ledger.to_commit());
-        } else {
-            committer.begin_pins(pins);
-        }
-    }
-
-    /// Takes the outcome of the commit in flight, waiting for it until `deadline`.
-    pub fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
-        let Some(Outcome { offsets, pins, result }) =
-            self.committer.as_mut().and_then(|c| c.outcome_by(deadline))
-        else {
-            return;
-        };
-        match result {
-            Ok(()) => {
-                stats.commits.fetch_add(1, Ordering::Relaxed);
-                for (id, offset) in &offsets {
-                    self.ledger.committed(id, *offset);
-                }
-            }
-            Err(error) => {
-                self.pins.extend(pins);
-                stats.commit_failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, "offsets were not committed; they are with the next commit");
-            }
-        }
-    }
-
-    /// Takes what workers and delivery have reported.
-    pub fn take_reports(&mut self, stats: &ConsumerStats) {
+    /// Everything that happens by itself: takes reports and outcomes, releases ranges, commits, reads beginnings.
+    pub fn tend(&mut self, stats: &ConsumerStats) {
         while let Ok(report) = self.reports.try_recv() {
             self.take_report(&report, stats);
         }
+        self.take_outcome(Instant::now(), stats);
+        self.release();
+        self.request();
     }
 
-    /// What is to be paused because it stopped, and who has its turn.
-    pub fn pause_stopped(&mut self) -> Change {
-        let mut stopped = std::mem::take(&mut self.stopped);
-        stopped.retain(|(id, generation)| self.ledger.generation(id) == Some(*generation));
-        let stopped: Vec<PartitionId> = stopped.into_iter().map(|(id, _)| id).collect();
-        let mut change = self.turns.lost(&stopped);
-        change.pause = stopped;
-        change
+    /// What is to be done with the consumer now.
+    pub fn steps(&mut self) -> Steps {
+        let unassign = self.renew();
+        let mut change = self.pause_stopped();
+        change.resume.extend(self.turns.lost(&unassign).resume);
+        Steps { change, unassign, assign: self.ready.take() }
+    }
+
+    /// Tends until a condition holds, or until `deadline`.
+    pub fn tend_until(
+        &mut self,
+        deadline: Instant,
+        stats: &ConsumerStats,
+        mut holds: impl FnMut(&Self) -> bool,
+    ) {
+        loop {
+            self.tend(stats);
+            stats.polled();
+            if holds(self) {
+                return;
+            }
+            // An outcome or a chance to commit may come without a report.
+            let soon = Instant::now() + Duration::from_millis(5);
+            match self.reports.recv_deadline(soon.min(deadline)) {
+                Ok(report) => self.take_report(&report, stats),
+                Err(_) if Instant::now() >= deadline => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// How many of these partitions a worker still has, or have ranges on their way. Ranges that were not sent do not count for one
+    /// that leaves.
+    pub fn undrained(&self, ids: &[PartitionId]) -> usize {
+        ids.iter()
+            .filter_map(|id| self.owned.get(id))
+            .filter(|owned| !owned.is_released || !owned.ranges.is_drained())
+            .count()
+    }
+
+    /// How many partitions a worker still has, or have ranges that are not settled.
+    pub fn unfinished(&self) -> usize {
+        self.owned.values().filter(|owned| !owned.is_released || owned.ranges.unsettled() > 0).count()
+    }
+
+    /// Releases no more ranges of these partitions.
+    pub fn leave(&mut self, ids: &[PartitionId]) {
+        for id in ids {
+            if let Some(owned) = self.owned.get_mut(id) {
+                owned.ranges.leave();
+            }
+        }
+    }
+
+    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too.
+    pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
+        if self.resolve(deadline, stats) {
+            self.commit(|id| ids.contains(id));
+            self.resolve(deadline, stats);
+        }
+    }
+
+    /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
+    /// plan over that of the next owner.
+    pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
+        while self.committer.as_ref().is_some_and(Committer::is_busy) && Instant::now() < deadline {
+            self.take_outcome(deadline.min(Instant::now() + Duration::from_secs(1)), stats);
+            // Whoever waits here is alive.
+            stats.polled();
+        }
+        self.committer.as_ref().is_none_or(|committer| !committer.is_busy())
+    }
+
+    /// Ends the ownership of partitions.
+    pub fn lose(&mut self, ids: &[PartitionId]) {
+        for id in ids {
+            if let Some(mut owned) = self.owned.remove(id) {
+                owned.ranges.lost();
+                let forget = Order::Forget { id: id.clone(), generation: owned.generation };
+                self.orders_waiting.push_back(forget);
+            }
+        }
+        self.hand_over_orders();
+    }
+
+    /// Gives a partition that has begun to the worker that has the fewest.
+    pub fn give(&mut self, id: PartitionId, begun: Begun, queue: PartitionQueue) {
+        let Some(owned) = self.owned.get(&id) else { return };
+        let worker = owned.worker;
+        let Begun { generation, cutter, log_end, cluster } = begun;
+        let partition = Partition { id, generation, queue, cutter, log_end, cluster };
+        self.tell(worker, Ownership::Gained(partition));
+    }
+
+    /// Takes back a partition that could not be assigned.
+    pub fn take_back(&mut self, id: PartitionId) {
+        self.owned.remove(&id);
+        self.arriving.insert(id);
+    }
+
+    /// Tells the workers that own these partitions to let them go.
+    pub fn recall(&mut self, ids: &[PartitionId], seal: bool) {
+        for id in ids {
+            if let Some(owned) = self.owned.get(id).filter(|owned| !owned.is_released) {
+                let lost = Ownership::Lost { id: id.clone(), generation: owned.generation, seal };
+                self.tell(owned.worker, lost);
+            }
+        }
+    }
+
+    fn tell(&self, index: usize, ownership: Ownership) {
+        let inbox = &self.inboxes[index];
+        // A worker that has ended takes no partitions; the process is ending with it.
+        if inbox.ownership.send(ownership).is_ok() {
+            wake(&inbox.wake);
+        }
     }
 
     fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
         let verdict = match report {
-            Report::Settled { id, generation, ordinal, range } => {
-                self.ledger.settled(id, *generation, *ordinal, *range)
+            Report::Closed { id, generation, closed } => {
+                let doubtful = u64::from(closed.doubtful);
+                stats.doubtful_ranges.fetch_add(doubtful, Ordering::Relaxed);
+                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.closed(*generation, closed))
             }
-            Report::Released { id, generation, ranges } => self.ledger.released(id, *generation, *ranges),
+            Report::Settled { id, generation, range } => {
+                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.settled(*generation, *range))
+            }
+            Report::Released { id, generation, renew } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.is_released = true;
+                    owned.renew = *renew;
+                }
+                return;
+            }
             Report::Stopped { id, generation } => {
                 self.stopped.push((id.clone(), *generation));
                 return;
@@ -143,32 +340,190 @@ impl Assignment {
         }
     }
 
-    /// Gives a partition to the worker that has the fewest.
-    pub fn give(&mut self, partition: Partition) {
-        let load = |index: usize| self.owners.iter().filter(|(_, owner)| *owner == index).count();
+    fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
+        match self.committer.as_mut().and_then(|committer| committer.outcome_by(deadline)) {
+            None => {}
+            Some(Outcome::Committed { partitions, problem }) => {
+                self.take_committed(&partitions, problem.as_ref(), stats);
+            }
+            Some(Outcome::Read(read)) => {
+                for (id, beginning) in read {
+                    match beginning {
+                        Ok(beginning) => self.begin(id, &beginning, stats),
+                        Err(error) => {
+                            tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_committed(
+        &mut self,
+        partitions: &[(PartitionId, Generation, CommitOutcome)],
+        problem: Option<&KafkaError>,
+        stats: &ConsumerStats,
+    ) {
+        for (id, generation, outcome) in partitions {
+            if let Some(owned) = self.owned.get_mut(id) {
+                // Another rule comes into force by renewal.
+                let _rule = owned.ranges.committed(*generation, *outcome);
+            }
+        }
+        if let Some(error) = problem {
+            stats.commit_failures.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%error, "offsets were not committed; they are with the next commit");
+        } else {
+            stats.commits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A partition's beginning is known.
+    fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
+        // It may have been taken away while its beginning was read.
+        if !self.arriving.remove(&id) {
+            return;
+        }
+        let ready = self.ready.get_or_insert_default();
+        let Beginning { commit, log, cluster } = beginning;
+        let default = match self.policy.initial_offset {
+            InitialOffset::Earliest => log.start,
+            InitialOffset::Latest => log.end,
+        };
+        let commit = commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
+        let committed = Committed { commit, begin: default, log: *log };
+        self.generations += 1;
+        let generation = Generation(self.generations);
+        match Ranges::assigned(generation, &committed, self.policy.settings, clock::now()) {
+            Ok((ranges, cutter, found)) => {
+                say_found(&id, &found, stats);
+                let position = cutter.position();
+                let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
+                ready.push(Ready { id: id.clone(), position, begun });
+                let worker = self.next_worker();
+                let owned = Owned { generation, ranges, worker, is_released: false, renew: None };
+                self.owned.insert(id, owned);
+            }
+            Err(halt) => {
+                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
+                self.halted.insert(id);
+                stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn next_worker(&mut self) -> usize {
+        let load = |index: usize| self.owned.values().filter(|owned| owned.worker == index).count();
         let workers = self.inboxes.len();
         let order = (0..workers).map(|step| (self.next_inbox + step) % workers);
         let index = order.min_by_key(|index| load(*index)).expect("there is at least one worker");
         self.next_inbox = (index + 1) % workers;
-        self.owners.push((partition.id.clone(), index));
-        self.tell(index, Ownership::Gained(partition));
+        index
     }
 
-    /// Tells the worker that owns a partition to let it go. `false` when no worker has it.
-    pub fn recall(&mut self, id: &PartitionId) -> bool {
-        let Some(place) = self.owners.iter().position(|(owned, _)| owned == id) else { return false };
-        let (id, index) = self.owners.swap_remove(place);
-        let Some(generation) = self.ledger.generation(&id) else { return false };
-        self.tell(index, Ownership::Lost(id, generation));
-        true
-    }
-
-    fn tell(&self, index: usize, ownership: Ownership) {
-        let inbox = &self.inboxes[index];
-        // A worker that has ended takes no partitions; the process is ending with it.
-        if inbox.ownership.send(ownership).is_ok() {
-            wake(&inbox.wake);
+    fn release(&mut self) {
+        let now = clock::now();
+        for (id, owned) in &mut self.owned {
+            let generation = owned.generation;
+            let send = |release| Order::Send { id: id.clone(), generation, release };
+            self.orders_waiting.extend(owned.ranges.release(now).into_iter().map(send));
         }
+        self.hand_over_orders();
+    }
+
+    fn hand_over_orders(&mut self) {
+        while let Some(order) = self.orders_waiting.pop_front() {
+            if let Err(order) = (self.orders)(order) {
+                self.orders_waiting.push_front(order);
+                return;
+            }
+        }
+    }
+
+    /// Begins what is due, unless a request is in flight.
+    fn request(&mut self) {
+        if self.committer.as_ref().is_none_or(Committer::is_busy) {
+            return;
+        }
+        if !self.arriving.is_empty() && self.last_read.is_none_or(|last| last.elapsed() >= READ_INTERVAL_MIN)
+        {
+            self.last_read = Some(Instant::now());
+            let ids = self.arriving.iter().cloned().collect();
+            self.committer.as_mut().expect("it was there just now").read(ids);
+            return;
+        }
+        let now = clock::now();
+        let urgency = self.owned.values().map(|owned| owned.ranges.urgency(now)).max();
+        let interval = match urgency {
+            None | Some(Urgency::None) => return,
+            Some(Urgency::Regular) => COMMIT_INTERVAL,
+            Some(Urgency::Now) => COMMIT_INTERVAL_MIN,
+        };
+        if self.last_commit.elapsed() >= interval {
+            self.commit(|_| true);
+        }
+    }
+
+    fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) {
+        let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
+            return;
+        };
+        let now = clock::now();
+        let owned = self.owned.iter_mut().filter(|(id, _)| of(id));
+        let commits: Vec<_> = owned
+            .filter_map(|(id, owned)| Some((id.clone(), owned.generation, owned.ranges.commit(now)?)))
+            .collect();
+        if !commits.is_empty() {
+            self.last_commit = Instant::now();
+            committer.begin(commits);
+        }
+    }
+
+    /// Lets partitions begin anew that are at rest.
+    fn renew(&mut self) -> Vec<PartitionId> {
+        let rests = |owned: &Owned| owned.renew.is_some() && owned.ranges.is_at_rest();
+        let ids: Vec<PartitionId> =
+            self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, _)| id.clone()).collect();
+        for id in &ids {
+            let why = self.owned.get(id).and_then(|owned| owned.renew);
+            tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
+        }
+        self.lose(&ids);
+        self.arrive(ids.clone());
+        ids
+    }
+
+    /// What is to be paused because it stopped, and who has its turn.
+    fn pause_stopped(&mut self) -> Change {
+        let mut stopped = std::mem::take(&mut self.stopped);
+        stopped.retain(|(id, generation)| self.owned.get(id).is_some_and(|o| o.generation == *generation));
+        let stopped: Vec<PartitionId> = stopped.into_iter().map(|(id, _)| id).collect();
+        let mut change = self.turns.lost(&stopped);
+        change.pause = stopped;
+        change
+    }
+}
+
+/// What an owner before left, in the log and in the numbers.
+fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
+    let offsets = |range: OffsetRange| u64::try_from(range.next - range.first).unwrap_or(0);
+    if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
+        stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            partition = %id,
+            ?fresh,
+            "what was in flight before is not known: rows of it may be doubled once"
+        );
+    }
+    if let Some(overtaken) = found.overtaken {
+        stats.messages_lost.fetch_add(offsets(overtaken.lost), Ordering::Relaxed);
+        tracing::error!(
+            partition = %id,
+            first = overtaken.lost.first,
+            next = overtaken.lost.next,
+            "Kafka deleted messages before they were read: they are lost"
+        );
     }
 }
 
@@ -176,32 +531,5 @@ impl Assignment {
 pub fn wake(sender: &Sender<()>) {
     if sender.try_send(()).is_err() {
         // A full channel holds a token already, and a closed one belongs to a worker that has ended.
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partition_that_stopped_is_paused_unless_it_was_gained_anew() {
-        let (reports, reports_in) = crossbeam_channel::bounded(1);
-        let mut assignment = Assignment::new(Vec::new(), reports_in, 1);
-        let [stopped, next] = [0, 1].map(|partition| PartitionId { topic: "spans".into(), partition });
-        let generation = assignment.ledger.gained(stopped.clone());
-        assignment.ledger.gained(next.clone());
-        assignment.turns.gained(&[stopped.clone(), next.clone()]);
-        let report = Report::Stopped { id: stopped.clone(), generation };
-
-        reports.send(report.clone()).unwrap();
-        assignment.take_reports(&ConsumerStats::default());
-        let expected = Change { pause: vec![stopped.clone()], resume: vec![next] };
-        assert_eq!(assignment.pause_stopped(), expected);
-
-        reports.send(report).unwrap();
-        assignment.take_reports(&ConsumerStats::default());
-        assignment.ledger.lost(&stopped);
-        assignment.ledger.gained(stopped);
-        assert_eq!(assignment.pause_stopped(), Change::default());
     }
 }

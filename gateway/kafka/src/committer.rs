@@ -1,51 +1,94 @@
-//! Commits, one at a time, on a thread of their own.
+//! What the poll thread asks the group's coordinator, one request at a time, on a thread of its own.
 //!
 //! Why a thread: librdkafka tells the outcome of an asynchronous commit only to a callback that its event interface, which
 //! the Rust client uses, never calls. A synchronous commit tells it, but blocks for as long as the coordinator is away,
 //! and the poll thread must not.
 //!
-//! One request is in flight at the most, so that no commit can overtake another and take the group back.
+//! One request is in flight at the most, so that no commit can overtake another and take the group back, and nothing is read
+//! while a commit of ours may still change it.
 
-use crate::{partition::PartitionId, rebalancing::Rebalancing};
+use crate::{
+    partition::{Generation, PartitionId},
+    ranges::{Commit, CommitOutcome, Log},
+    rebalancing::Rebalancing,
+};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer as _},
-    error::KafkaResult,
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use std::{
-    sync::Weak,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
 
-/// Offsets to commit: the next one to read, by partition.
-pub type Offsets = Vec<(PartitionId, i64)>;
-
-/// How long a broker may take to say what is committed, or where a partition ends.
+/// How long the coordinator may take to say what is committed, and a broker to say which cluster it belongs to.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the leader of one partition may take to say where its log ends.
+const LOG_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long all leaders together may take; who was not asked by then is asked with the next request.
+const LOGS_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Commits to be made.
+pub type Commits = Vec<(PartitionId, Generation, Commit)>;
 
 /// What the thread is asked for.
 #[derive(Debug)]
 enum Request {
     /// Commit these.
-    Commit(Offsets),
-    /// Commit the end of those that have no committed offset yet.
-    Pin(Vec<PartitionId>),
+    Commit(Commits),
+    /// Read where these begin.
+    Read(Vec<PartitionId>),
 }
 
-/// What became of a commit.
+/// What came of a request.
 #[derive(Debug)]
-pub struct Outcome {
-    /// What was to be committed.
-    pub offsets: Offsets,
-    /// What was to be pinned.
-    pub pins: Vec<PartitionId>,
-    /// What the coordinator said.
-    pub result: KafkaResult<()>,
+pub enum Outcome {
+    /// Of a commit.
+    Committed {
+        /// Partition by partition.
+        partitions: Vec<(PartitionId, Generation, CommitOutcome)>,
+        /// What was said of those that were not stored.
+        problem: Option<KafkaError>,
+    },
+    /// Of reading. Every partition that was asked for is there.
+    Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
 }
 
-/// The poll thread's end of the commit thread.
+/// What is known of a partition before it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beginning {
+    /// The committed offset and its metadata.
+    pub commit: Option<(i64, String)>,
+    /// Its log.
+    pub log: Log,
+    /// The cluster's id.
+    pub cluster: Arc<str>,
+}
+
+/// Why a partition's beginning is not known.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Unread {
+    /// The brokers do not say which cluster they are.
+    #[error("no broker says which cluster it belongs to")]
+    Cluster,
+    /// The coordinator does not say what is committed.
+    #[error("the coordinator does not say which offset is committed: {0}")]
+    Coordinator(KafkaError),
+    /// The leader does not say where the log begins and ends.
+    #[error("the partition's leader does not say where its log begins and ends: {0}")]
+    Leader(KafkaError),
+    /// Others took all the time.
+    #[error("the leaders of other partitions took all the time")]
+    NotAsked,
+}
+
+/// The poll thread's end of the thread.
 #[derive(Debug)]
 pub struct Committer {
     requests: Sender<Request>,
@@ -61,7 +104,10 @@ impl Committer {
         let work = move || {
             for request in requests_in {
                 let Some(consumer) = consumer.upgrade() else { return };
-                let outcome = carry_out(&consumer, request);
+                let outcome = match request {
+                    Request::Commit(commits) => commit(&consumer, commits),
+                    Request::Read(ids) => Outcome::Read(read(&consumer, &ids)),
+                };
                 drop(consumer);
                 if outcomes_out.send(outcome).is_err() {
                     return;
@@ -77,26 +123,29 @@ impl Committer {
         self.in_flight
     }
 
-    /// Begins a commit, unless a request is in flight.
-    pub fn begin(&mut self, offsets: Offsets) {
-        if !offsets.is_empty() {
-            self.request(Request::Commit(offsets));
-        }
+    /// Begins a commit.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn begin(&mut self, commits: Commits) {
+        self.request(Request::Commit(commits));
     }
 
-    /// Begins to commit where partitions that nobody has committed an offset for end now, unless a request is in flight.
-    pub fn begin_pins(&mut self, pins: Vec<PartitionId>) {
-        self.request(Request::Pin(pins));
+    /// Begins to read where partitions begin.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn read(&mut self, ids: Vec<PartitionId>) {
+        self.request(Request::Read(ids));
     }
 
     fn request(&mut self, request: Request) {
-        if !self.in_flight {
-            // The thread has gone only when the consumer has.
-            self.in_flight = self.requests.send(request).is_ok();
-        }
+        assert!(!self.in_flight, "one request is in flight at a time");
+        // The thread has gone only when the consumer has.
+        self.in_flight = self.requests.send(request).is_ok();
     }
 
-    /// The outcome of the commit in flight; waits for it until `deadline`. `None` when there is none, or none by then.
+    /// The outcome of the request in flight; waits for it until `deadline`. `None` when there is none, or none by then.
     pub fn outcome_by(&mut self, deadline: Instant) -> Option<Outcome> {
         if !self.in_flight {
             return None;
@@ -109,43 +158,122 @@ impl Committer {
     }
 }
 
-fn carry_out(consumer: &BaseConsumer<Rebalancing>, request: Request) -> Outcome {
-    match request {
-        Request::Commit(offsets) => {
-            let result = consumer.commit(&list(&offsets), CommitMode::Sync);
-            Outcome { offsets, pins: Vec::new(), result }
+fn commit(consumer: &BaseConsumer<Rebalancing>, commits: Commits) -> Outcome {
+    let mut list = TopicPartitionList::with_capacity(commits.len());
+    for (id, _, commit) in &commits {
+        let mut element = list.add_partition(&id.topic, id.partition);
+        element
+            .set_offset(Offset::Offset(commit.offset))
+            .expect("a position is one past the offset of a message, which is valid in a list");
+        element.set_metadata(&commit.metadata);
+    }
+    let result = consumer.commit(&list, CommitMode::Sync);
+    let mut problem = result.as_ref().err().cloned();
+    // The list is updated in place. What it does not say is as the whole request went.
+    let said: BTreeMap<(String, i32), KafkaResult<()>> = list
+        .elements()
+        .iter()
+        .map(|element| ((element.topic().to_owned(), element.partition()), element.error()))
+        .collect();
+    let outcome = |id: &PartitionId| {
+        let own = said.get(&(id.topic.to_string(), id.partition)).cloned().unwrap_or(Ok(()));
+        own.and_then(|()| result.clone())
+    };
+    let partitions = commits
+        .into_iter()
+        .map(|(id, generation, _)| {
+            let outcome = outcome(&id);
+            let sorted = sort(&outcome);
+            problem = problem.take().or(outcome.err());
+            (id, generation, sorted)
+        })
+        .collect();
+    Outcome::Committed { partitions, problem }
+}
+
+/// What a coordinator's answer says of this member. That it was left behind in a rebalance does not end a generation: the group
+/// says by itself which partitions are lost.
+fn sort(outcome: &KafkaResult<()>) -> CommitOutcome {
+    match outcome {
+        Ok(()) => CommitOutcome::Stored,
+        Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::FencedInstanceId) => {
+            CommitOutcome::Fenced
         }
-        Request::Pin(pins) => match ends(consumer, &pins) {
-            Ok(offsets) if offsets.is_empty() => Outcome { offsets, pins, result: Ok(()) },
-            Ok(offsets) => {
-                let result = consumer.commit(&list(&offsets), CommitMode::Sync);
-                Outcome { offsets, pins, result }
-            }
-            Err(error) => Outcome { offsets: Vec::new(), pins, result: Err(error) },
-        },
+        Err(_) => CommitOutcome::Unknown,
     }
 }
 
-/// Where those partitions end that have no committed offset.
-fn ends(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> KafkaResult<Offsets> {
+fn read(
+    consumer: &BaseConsumer<Rebalancing>,
+    ids: &[PartitionId],
+) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
+    let deadline = Instant::now() + LOGS_TIMEOUT;
+    let cluster = consumer.client().fetch_cluster_id(ASK_TIMEOUT).ok_or(Unread::Cluster);
+    let committed = cluster.and_then(|cluster| {
+        let committed = committed(consumer, ids).map_err(Unread::Coordinator)?;
+        Ok((Arc::<str>::from(cluster), committed))
+    });
+    let beginning = |id: &PartitionId| {
+        let (cluster, committed) = committed.as_ref().map_err(Clone::clone)?;
+        if Instant::now() >= deadline {
+            return Err(Unread::NotAsked);
+        }
+        let commit = match committed.get(id) {
+            Some(Ok(commit)) => commit.clone(),
+            Some(Err(error)) => return Err(Unread::Coordinator(error.clone())),
+            None => None,
+        };
+        // Of the client that reads committed messages only: the end is where these end.
+        let (start, end) =
+            consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
+        Ok(Beginning { commit, log: Log { start, end }, cluster: cluster.clone() })
+    };
+    ids.iter().map(|id| (id.clone(), beginning(id))).collect()
+}
+
+/// What is committed; `None` for a partition of which nothing is.
+type Committed = BTreeMap<PartitionId, KafkaResult<Option<(i64, String)>>>;
+
+fn committed(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> KafkaResult<Committed> {
     let mut asked = TopicPartitionList::with_capacity(ids.len());
     for id in ids {
         asked.add_partition(&id.topic, id.partition);
     }
-    let committed = consumer.committed_offsets(asked, ASK_TIMEOUT)?;
-    let mut ends = Vec::new();
-    for element in committed.elements().iter().filter(|element| element.offset() == Offset::Invalid) {
-        let (_, end) = consumer.fetch_watermarks(element.topic(), element.partition(), ASK_TIMEOUT)?;
-        ends.push((PartitionId { topic: element.topic().into(), partition: element.partition() }, end));
-    }
-    Ok(ends)
+    let answered = consumer.committed_offsets(asked, ASK_TIMEOUT)?;
+    let commit = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+        element.error()?;
+        // metadata_text.c has made text of it.
+        Ok(match element.offset() {
+            Offset::Offset(offset) => Some((offset, element.metadata().to_owned())),
+            _ => None,
+        })
+    };
+    Ok(answered
+        .elements()
+        .iter()
+        .map(|element| {
+            let id = PartitionId { topic: element.topic().into(), partition: element.partition() };
+            (id, commit(element))
+        })
+        .collect())
 }
 
-fn list(offsets: &Offsets) -> TopicPartitionList {
-    let mut list = TopicPartitionList::with_capacity(offsets.len());
-    for (id, offset) in offsets {
-        list.add_partition_offset(&id.topic, id.partition, Offset::Offset(*offset))
-            .expect("a position is one past the offset of a message, which is valid in a list");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_fenced_instance_is_over() {
+        let refused = |code| sort(&Err(KafkaError::ConsumerCommit(code)));
+        assert_eq!(sort(&Ok(())), CommitOutcome::Stored);
+        assert_eq!(refused(RDKafkaErrorCode::FencedInstanceId), CommitOutcome::Fenced);
+        for code in [
+            RDKafkaErrorCode::IllegalGeneration,
+            RDKafkaErrorCode::RebalanceInProgress,
+            RDKafkaErrorCode::UnknownMemberId,
+            RDKafkaErrorCode::RequestTimedOut,
+        ] {
+            assert_eq!(refused(code), CommitOutcome::Unknown, "{code}");
+        }
     }
-    list
 }

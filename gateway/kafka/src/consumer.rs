@@ -1,4 +1,4 @@
-//! The poll thread: joins the group, hands partitions to workers, and commits what the ledger allows.
+//! The poll thread: joins the group, hands partitions to workers, releases ranges, and commits.
 //!
 //! Owner: one thread, the one that calls [`Consumer::run`]; librdkafka runs the rebalance callbacks on it. Workers poll
 //! the partition queues on their own threads and keep no other reference to the consumer.
@@ -6,13 +6,14 @@
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
 use crate::{
-    assignment::Assignment,
+    assignment::{Assignment, OrderSink, Policy},
     committer::Committer,
-    partition::{Ownership, PartitionId, Report},
-    rebalancing::{LAST_COMMIT_WAIT, Rebalancing, carry_out},
+    partition::{Ownership, Report},
+    ranges::{Rule, Settings},
+    rebalancing::{Rebalancing, carry_out},
     settings::{Identity, consumer_settings},
     stats::ConsumerStats,
-    turns::TURN,
+    turns::{Change, TURN},
 };
 use crossbeam_channel::{Sender, bounded};
 use rdkafka::{
@@ -23,6 +24,7 @@ use rdkafka::{
 };
 use sluice_gateway_config::Kafka;
 use std::{
+    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,11 +36,9 @@ use std::{
 /// settle in that time.
 pub const REPORTS_MAX: usize = 4_096;
 
-/// How long one poll for events lasts at the most, and so how late a report is taken.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// How often settled offsets are committed. What was inserted since the last commit is read again after a crash.
-const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long one poll for events lasts at the most, and so how late a report is taken. Short, because a block waits in memory until
+/// its range is released.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why a consumer could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +90,11 @@ pub struct Inbox {
     pub wake: Sender<()>,
 }
 
-/// How long the poll thread waits for others.
+/// How long the poll thread waits for others, and how ranges are made.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// The size rule.
+    pub rule: Rule,
     /// For blocks of a revoked partition. Well below the session timeout: the callback holds up the rebalance.
     pub revoke_wait: Duration,
     /// For all blocks, when leaving.
@@ -133,13 +135,25 @@ impl Consumer {
         kafka: &Kafka,
         identity: &Identity,
         inboxes: Vec<Inbox>,
+        orders: OrderSink,
         limits: Limits,
     ) -> Result<Self, Error> {
         assert!(!inboxes.is_empty(), "a consumer without workers reads nothing");
         let (reports, reports_in) = bounded(REPORTS_MAX);
-        let active_max = kafka.partitions_active_max as usize;
-        let assignment = Assignment::new(inboxes, reports_in, active_max);
-        let rebalancing = Rebalancing::new(assignment, kafka.initial_offset, limits.revoke_wait);
+        let policy = Policy {
+            settings: Settings {
+                rule: limits.rule,
+                // There is one table and one shard.
+                routing_epoch: 0,
+                // The client cannot tell; a log that ends in front of the committed offset gives a new topic away.
+                topic_id: None,
+                instance: RandomState::new().hash_one(std::process::id()),
+            },
+            initial_offset: kafka.initial_offset,
+            active_max: kafka.partitions_active_max as usize,
+        };
+        let assignment = Assignment::new(inboxes, reports_in, orders, policy);
+        let rebalancing = Rebalancing::new(assignment, limits.revoke_wait);
         let mut config = ClientConfig::new();
         for (name, value) in consumer_settings(kafka, identity) {
             config.set(name, value);
@@ -150,7 +164,6 @@ impl Consumer {
             .create_with_context(rebalancing)
             .map_err(|source| Error::Create { group: group.clone(), source })?;
         let client = Arc::new(client);
-        client.context().serves(&client);
         let committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
         client.context().assignment().committer = Some(committer);
@@ -174,7 +187,7 @@ impl Consumer {
         self.client
             .subscribe(&topics)
             .map_err(|source| Error::Subscribe { topics: self.topics.join(", "), source })?;
-        let (mut last_commit, mut last_turn) = (Instant::now(), Instant::now());
+        let mut last_turn = Instant::now();
         let mut last_problem = None;
         while !stop.is_requested() {
             match self.client.poll(POLL_INTERVAL) {
@@ -188,36 +201,33 @@ impl Consumer {
             let context = self.client.context();
             context.stats().polled();
             let mut assignment = context.assignment();
-            assignment.take_reports(context.stats());
-            assignment.take_outcome(Instant::now(), context.stats());
-            let stopped = assignment.pause_stopped();
-            if last_commit.elapsed() >= COMMIT_INTERVAL {
-                last_commit = Instant::now();
-                assignment.begin_commit();
-            }
-            if last_turn.elapsed() >= TURN {
+            assignment.tend(context.stats());
+            let steps = assignment.steps();
+            let turn = if last_turn.elapsed() >= TURN {
                 last_turn = Instant::now();
-                let change = assignment.turns.next();
-                drop(assignment);
-                carry_out(&self.client, &stopped);
-                carry_out(&self.client, &change);
+                assignment.turns.next()
             } else {
-                drop(assignment);
-                carry_out(&self.client, &stopped);
-            }
+                Change::default()
+            };
+            drop(assignment);
+            context.carry_out(&self.client, steps);
+            carry_out(&self.client, &turn);
         }
         self.leave()
     }
 
+    /// Lets the workers seal what they have, waits until all of it is settled, and leaves.
     fn leave(self) -> Result<(), Error> {
-        let context = self.client.context().clone();
-        let owned: Vec<PartitionId> = context.assignment().ledger.owned().cloned().collect();
-        let undrained = context.take_back(&owned, self.limits.leave_wait);
-        context.commit_by(Instant::now() + LAST_COMMIT_WAIT);
-        for id in &owned {
-            context.assignment().ledger.lost(id);
-        }
-        if undrained > 0 { Err(Error::NotDrained { partitions: undrained }) } else { Ok(()) }
+        let context = self.client.context();
+        let deadline = Instant::now() + self.limits.leave_wait;
+        let mut assignment = context.assignment();
+        let owned = assignment.owned();
+        assignment.recall(&owned, true);
+        assignment.tend_until(deadline, context.stats(), |assignment| assignment.unfinished() == 0);
+        let unfinished = assignment.unfinished();
+        drop(assignment);
+        context.let_go(&owned, Duration::ZERO, true);
+        if unfinished > 0 { Err(Error::NotDrained { partitions: unfinished }) } else { Ok(()) }
         // Dropping the last reference to the client leaves the group (a static member stays a member, so that a pod
         // that comes back has its partitions at once).
     }

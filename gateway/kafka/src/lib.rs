@@ -1,29 +1,27 @@
-//! Kafka, as a gateway uses it: a consumer whose partitions are handed to worker threads, and a ledger that says up to
-//! where a partition may be committed.
+//! Kafka, as a gateway uses it: a consumer whose partitions are handed to worker threads, and the planned ranges that say what
+//! is inserted together, when it may be sent, and up to where a partition is committed.
 //!
 //! ```text
 //!  poll thread                                worker threads                 delivery
 //!  -----------                                --------------                 --------
-//!  Consumer::run --- Ownership::Gained -----> PartitionQueue -> messages -> blocks -> insert
-//!       ^   |        (queue, generation)                                               |
-//!       |   `------- Ownership::Lost -------> seals what is open                       |
-//!       |                                        |                                     |
-//!       `---- Report::Released ------------------'                                     |
-//!       `---- Report::Stopped (is paused)         |                                     |
-//!       `---- Report::Settled -----------------------------------------------------------'
-//!       |
-//!       v
-//!     Ledger -> commit
+//!  Consumer::run --- Ownership::Gained -----> PartitionQueue -> messages -> blocks -> held
+//!       ^   |        (queue, cutter)             |                             |
+//!       |   |                                    |                             |
+//!       `---- Report::Closed (a range ends) -----'                             |
+//!       |   v                                                                  v
+//!       | Ranges -- commit --> coordinator -- stored --> Order::Send --------> insert
+//!       |                                                                      |
+//!       `---- Report::Settled <------------------------------------------------'
 //! ```
 //!
-//! [`ranges`] says which offsets are inserted together, so that every owner of a partition inserts the same ranges.
+//! A partition goes by `Ownership::Lost` and `Report::Released`; one that must begin anew is released by the worker unasked.
 //!
-//! The poll thread owns the consumer, the assignment and the ledger; nothing here takes a lock in the path of messages.
+//! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
 mod assignment;
+mod clock;
 mod committer;
 mod consumer;
-mod ledger;
 mod partition;
 mod probe;
 pub mod ranges;
@@ -33,9 +31,11 @@ mod settings;
 mod stats;
 mod turns;
 
+pub use assignment::OrderSink;
 pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
-pub use ledger::{Ledger, Verdict};
-pub use partition::{Generation, OffsetRange, Ownership, Partition, PartitionId, PartitionQueue, Report};
+pub use partition::{
+    Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
+};
 pub use probe::{ProbeError, TopicPartitions, probe_topics};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Message, OwnedMessage};

@@ -1,6 +1,9 @@
 //! What passes between the poll thread and the workers: partitions, and what became of the messages in them.
 
-use crate::rebalancing::Rebalancing;
+use crate::{
+    ranges::{Closed, Cutter, Release},
+    rebalancing::Rebalancing,
+};
 use std::{fmt, sync::Arc};
 
 /// The messages of one partition. Only the worker that owns the partition polls it.
@@ -35,35 +38,65 @@ pub struct OffsetRange {
     pub next: i64,
 }
 
+/// What became of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was taken down.
+    Recorded,
+    /// It belongs to a generation that is over, or to a partition that is not owned.
+    Stale,
+}
+
 /// A partition that a worker now owns.
 pub struct Partition {
     /// Which one.
     pub id: PartitionId,
     /// Under which generation.
     pub generation: Generation,
-    /// Its messages.
+    /// Its messages, from the cutter's position on.
     pub queue: PartitionQueue,
+    /// Says where its ranges end.
+    pub cutter: Cutter,
+    /// Where the log ended when its beginning was read. Who has come to an end of the log since has read up to here.
+    pub log_end: i64,
+    /// The Kafka cluster's id, a part of every token.
+    pub cluster: Arc<str>,
 }
 
 /// What the poll thread tells a worker.
 pub enum Ownership {
     /// Read this partition.
     Gained(Partition),
-    /// Seal what is open of this partition, let its queue go, and answer with [`Report::Released`].
-    Lost(PartitionId, Generation),
+    /// Let this partition go, and answer with [`Report::Released`].
+    Lost {
+        /// Which one.
+        id: PartitionId,
+        /// Of which generation.
+        generation: Generation,
+        /// Whether what is open of it is to be sealed first, because this process goes on until it is inserted. Otherwise it is
+        /// dropped, and the next owner reads it.
+        seal: bool,
+    },
 }
 
 /// What workers and delivery tell the poll thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
+    /// A worker has ended a range. Its block is on its way to delivery, which holds it until it is told to [send](Order::Send) it.
+    Closed {
+        /// Of which partition.
+        id: PartitionId,
+        /// Read under which generation.
+        generation: Generation,
+        /// The range.
+        closed: Closed,
+    },
     /// Every row of a range is in ClickHouse, or accounted for otherwise.
     Settled {
         /// Of which partition.
         id: PartitionId,
         /// Read under which generation.
         generation: Generation,
-        /// The range's place among the ranges of this generation: 0, 1, 2, …
-        ordinal: u64,
         /// The offsets.
         range: OffsetRange,
     },
@@ -74,13 +107,45 @@ pub enum Report {
         /// Under which generation it was read.
         generation: Generation,
     },
-    /// A worker has let a partition go.
+    /// A worker has let a partition go; it closes no more ranges of this generation.
     Released {
         /// Which one.
         id: PartitionId,
         /// Under which generation it was read.
         generation: Generation,
-        /// How many ranges were made of it in this generation.
-        ranges: u64,
+        /// Why it did so unasked: its next generation is to begin where this one has been settled up to.
+        renew: Option<Renew>,
+    },
+}
+
+/// Why a partition begins anew, in the same process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renew {
+    /// Another size rule is to come into force.
+    Rule,
+    /// Kafka does not have the next offset.
+    OutOfRange,
+    /// An open range may not be ended, and no memory is left to fill it: its memory was given back.
+    Memory,
+}
+
+/// What the poll thread tells delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Insert the block of this range.
+    Send {
+        /// Of which partition.
+        id: PartitionId,
+        /// Read under which generation.
+        generation: Generation,
+        /// The range.
+        release: Release,
+    },
+    /// The generation is over: drop its blocks, try none of them again.
+    Forget {
+        /// Of which partition.
+        id: PartitionId,
+        /// Which one; those before it are over too.
+        generation: Generation,
     },
 }

@@ -48,10 +48,7 @@ pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use rule::{Fill, Rule, Version};
 pub use token::{Content, Token};
 
-use crate::{
-    ledger::Verdict,
-    partition::{Generation, OffsetRange},
-};
+use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::Pending;
 use flight::{Flight, InFlight, Progress, Standing};
 use horizon::Pace;
@@ -349,6 +346,20 @@ impl Ranges {
     /// Whether no range is on its way.
     pub fn is_drained(&self) -> bool {
         !self.flight.iter().any(|range| matches!(range.progress, Progress::Sent | Progress::InDoubt))
+    }
+
+    /// Whether every range that the worker has ended is settled, and the broker knows.
+    pub fn is_at_rest(&self) -> bool {
+        self.is_planned
+            && self.pending.is_none()
+            && self.flight.is_empty()
+            && self.committed == Some(self.tail)
+            && !self.can_switch()
+    }
+
+    /// Ranges that were ended and are not settled.
+    pub fn unsettled(&self) -> usize {
+        self.flight.iter().filter(|range| range.progress != Progress::Settled).count()
     }
 
     /// Ends the generation: nothing is committed, nothing released any more.

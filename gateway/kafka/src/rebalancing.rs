@@ -2,62 +2,57 @@
 //!
 //! Owner: the poll thread, which librdkafka runs all of them on.
 //!
-//! A partition is split off into its own queue *before* it is assigned: from then on not a single message of it can arrive on
-//! the main queue, which the poll thread polls for events only.
+//! A partition that the group gives us is not assigned in librdkafka at once: first the poll thread reads what is committed, and
+//! the partition is then assigned at that very offset. The group does not wait for it; heartbeats go on.
 //!
-//! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], its last commit
-//! [`LAST_COMMIT_WAIT`].
+//! It is split off into its own queue *before* it is assigned: from then on not a single message of it can arrive on the main
+//! queue, which the poll thread polls for events only.
+//!
+//! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`].
 
 use crate::{
-    assignment::{Assignment, wake},
-    partition::{Partition, PartitionId},
+    assignment::{Assignment, Ready, Steps, wake},
+    partition::PartitionId,
     stats::{ConsumerStats, PartitionStats},
     turns::Change,
 };
 use rdkafka::{
-    ClientContext, Statistics, TopicPartitionList,
+    ClientContext, Offset, Statistics, TopicPartitionList,
     config::RDKafkaLogLevel,
-    consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance},
-    error::{KafkaError, RDKafkaErrorCode},
+    consumer::{BaseConsumer, Consumer as _, ConsumerContext},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    types::RDKafkaRespErr,
 };
-use sluice_gateway_config::InitialOffset;
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-/// How long the last commit of a partition may take, before it is let go uncommitted.
-pub const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
+/// How long a commit in flight is waited for before its partitions are let go. librdkafka keeps one that it cannot send for as long as
+/// a session (45 s), then its request takes a minute at the most; both end before `max.poll.interval.ms`. It takes milliseconds
+/// where the coordinator can be reached.
+pub const RESOLVE_WAIT: Duration = Duration::from_mins(2);
 
 /// librdkafka's callbacks. All of them run on the poll thread.
 pub struct Rebalancing {
     assignment: Mutex<Assignment>,
     stats: Arc<ConsumerStats>,
-    consumer: OnceLock<Weak<BaseConsumer<Rebalancing>>>,
-    initial_offset: InitialOffset,
     revoke_wait: Duration,
     reachable: AtomicBool,
 }
 
 impl Rebalancing {
-    /// Callbacks for one consumer, which [`Rebalancing::serves`] names once it is made.
-    pub fn new(assignment: Assignment, initial_offset: InitialOffset, revoke_wait: Duration) -> Self {
+    /// Callbacks for one consumer.
+    pub fn new(assignment: Assignment, revoke_wait: Duration) -> Self {
         Self {
             assignment: Mutex::new(assignment),
             stats: Arc::default(),
-            consumer: OnceLock::new(),
-            initial_offset,
             revoke_wait,
             reachable: AtomicBool::new(true),
         }
-    }
-
-    /// Names the consumer whose partitions are split off.
-    pub fn serves(&self, consumer: &Arc<BaseConsumer<Self>>) {
-        assert!(self.consumer.set(Arc::downgrade(consumer)).is_ok(), "the consumer is made once");
     }
 
     /// The numbers for the metrics.
@@ -70,39 +65,100 @@ impl Rebalancing {
         self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn gain(&self, ids: Vec<PartitionId>) {
-        let Some(consumer) = self.consumer.get().and_then(Weak::upgrade) else { return };
+    /// Does with the consumer what is to be done.
+    pub fn carry_out(&self, consumer: &Arc<BaseConsumer<Self>>, steps: Steps) {
+        let Steps { change, unassign, assign } = steps;
+        carry_out(consumer, &change);
+        if !unassign.is_empty()
+            && let Err(error) = consumer.incremental_unassign(&list(&unassign))
+        {
+            tracing::error!(%error, "partitions that begin anew were not unassigned");
+        }
+        if let Some(assign) = assign {
+            self.assign(consumer, assign);
+        }
+    }
+
+    /// Assigns partitions at the offsets where they begin, and gives them to their workers.
+    fn assign(&self, consumer: &Arc<BaseConsumer<Self>>, assign: Vec<Ready>) {
+        let mut list = TopicPartitionList::with_capacity(assign.len());
+        let mut gained = Vec::with_capacity(assign.len());
+        for Ready { id, position, begun } in assign {
+            let queue = consumer.split_partition_queue(&id.topic, id.partition);
+            if queue.is_some() {
+                list.add_partition_offset(&id.topic, id.partition, Offset::Offset(position))
+                    .expect("a position is one past the offset of a message, which is valid in a list");
+            }
+            gained.push((id, begun, queue));
+        }
+        let assigned = consumer.incremental_assign(&list);
         let mut assignment = self.assignment();
-        for id in ids {
-            let Some(mut queue) = consumer.split_partition_queue(&id.topic, id.partition) else {
-                tracing::error!(partition = %id, "the partition has no queue and is not read");
+        let mut given = Vec::new();
+        for (id, begun, queue) in gained {
+            let Some(mut queue) = queue.filter(|_| assigned.is_ok()) else {
+                tracing::error!(partition = %id, ?assigned, "the partition was not assigned; it is tried again");
+                assignment.take_back(id);
                 continue;
             };
-            let generation = assignment.ledger.gained(id.clone());
-            // Every worker may be woken; which one gets the partition is decided when it is given.
+            // Every worker may be woken; which one has the partition is its own affair.
             let wakes = assignment.wakes();
             queue.set_nonempty_callback(move || wakes.iter().for_each(wake));
-            assignment.give(Partition { id, generation, queue });
+            given.push(id.clone());
+            assignment.give(id, begun, queue);
         }
+        let change = assignment.turns.gained(&given);
+        drop(assignment);
+        carry_out(consumer, &change);
+        self.count_owned();
     }
 
-    /// Takes partitions back from their workers and waits until their blocks are settled. Returns how many were not.
-    pub fn take_back(&self, ids: &[PartitionId], wait: Duration) -> usize {
+    fn gain(&self, consumer: &BaseConsumer<Self>, gained: Vec<PartitionId>) {
+        tracing::info!(partitions = gained.len(), "partitions assigned");
+        if gained.is_empty() {
+            warn_of(consumer.incremental_assign(&TopicPartitionList::new()), "assigned");
+        }
+        self.assignment().arrive(gained);
+        self.stats.joined.store(true, Ordering::Release);
+    }
+
+    fn give_up(&self, consumer: &BaseConsumer<Self>, revoked: &[PartitionId]) {
+        // A lost assignment has another owner already: nothing may be committed for it.
+        let taken_away = consumer.assignment_lost();
+        let missing = self.assignment().turn_away(revoked);
+        if !missing.is_empty() {
+            // librdkafka unassigns all of them or none.
+            warn_of(consumer.incremental_assign(&list(&missing)), "assigned to be let go");
+        }
+        let wait = if taken_away { Duration::ZERO } else { self.revoke_wait };
+        let undrained = self.let_go(revoked, wait, !taken_away);
+        let change = self.assignment().turns.lost(revoked);
+        carry_out(consumer, &change);
+        warn_of(consumer.incremental_unassign(&list(revoked)), "unassigned");
+        tracing::info!(partitions = revoked.len(), undrained, taken_away, "partitions revoked");
+    }
+
+    /// Takes partitions back from their workers, waits until what was sent of them is settled, commits, and ends their generation.
+    /// Returns how many had ranges on their way.
+    pub fn let_go(&self, ids: &[PartitionId], wait: Duration, commits: bool) -> usize {
+        let mut assignment = self.assignment();
+        assignment.leave(ids);
+        assignment.recall(ids, false);
         let deadline = Instant::now() + wait;
-        let mut assignment = self.assignment();
-        let recalled: Vec<&PartitionId> = ids.iter().filter(|id| assignment.recall(id)).collect();
-        assignment.drain(&recalled, deadline, &self.stats)
+        assignment.tend_until(deadline, &self.stats, |assignment| assignment.undrained(ids) == 0);
+        let undrained = assignment.undrained(ids);
+        let deadline = Instant::now() + RESOLVE_WAIT;
+        if commits {
+            assignment.commit_last(ids, deadline, &self.stats);
+        } else {
+            assignment.resolve(deadline, &self.stats);
+        }
+        assignment.lose(ids);
+        undrained
     }
 
-    /// Commits what is settled and waits for the outcome, both of the commit in flight and of this one.
-    pub fn commit_by(&self, deadline: Instant) {
-        let mut assignment = self.assignment();
-        assignment.take_outcome(deadline, &self.stats);
-        // Once for beginnings that wait, once for what is settled.
-        for _ in 0..2 {
-            assignment.begin_commit();
-            assignment.take_outcome(deadline, &self.stats);
-        }
+    fn count_owned(&self) {
+        let owned = self.assignment().owned().len();
+        self.stats.partitions_owned.store(i64::try_from(owned).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -130,49 +186,39 @@ fn ids(list: &TopicPartitionList) -> Vec<PartitionId> {
         .collect()
 }
 
-impl ConsumerContext for Rebalancing {
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        match rebalance {
-            Rebalance::Assign(list) => {
-                let gained = ids(list);
-                tracing::info!(partitions = gained.len(), "partitions assigned");
-                self.gain(gained);
-            }
-            Rebalance::Revoke(list) => {
-                let revoked = ids(list);
-                // A lost assignment has another owner already: nothing may be committed for it.
-                let taken_away = consumer.assignment_lost();
-                let wait = if taken_away { Duration::ZERO } else { self.revoke_wait };
-                let undrained = self.take_back(&revoked, wait);
-                if !taken_away {
-                    self.commit_by(Instant::now() + LAST_COMMIT_WAIT);
-                }
-                let mut assignment = self.assignment();
-                for id in &revoked {
-                    assignment.ledger.lost(id);
-                }
-                let change = assignment.turns.lost(&revoked);
-                drop(assignment);
-                carry_out(consumer, &change);
-                tracing::info!(partitions = revoked.len(), undrained, taken_away, "partitions revoked");
-            }
-            Rebalance::Error(error) => tracing::warn!(%error, "the group could not rebalance"),
-        }
+fn list(ids: &[PartitionId]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(ids.len());
+    for id in ids {
+        list.add_partition(&id.topic, id.partition);
     }
+    list
+}
 
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        if let Rebalance::Assign(list) = rebalance {
-            let gained = ids(list);
-            if self.initial_offset == InitialOffset::Latest {
-                self.assignment().pin(&gained);
+fn warn_of(done: KafkaResult<()>, what: &'static str) {
+    if let Err(error) = done {
+        tracing::error!(%error, "partitions were not {what}");
+    }
+}
+
+impl ConsumerContext for Rebalancing {
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        event: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        let partitions = ids(partitions);
+        match event {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => self.gain(consumer, partitions),
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => self.give_up(consumer, &partitions),
+            error => {
+                tracing::warn!(error = %RDKafkaErrorCode::from(error), "the group could not rebalance");
+                let owned = self.assignment().owned();
+                self.give_up(consumer, &owned);
             }
-            let change = self.assignment().turns.gained(&gained);
-            carry_out(consumer, &change);
-            self.stats.joined.store(true, Ordering::Release);
         }
         self.stats.rebalances.fetch_add(1, Ordering::Relaxed);
-        let owned = self.assignment().ledger.owned().count();
-        self.stats.partitions_owned.store(i64::try_from(owned).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.count_owned();
     }
 }
 
@@ -205,12 +251,15 @@ impl ClientContext for Rebalancing {
             tracing::info!("a broker can be reached again");
         }
         let known = |value: i64| (value >= 0).then_some(value);
-        let assignment = self.assignment();
+        let mut assignment = self.assignment();
         let mut partitions = std::collections::BTreeMap::new();
         for (topic, of_topic) in &statistics.topics {
             for partition in of_topic.partitions.values() {
                 let id = PartitionId { topic: topic.as_str().into(), partition: partition.partition };
-                if assignment.ledger.generation(&id).is_some() {
+                if assignment.owns(&id) {
+                    if let Some(end) = known(partition.ls_offset) {
+                        assignment.log_ends(&id, end);
+                    }
                     let numbers = PartitionStats {
                         lag_messages: known(partition.consumer_lag),
                         end_offset: known(partition.ls_offset),

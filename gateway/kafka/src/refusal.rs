@@ -27,6 +27,8 @@ pub enum QueueProblem {
     },
     /// The next batch is not what was written: its checksum is wrong, or it is of a kind that nobody knows.
     Unreadable,
+    /// Kafka does not have the next offset: retention has overtaken it, or the topic was made anew. librdkafka reads nothing more.
+    OutOfRange,
     /// Nothing that concerns one batch; librdkafka goes on.
     Passing,
 }
@@ -36,6 +38,7 @@ impl QueueProblem {
     pub fn of(error: &KafkaError, batch_bytes_max: u64) -> Self {
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::QueueFull) => Self::ReadAgain,
+            Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => Self::OutOfRange,
             Some(RDKafkaErrorCode::BadCompression) => {
                 Self::Undecompressed { bytes: refused_bytes().filter(|bytes| *bytes > batch_bytes_max) }
             }

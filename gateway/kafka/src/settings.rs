@@ -3,7 +3,7 @@
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
 use crate::refusal::LIMIT_PROPERTY;
-use sluice_gateway_config::{InitialOffset, Kafka, budget::ANSWER_BYTES_MIN};
+use sluice_gateway_config::{Kafka, budget::ANSWER_BYTES_MIN};
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,10 +36,11 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
     settings.extend([
         ("client.id", identity.client_id.clone()),
         ("group.id", kafka.consumer_group.clone()),
-        // Offsets are committed by the ledger, after the insert, and by nothing else.
+        // Offsets are committed with their plan, after the insert, and by nothing else.
         ("enable.auto.commit", "false".into()),
         ("enable.auto.offset.store", "false".into()),
-        ("auto.offset.reset", offset_reset(kafka.initial_offset).into()),
+        // Partitions are assigned at an offset. One that Kafka does not have is a matter for us, never passed over in silence.
+        ("auto.offset.reset", "error".into()),
         ("isolation.level", "read_committed".into()),
         // A rebalance takes only what moves; the rest is read on.
         ("partition.assignment.strategy", "cooperative-sticky".into()),
@@ -65,7 +66,8 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
         ("fetch.wait.max.ms", "50".into()),
         // A flipped bit between disk and here is caught here, or never.
         ("check.crcs", "true".into()),
-        ("enable.partition.eof", "false".into()),
+        // Who has come to the end has read all messages in front of it: below the horizon nothing is cut by time before.
+        ("enable.partition.eof", "true".into()),
         // Lag per partition for the metrics.
         ("statistics.interval.ms", "5000".into()),
         // New partitions are found within this time.
@@ -90,13 +92,6 @@ pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn offset_reset(initial: InitialOffset) -> &'static str {
-    match initial {
-        InitialOffset::Earliest => "earliest",
-        InitialOffset::Latest => "latest",
-    }
-}
-
 /// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
 fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
     const LEAST: u64 = 1_000_000;
@@ -107,8 +102,7 @@ fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_gateway_config::ByteSize;
-    use sluice_gateway_config::Format;
+    use sluice_gateway_config::{ByteSize, Format, InitialOffset};
 
     fn kafka() -> Kafka {
         Kafka {
@@ -130,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_the_ledger_commits() {
+    fn nothing_commits_by_itself() {
         let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()) };
         let settings = consumer_settings(&kafka(), &identity);
         assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));

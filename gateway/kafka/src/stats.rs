@@ -40,6 +40,14 @@ pub struct ConsumerStats {
     pub commit_failures: AtomicU64,
     /// Ranges that settled under a generation that was over.
     pub stale_ranges: AtomicU64,
+    /// Partitions that began without knowing what was in flight before.
+    pub fresh_starts: AtomicU64,
+    /// Ranges that were cut where an owner before may have sent longer ones.
+    pub doubtful_ranges: AtomicU64,
+    /// Offsets that Kafka deleted before they were read.
+    pub messages_lost: AtomicU64,
+    /// Partitions that this program must not read.
+    pub partitions_halted: AtomicU64,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
 }
 
@@ -54,6 +62,10 @@ impl Default for ConsumerStats {
             commits: AtomicU64::new(0),
             commit_failures: AtomicU64::new(0),
             stale_ranges: AtomicU64::new(0),
+            fresh_starts: AtomicU64::new(0),
+            doubtful_ranges: AtomicU64::new(0),
+            messages_lost: AtomicU64::new(0),
+            partitions_halted: AtomicU64::new(0),
             partitions: Mutex::default(),
         }
     }

@@ -23,7 +23,10 @@ use sluice_gateway::{
     span_row::Scratch,
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
-use sluice_kafka::{Generation, PartitionId};
+use sluice_kafka::{
+    Generation, OffsetRange, PartitionId,
+    ranges::{Closed, Content, Cut, Fill},
+};
 use std::time::Instant;
 
 /// A block, and what it takes to fill it.
@@ -61,19 +64,24 @@ impl Case {
         let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { end_nanos_max, .. } = encoded {
-            self.block.add_message(1, message.len(), end_nanos_max, Instant::now());
+            self.block.add_message(end_nanos_max);
         }
         encoded
     }
 
     /// Seals the block and returns its rows, decompressed.
     pub fn rows(&mut self) -> (u64, Vec<u8>) {
-        if self.block.is_empty() {
-            return (0, Vec::new());
-        }
         let id = PartitionId { topic: "spans".into(), partition: 0 };
-        let place = Place { id, generation: Generation(1), ordinal: 0 };
-        let block = self.block.seal(&self.pool, place).unwrap();
+        let place = Place { id, generation: Generation(1), cluster: "cluster".into() };
+        let closed = Closed {
+            range: OffsetRange { first: 0, next: 1 },
+            cut: Cut::Time,
+            decided: 1,
+            fill: Fill::default(),
+            content: Content::default(),
+            doubtful: false,
+        };
+        let block = self.block.seal(&self.pool, &place, &closed).unwrap();
         (block.rows, decompressed(&block.frames))
     }
 }

@@ -18,7 +18,10 @@ use sluice_gateway::{
     span_row::Scratch,
 };
 use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement};
-use sluice_kafka::{Generation, PartitionId};
+use sluice_kafka::{
+    Generation, OffsetRange, PartitionId,
+    ranges::{Closed, Content, Cut, Fill},
+};
 use std::time::Instant;
 
 /// A database that is dropped at the end.
@@ -88,9 +91,17 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
     let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000 };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
-    block.add_message(0, message.len(), 0, Instant::now());
     let id = PartitionId { topic: "spans".into(), partition: 0 };
-    block.seal(&pool, Place { id, generation: Generation(1), ordinal: 0 }).unwrap().frames
+    let place = Place { id, generation: Generation(1), cluster: "cluster".into() };
+    let closed = Closed {
+        range: OffsetRange { first: 0, next: 1 },
+        cut: Cut::Time,
+        decided: 1,
+        fill: Fill { messages: 1, bytes: message.len() as u64 },
+        content: Content::of([Some(message)]),
+        doubtful: false,
+    };
+    block.seal(&pool, &place, &closed).unwrap().frames
 }
 
 /// A number that no other insert of this process has.

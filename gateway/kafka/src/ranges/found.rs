@@ -16,14 +16,16 @@ pub enum Fresh {
     Foreign,
     /// The metadata cannot be read.
     Damaged,
-    /// The plan belongs to a topic of this name that is gone.
+    /// The plan belongs to a topic of this name that is gone: its id is another one, or the log ends in front of the committed
+    /// offset. (Brokers that lost the log's end by an unclean election look the same. Reading all of the log again may then
+    /// double rows; not reading it would lose them where the topic was made anew.)
     TopicRecreated,
 }
 
 impl Fresh {
     /// Whether ranges may be in flight of which nothing is known.
     pub fn is_doubtful(self) -> bool {
-        matches!(self, Self::Foreign | Self::Damaged)
+        matches!(self, Self::Foreign | Self::Damaged | Self::TopicRecreated)
     }
 }
 
@@ -92,12 +94,15 @@ impl Committed<'_> {
             return Ok(self.fresh(Fresh::NeverCommitted, self.begin, settings));
         };
         match Plan::decode(offset, metadata) {
-            Ok(plan) if recreated(&plan, settings) => {
-                Ok(self.fresh(Fresh::TopicRecreated, self.begin, settings))
+            Ok(plan) if recreated(&plan, settings) || plan.offset > self.log.end => {
+                Ok(self.fresh(Fresh::TopicRecreated, self.log.start, settings))
             }
             Ok(plan) => Ok(self.resumed(plan, settings)),
             Err(Unread::Newer(Newer::Format)) => Err(Halt::NewerFormat),
             Err(Unread::Newer(Newer::Rule(version))) => Err(Halt::UnknownRule { version }),
+            Err(_) if offset > self.log.end => {
+                Ok(self.fresh(Fresh::TopicRecreated, self.log.start, settings))
+            }
             Err(Unread::Foreign) => Ok(self.fresh(Fresh::Foreign, offset, settings)),
             Err(Unread::Damaged) => Ok(self.fresh(Fresh::Damaged, offset, settings)),
         }
