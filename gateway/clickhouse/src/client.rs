@@ -22,7 +22,7 @@ use crate::body::{Begun, BodyStream, InsertBody};
 use crate::causes::with_causes;
 use crate::exception::code_of;
 use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
-use crate::outcome::{Class, classify};
+use crate::outcome::{Class, classify, no_answer};
 
 /// How long connecting may take. Chosen: a server in the same network answers within milliseconds, three lost SYN
 /// packets take seven seconds, and every one of a dead server's addresses is tried.
@@ -134,10 +134,9 @@ impl InsertClient {
 }
 
 impl Failure {
-    /// No answer. Before the first byte of the body was taken the server cannot have stored anything.
+    /// No whole answer.
     fn connection(begun: &Begun, message: String) -> Self {
-        let class = if begun.get() { Class::InDoubt } else { Class::Retry };
-        Self { class, code: None, http_status: None, message }
+        Self { class: no_answer(begun.get()), code: None, http_status: None, message }
     }
 
     fn at(self, target: &InsertTarget) -> InsertError {

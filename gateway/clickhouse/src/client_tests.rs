@@ -203,3 +203,13 @@ async fn no_answer_in_time_is_in_doubt() {
     assert_eq!(error.class, Class::InDoubt);
     assert_eq!(error.message, "no answer within 2s");
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_proxy_that_gave_up_leaves_the_rows_in_doubt() {
+    for status in
+        ["408 Request Timeout", "500 x", "502 Bad Gateway", "503 Unavailable", "504 Gateway Timeout"]
+    {
+        let error = failure(answer(status, "", "<html>the server did not answer</html>")).await;
+        assert_eq!((error.class, error.code), (Class::InDoubt, None), "{status}");
+    }
+}
