@@ -10,7 +10,8 @@
 //!        ^ groups; in the order of                (256 KiB)                   ^
 //!        | column::TableColumns                                               | insert::InsertTarget, settings
 //!
-//! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe
+//! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication
+//! of a block in doubt:          fate  ->  probe
 //! ```
 //!
 //! Owner threads: one [`row_frames::RowFrames`] and one [`json_paths::JsonPaths`] per worker, never shared; the
@@ -35,8 +36,12 @@ pub mod column;
 mod date_time;
 pub mod ddl;
 #[cfg(feature = "client")]
+pub mod deduplication;
+#[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;
+#[cfg(feature = "client")]
+pub mod fate;
 pub mod frame;
 pub mod groups;
 #[cfg(feature = "client")]

@@ -208,7 +208,7 @@ pub fn in_vain(code: Option<u32>, class: Class) -> Class {
 }
 
 /// Whether rows may be in the table although the answer is an error: the answer then says nothing about them, and they must
-/// not be sent under another token before it is known ([`crate::fate`]). `views` says whether materialized views hang below
+/// not be sent under another token before it is known (`fate`). `views` says whether materialized views hang below
 /// the table: what one of them refuses is refused after the table has its rows (measured on 26.7: code 395 of a view, all rows
 /// in the table, and every retry under the token answered 395 again).
 pub fn may_be_stored(code: Option<u32>, class: Class, views: bool) -> bool {

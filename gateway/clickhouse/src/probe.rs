@@ -1,7 +1,8 @@
 //! What a server and a table are, before rows are sent.
 //!
 //! Job: questions and DDL statements through the `clickhouse` crate. Place in the flow: at start, for `sluice-gateway
-//! check` and `ddl`, and after [`crate::outcome::Class::RefreshSchema`]; never per block. Limits: one question at a
+//! check` and `ddl`, after [`crate::outcome::Class::RefreshSchema`], and for [`crate::deduplication`] and [`crate::fate`]; never per
+//! block that goes in. Limits: one question at a
 //! time, each within [`PROBE_TIMEOUT`] (statements: [`STATEMENT_TIMEOUT`]).
 //!
 //! Errors are sorted by what the caller does: wait for the server, ask a person for access, create the table.
@@ -125,9 +126,21 @@ struct EngineRow {
 /// Questions to one server about one database.
 #[derive(Clone)]
 pub struct Probe {
-    client: Client,
+    pub(crate) client: Client,
     endpoint: Endpoint,
-    database: String,
+    pub(crate) database: String,
+}
+
+impl TableEngine {
+    /// Whether its rows and its tokens are shared by replicas.
+    pub fn is_replicated(&self) -> bool {
+        is_replicated(&self.name)
+    }
+
+    /// Whether it can remember tokens at all.
+    pub fn has_window(&self) -> bool {
+        window_setting(&self.name).is_some()
+    }
 }
 
 impl Probe {
@@ -140,6 +153,11 @@ impl Probe {
             .with_user(&credentials.user)
             .with_password(&credentials.password);
         Self { client, endpoint: endpoint.clone(), database: database.to_owned() }
+    }
+
+    /// The same server, asked about another database.
+    pub(crate) fn of(&self, database: &str) -> Self {
+        Self { database: database.to_owned(), ..self.clone() }
     }
 
     /// The server's version.
@@ -184,6 +202,21 @@ impl Probe {
 
     /// The table's engine and its deduplication window.
     pub async fn engine(&self, table: &str) -> Result<TableEngine, ProbeError> {
+        let row = self.engine_row(table).await?;
+        let deduplication_window_blocks = match window_setting(&row.engine) {
+            None => 0,
+            Some(setting) => self.setting_of(&row, setting).await?,
+        };
+        Ok(TableEngine { name: row.engine, deduplication_window_blocks })
+    }
+
+    /// The value of a setting of the table: its own, or else the server's.
+    pub(crate) async fn table_setting(&self, table: &str, setting: &str) -> Result<u64, ProbeError> {
+        let row = self.engine_row(table).await?;
+        self.setting_of(&row, setting).await
+    }
+
+    async fn engine_row(&self, table: &str) -> Result<EngineRow, ProbeError> {
         let name = table_name(&self.database, table);
         let action = format!("asking for the engine of {name}");
         let answer = self
@@ -192,28 +225,29 @@ impl Probe {
             .bind(&self.database)
             .bind(table)
             .fetch_optional::<EngineRow>();
-        let Some(row) = self.within(PROBE_TIMEOUT, &action, answer).await? else {
-            let endpoint = self.endpoint.to_string();
-            return Err(ProbeError::UnknownTable { action, endpoint, reason: "not in system.tables".into() });
+        let endpoint = self.endpoint.to_string();
+        let missing = || ProbeError::UnknownTable {
+            action: action.clone(),
+            endpoint,
+            reason: "not in system.tables".into(),
         };
-        let deduplication_window_blocks = match window_setting(&row.engine) {
-            None => 0,
-            Some(setting) => match setting_in(&row.engine_full, setting) {
-                Some(blocks) => blocks,
-                None => self.merge_tree_setting(setting).await?,
-            },
-        };
-        Ok(TableEngine { name: row.engine, deduplication_window_blocks })
+        self.within(PROBE_TIMEOUT, &action, answer).await?.ok_or_else(missing)
     }
 
-    /// The server-wide value of a table setting.
+    async fn setting_of(&self, row: &EngineRow, setting: &str) -> Result<u64, ProbeError> {
+        match setting_in(&row.engine_full, setting) {
+            Some(value) => Ok(value),
+            None => self.merge_tree_setting(setting).await,
+        }
+    }
+
+    /// The server-wide value of a table setting; for replicated tables it may be another one than for the rest.
     async fn merge_tree_setting(&self, setting: &str) -> Result<u64, ProbeError> {
         let action = format!("asking for the setting {setting}");
-        let answer = self
-            .client
-            .query("SELECT toUInt64(value) FROM system.merge_tree_settings WHERE name = ?")
-            .bind(setting)
-            .fetch_one::<u64>();
+        let of_replicated = setting.starts_with("replicated_");
+        let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
+        let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
+        let answer = self.client.query(&question).bind(setting).fetch_one::<u64>();
         self.within(PROBE_TIMEOUT, &action, answer).await
     }
 
@@ -225,7 +259,7 @@ impl Probe {
     }
 
     /// Waits for an answer, and sorts an error by what the caller does next.
-    async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         timeout: Duration,
         action: &str,
@@ -296,8 +330,15 @@ fn window_setting(engine: &str) -> Option<&'static str> {
     if !engine.ends_with("MergeTree") {
         return None;
     }
-    let replicated = engine.starts_with("Replicated") || engine.starts_with("Shared");
-    Some(if replicated { "replicated_deduplication_window" } else { "non_replicated_deduplication_window" })
+    Some(if is_replicated(engine) {
+        "replicated_deduplication_window"
+    } else {
+        "non_replicated_deduplication_window"
+    })
+}
+
+fn is_replicated(engine: &str) -> bool {
+    engine.starts_with("Replicated") || engine.starts_with("Shared")
 }
 
 /// The value of a setting in the text of an engine: `… SETTINGS index_granularity = 8192, x = 100`.

@@ -1,0 +1,225 @@
+//! Whether a block of unknown fate is in the table.
+//!
+//! Job: from what the servers wrote down about the attempts of one block, to [`Fate`]. Place in the flow: asked for a block that is
+//! in doubt, when its token may be forgotten or before it is sent in parts; never otherwise. Limits: one block at a time, each
+//! question within [`crate::probe::PROBE_TIMEOUT`]; reads the log tables of [`LOG_MARGIN`] and longer.
+//!
+//! | seen, on any replica | so it is |
+//! | --- | --- |
+//! | an attempt that finished (`query_log`) | stored, in views too |
+//! | parts of its attempts, new or known by their token, with all of its rows (`part_log`) | in the table |
+//! | every attempt failed, none runs, none made a part, and the logs are whole | absent |
+//! | anything else: logs off, not readable, cut by a restart; an attempt that they do not name | unknown |
+//!
+//! A log lags behind: its rows are written every few seconds, and a server that is killed loses what it has not written. What is
+//! seen is so; what is not seen proves something only if the server has been up since before the first attempt and has
+//! written its logs since the last one.
+
+use std::time::Duration;
+
+use clickhouse::Row;
+use serde::Deserialize;
+
+use crate::probe::{Probe, ProbeError};
+
+/// By how much the server's clock may be off ours. Chosen: far above what machines with NTP are apart.
+pub const LOG_MARGIN: Duration = Duration::from_mins(1);
+
+/// After what time a log is taken to be written when it cannot be told to be. Specified: the server's interval is 7.5 s, and is
+/// rarely set to more; four times that.
+const LOG_WRITTEN_AFTER: Duration = Duration::from_secs(30);
+
+/// What has become of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is in the table and in the views below it.
+    Stored,
+    /// It is in the table; views below it may lack it.
+    InTable,
+    /// It is not in the table, and no attempt goes on that could bring it there.
+    Absent,
+    /// There is no telling.
+    Unknown,
+}
+
+/// The block whose fate is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost<'a> {
+    /// What the `query_id` of each of its attempts begins with, and no other query's.
+    pub query_id_start: &'a str,
+    /// Attempts of which the server may have taken a byte; `None` when others may have made some.
+    pub attempts: Option<u32>,
+    /// Its rows.
+    pub rows: u64,
+    /// When the first attempt began, since 1970.
+    pub since: Duration,
+}
+
+/// What one server wrote down about a block's attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Attempts that finished.
+    pub finished: u64,
+    /// Attempts that ended with an exception.
+    pub failed: u64,
+    /// Attempts that go on.
+    pub running: u64,
+    /// The block's rows in parts that its attempts made, or found there; `None` when that is not written down.
+    pub rows: Option<u64>,
+    /// Whether the server has been up since before the first attempt and has written its logs since the last one.
+    pub is_whole: bool,
+}
+
+impl Fate {
+    /// The fate of `lost`, from what each replica of the shard says; `None` is one that says nothing.
+    pub fn of(lost: &Lost<'_>, replicas: &[Option<Evidence>]) -> Self {
+        let seen = || replicas.iter().flatten();
+        if seen().any(|evidence| evidence.finished > 0) {
+            return Self::Stored;
+        }
+        let rows: u64 = seen().filter_map(|evidence| evidence.rows).sum();
+        if lost.rows > 0 && rows >= lost.rows {
+            return Self::InTable;
+        }
+        let all_say = replicas.iter().all(Option::is_some) && seen().all(|e| e.rows.is_some() && e.is_whole);
+        let running: u64 = seen().map(|evidence| evidence.running).sum();
+        let failed: u64 = seen().map(|evidence| evidence.failed).sum();
+        let all_failed = lost.attempts.is_some_and(|attempts| failed >= u64::from(attempts) && attempts > 0);
+        if all_say && all_failed && rows == 0 && running == 0 { Self::Absent } else { Self::Unknown }
+    }
+}
+
+#[derive(Debug, Row, Deserialize)]
+struct QueryLogRow {
+    finished: u64,
+    failed: u64,
+    last_seconds: u64,
+}
+
+#[derive(Debug, Row, Deserialize)]
+struct ServerRow {
+    now_seconds: u64,
+    up_seconds: u64,
+    running: u64,
+}
+
+impl Probe {
+    /// What this server wrote down about the block's attempts. The log of parts need not be there.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when nobody answers, or the log of queries is off or may not be read.
+    pub async fn evidence(&self, table: &str, lost: &Lost<'_>) -> Result<Evidence, ProbeError> {
+        let is_written = self.write_logs().await;
+        let server = self.server_row(lost).await?;
+        let queries = self.query_log_row(lost).await?;
+        let rows = self.part_log_rows(table, lost).await.ok();
+        let since_last = Duration::from_secs(server.now_seconds.saturating_sub(queries.last_seconds));
+        let started = Duration::from_secs(server.now_seconds.saturating_sub(server.up_seconds));
+        Ok(Evidence {
+            finished: queries.finished,
+            failed: queries.failed,
+            running: server.running,
+            rows,
+            is_whole: started + LOG_MARGIN <= lost.since && (is_written || since_last >= LOG_WRITTEN_AFTER),
+        })
+    }
+
+    /// Has the server write its logs, if it lets us.
+    async fn write_logs(&self) -> bool {
+        let statement = "SYSTEM FLUSH LOGS query_log, part_log";
+        let answer = self.client.query_raw(statement).execute();
+        self.within(crate::probe::PROBE_TIMEOUT, "writing the logs", answer).await.is_ok()
+    }
+
+    async fn server_row(&self, lost: &Lost<'_>) -> Result<ServerRow, ProbeError> {
+        let question = "SELECT toUInt64(toUnixTimestamp(now())) AS now_seconds, toUInt64(uptime()) AS up_seconds, \
+                        (SELECT count() FROM system.processes WHERE startsWith(query_id, ?)) AS running";
+        let answer = self.client.query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
+        self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
+    }
+
+    async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
+        let question = "SELECT countIf(type = 'QueryFinish') AS finished, \
+                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing')) AS failed, \
+                        toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
+                        FROM system.query_log \
+                        WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
+                        AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?)";
+        let since = log_start(lost);
+        let answer = self
+            .client
+            .query(question)
+            .bind(since)
+            .bind(since)
+            .bind(lost.query_id_start)
+            .fetch_one::<QueryLogRow>();
+        self.within(crate::probe::PROBE_TIMEOUT, "reading system.query_log", answer).await
+    }
+
+    /// Rows that the block has in the table: of each partition, what one attempt put there or was told to be there (389).
+    async fn part_log_rows(&self, table: &str, lost: &Lost<'_>) -> Result<u64, ProbeError> {
+        let question = "SELECT toUInt64(sum(rows)) FROM (\
+                        SELECT max(rows) AS rows FROM (\
+                        SELECT partition_id, sum(rows) AS rows FROM system.part_log \
+                        WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
+                        AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?) \
+                        AND event_type = 'NewPart' AND database = ? AND table = ? AND error IN (0, 389) \
+                        GROUP BY query_id, partition_id) GROUP BY partition_id)";
+        let since = log_start(lost);
+        let answer = self
+            .client
+            .query(question)
+            .bind(since)
+            .bind(since)
+            .bind(lost.query_id_start)
+            .bind(&self.database)
+            .bind(table)
+            .fetch_one::<u64>();
+        self.within(crate::probe::PROBE_TIMEOUT, "reading system.part_log", answer).await
+    }
+}
+
+/// From when the logs are read, in seconds since 1970.
+fn log_start(lost: &Lost<'_>) -> u64 {
+    lost.since.saturating_sub(LOG_MARGIN).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOST: Lost<'_> =
+        Lost { query_id_start: "token-", attempts: Some(2), rows: 10, since: Duration::from_secs(1_000) };
+    const FAILED: Evidence = Evidence { finished: 0, failed: 2, running: 0, rows: Some(0), is_whole: true };
+    const NOTHING: Evidence = Evidence { failed: 0, ..FAILED };
+
+    #[test]
+    fn what_is_seen_is_so_and_what_is_not_seen_must_be_proved() {
+        let table: &[(&str, &[Option<Evidence>], Fate)] = &[
+            ("finished", &[Some(Evidence { finished: 1, is_whole: false, ..NOTHING })], Fate::Stored),
+            ("finished on one replica", &[None, Some(Evidence { finished: 1, ..FAILED })], Fate::Stored),
+            ("all rows in parts", &[Some(Evidence { rows: Some(10), ..FAILED })], Fate::InTable),
+            ("some rows in parts", &[Some(Evidence { rows: Some(9), ..FAILED })], Fate::Unknown),
+            ("every attempt failed", &[Some(FAILED)], Fate::Absent),
+            ("one each on two replicas", &[Some(Evidence { failed: 1, ..FAILED }); 2], Fate::Absent),
+            ("an attempt that nobody saw", &[Some(Evidence { failed: 1, ..FAILED })], Fate::Unknown),
+            ("an attempt goes on", &[Some(Evidence { running: 1, ..FAILED })], Fate::Unknown),
+            ("parts are not logged", &[Some(Evidence { rows: None, ..FAILED })], Fate::Unknown),
+            ("restarted, or not written yet", &[Some(Evidence { is_whole: false, ..FAILED })], Fate::Unknown),
+            ("a replica says nothing", &[Some(FAILED), None], Fate::Unknown),
+            ("nothing is seen", &[Some(NOTHING)], Fate::Unknown),
+            ("nobody answers", &[None], Fate::Unknown),
+        ];
+        for (case, replicas, fate) in table {
+            assert_eq!(Fate::of(&LOST, replicas), *fate, "{case}");
+        }
+    }
+
+    #[test]
+    fn attempts_of_others_are_never_known_to_have_failed() {
+        let inherited = Lost { attempts: None, ..LOST };
+        assert_eq!(Fate::of(&inherited, &[Some(FAILED)]), Fate::Unknown);
+        assert_eq!(Fate::of(&inherited, &[Some(Evidence { finished: 1, ..FAILED })]), Fate::Stored);
+        assert_eq!(Fate::of(&Lost { attempts: Some(0), ..LOST }, &[Some(FAILED)]), Fate::Unknown);
+    }
+}
