@@ -1,0 +1,310 @@
+//! Tables of failures and what follows from them.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn at(now: Duration) -> At {
+    At { now, age_budget: 30 * MINUTE, insert_timeout: MINUTE / 2, random: 1.0 }
+}
+
+const NOW: Duration = Duration::from_hours(1);
+
+fn failure(code: u32, class: Class) -> Failure {
+    Failure { class, code: Some(code) }
+}
+
+const PARSE: Failure = Failure { class: Class::Poison, code: Some(117) };
+const SHIFTED: Failure = Failure { class: Class::RefreshSchema, code: Some(33) };
+const MEMORY: Failure = Failure { class: Class::BackPressure, code: Some(241) };
+const REFUSED: Failure = Failure { class: Class::Retry, code: None };
+const LOST: Failure = Failure { class: Class::InDoubt, code: None };
+const DEFECT: Failure = Failure { class: Class::InDoubt, code: Some(49) };
+
+/// A name for what is next, without its waits.
+fn name(next: Next) -> &'static str {
+    match next {
+        Next::SendAgain { replica: Replica::Same, may_double: false, .. } => "again here",
+        Next::SendAgain { replica: Replica::Another, may_double: false, .. } => "again elsewhere",
+        Next::SendAgain { may_double: true, .. } => "again, maybe twice",
+        Next::Describe => "describe",
+        Next::AskFate(Why::TooOld) => "too old",
+        Next::AskFate(Why::BeforeParts) => "ask fate",
+        Next::Bisect { may_double: false } => "bisect",
+        Next::Bisect { may_double: true } => "bisect, maybe twice",
+        Next::Split { may_double: false } => "split",
+        Next::Split { may_double: true } => "split, maybe twice",
+        Next::Halt { actor, .. } => actor.label(),
+        Next::Settle { views_incomplete: false } => "settle",
+        Next::Settle { views_incomplete: true } => "settle without views",
+    }
+}
+
+/// What happens to a block, one after another.
+#[derive(Debug, Clone, Copy)]
+enum Happens {
+    Fails(Failure),
+    Is(Described),
+    Told(Fate),
+}
+
+use Happens::{Fails, Is, Told};
+
+/// Plays it, a second apart; whatever is sent is sent at once.
+fn play(mut tries: Tries, course: &[Happens]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for (happens, seconds) in course.iter().zip(1..) {
+        let at = at(NOW + Duration::from_secs(seconds));
+        let next = match *happens {
+            Fails(failure) => {
+                assert_eq!(tries.sending(&at), None, "at {names:?}");
+                tries.failed(failure, &at)
+            }
+            Is(described) => tries.described(described, &at),
+            Told(fate) => tries.told(fate, &at),
+        };
+        names.push(name(next));
+    }
+    names
+}
+
+#[test]
+fn what_follows_a_single_failure() {
+    let table = [
+        (REFUSED, "again elsewhere"),
+        (LOST, "again elsewhere"),
+        (failure(3, Class::Retry), "again here"),
+        (failure(202, Class::BackPressure), "again elsewhere"),
+        (failure(252, Class::BackPressure), "again here"),
+        (failure(252, Class::Split), "split"),
+        (failure(252, Class::Halt), "server"),
+        (failure(216, Class::InDoubt), "again here"),
+        (failure(319, Class::InDoubt), "again elsewhere"),
+        (failure(999, Class::InDoubt), "again elsewhere"),
+        (failure(60, Class::Halt), "table"),
+        (failure(516, Class::Halt), "access"),
+        (failure(164, Class::Halt), "settings"),
+        (failure(62, Class::Halt), "program"),
+        (Failure { class: Class::Halt, code: None }, "network"),
+        (Failure { class: Class::Split, code: None }, "split"),
+        (failure(389, Class::Done), "settle"),
+        (SHIFTED, "describe"),
+        (PARSE, "describe"),
+        (MEMORY, "again elsewhere"),
+    ];
+    for (failure, next) in table {
+        assert_eq!(play(Tries::new(false), &[Fails(failure)]), [next], "{failure:?}");
+    }
+}
+
+#[test]
+fn rows_are_to_blame_only_after_a_look_at_the_table() {
+    let looked = Is(Described::Unchanged);
+    let table: &[(&[Happens], &[&str])] = &[
+        (&[Fails(PARSE), looked, Fails(PARSE)], &["describe", "again here", "bisect"]),
+        (&[Fails(SHIFTED), looked, Fails(SHIFTED)], &["describe", "again here", "bisect"]),
+        (&[Fails(SHIFTED), looked, Fails(PARSE)], &["describe", "again here", "bisect"]),
+        // Another class in between changes nothing, while the look at the table is fresh.
+        (
+            &[Fails(SHIFTED), looked, Fails(REFUSED), Fails(SHIFTED)],
+            &["describe", "again here", "again elsewhere", "bisect"],
+        ),
+        (
+            &[Fails(failure(131, Class::RefreshSchema)), looked, Fails(failure(131, Class::RefreshSchema))],
+            &["describe", "again here", "split"],
+        ),
+        (
+            &[Fails(failure(115, Class::RefreshSchema)), looked, Fails(failure(115, Class::RefreshSchema))],
+            &["describe", "again here", "settings"],
+        ),
+        (&[Fails(PARSE), Is(Described::Unfit), Fails(PARSE)], &["describe", "table", "describe"]),
+        (&[Fails(PARSE), Is(Described::Unknown), Fails(PARSE)], &["describe", "again elsewhere", "describe"]),
+    ];
+    for (course, nexts) in table {
+        assert_eq!(play(Tries::new(false), course), *nexts, "{course:?}");
+    }
+}
+
+#[test]
+fn a_look_at_the_table_goes_stale() {
+    let mut tries = Tries::new(false);
+    assert_eq!(tries.failed(SHIFTED, &at(NOW)), Next::Describe);
+    tries.described(Described::Unchanged, &at(NOW));
+    assert_eq!(name(tries.clone().failed(SHIFTED, &at(NOW + TABLE_FRESH_MAX))), "bisect");
+    let later = at(NOW + TABLE_FRESH_MAX + Duration::from_secs(1));
+    assert_eq!(tries.failed(SHIFTED, &later), Next::Describe);
+}
+
+#[test]
+fn what_does_not_pass_becomes_something_else() {
+    let last = |failure: Failure, times: usize| {
+        *play(Tries::new(false), &vec![Fails(failure); times]).last().unwrap()
+    };
+    let table = [
+        (failure(271, Class::Retry), 2, "program"),
+        (failure(76, Class::Retry), 2, "again elsewhere"),
+        (failure(243, Class::BackPressure), 6, "again elsewhere"),
+        (failure(243, Class::BackPressure), 7, "server"),
+        (MEMORY, 6, "again elsewhere"),
+        (MEMORY, 7, "ask fate"),
+        (DEFECT, 4, "again elsewhere"),
+        (DEFECT, 5, "describe"),
+        (failure(999, Class::InDoubt), 100, "again elsewhere"),
+        (failure(202, Class::BackPressure), 100, "again elsewhere"),
+        (REFUSED, 100, "again elsewhere"),
+        (LOST, 100, "again elsewhere"),
+        (failure(60, Class::Halt), 100, "table"),
+    ];
+    for (failure, times, next) in table {
+        assert_eq!(last(failure, times), next, "{failure:?} {times} times");
+    }
+}
+
+/// Memory runs out for good, and then `fate` is said; what follows, and what follows the next failure.
+fn after_memory(fate: Fate) -> Vec<&'static str> {
+    let mut course = vec![Fails(MEMORY); 7];
+    course.extend([Told(fate), Fails(MEMORY)]);
+    play(Tries::new(false), &course).split_off(6)
+}
+
+#[test]
+fn a_block_is_halved_only_once_its_fate_is_sure() {
+    assert_eq!(after_memory(Fate::Absent)[..2], ["ask fate", "split"]);
+    assert_eq!(after_memory(Fate::Stored)[..2], ["ask fate", "settle"]);
+    assert_eq!(after_memory(Fate::InTable)[..2], ["ask fate", "settle"]);
+    assert_eq!(after_memory(Fate::Unknown), ["ask fate", "again elsewhere", "ask fate"]);
+}
+
+#[test]
+fn a_defect_that_may_depend_on_rows_is_bisected_in_the_end() {
+    let mut course = vec![Fails(DEFECT); 5];
+    course.extend([Is(Described::Unchanged), Fails(DEFECT)]);
+    assert_eq!(play(Tries::new(false), &course)[4..], ["describe", "again here", "ask fate"]);
+    for (fate, next) in [
+        (Fate::Absent, "bisect"),
+        (Fate::Unknown, "bisect, maybe twice"),
+        (Fate::Stored, "settle"),
+        (Fate::InTable, "settle"),
+    ] {
+        let mut course = course.clone();
+        course.push(Told(fate));
+        assert_eq!(*play(Tries::new(false), &course).last().unwrap(), next, "{fate:?}");
+    }
+}
+
+#[test]
+fn what_a_view_refuses_is_never_sent_in_parts_before_its_fate_is_known() {
+    let course = [Fails(PARSE), Is(Described::Unchanged), Fails(PARSE)];
+    assert_eq!(play(Tries::new(true), &course), ["describe", "again here", "ask fate"]);
+    for (fate, next) in
+        [(Fate::InTable, "settle without views"), (Fate::Stored, "settle"), (Fate::Absent, "bisect")]
+    {
+        let course: Vec<_> = course.into_iter().chain([Told(fate)]).collect();
+        assert_eq!(*play(Tries::new(true), &course).last().unwrap(), next, "{fate:?}");
+    }
+    let early = [Fails(SHIFTED), Is(Described::Unchanged), Fails(SHIFTED)];
+    assert_eq!(play(Tries::new(true), &early), ["describe", "again here", "bisect"]);
+}
+
+#[test]
+fn a_block_in_doubt_is_not_sent_blindly_once_its_token_may_be_forgotten() {
+    let mut tries = Tries::new(false);
+    let budget = 30 * MINUTE;
+    assert_eq!(tries.sending(&at(NOW)), None);
+    assert_eq!(name(tries.failed(LOST, &at(NOW + MINUTE))), "again elsewhere");
+    assert_eq!(tries.doubt_since(), Some(NOW));
+    // The last moment at which a try still ends in time.
+    let latest = NOW + budget - at(NOW).insert_timeout;
+    assert_eq!(tries.sending(&at(latest)), None);
+    let late = at(latest + Duration::from_millis(1));
+    assert_eq!(tries.sending(&late), Some(Next::AskFate(Why::TooOld)));
+    let told = |fate| {
+        let mut tries = tries.clone();
+        (name(tries.told(fate, &late)), tries.doubt_since(), tries.sending(&late))
+    };
+    assert_eq!(told(Fate::Stored).0, "settle");
+    assert_eq!(told(Fate::InTable).0, "settle");
+    assert_eq!(told(Fate::Absent), ("again here", None, None));
+    assert_eq!(told(Fate::Unknown), ("again, maybe twice", None, None));
+}
+
+#[test]
+fn a_block_that_nobody_can_have_stored_never_grows_too_old() {
+    let mut tries = Tries::new(false);
+    for minutes in 0..600 {
+        let at = at(NOW + minutes * MINUTE);
+        assert_eq!(tries.sending(&at), None);
+        tries.failed(if minutes % 2 == 0 { REFUSED } else { failure(202, Class::BackPressure) }, &at);
+    }
+    assert_eq!(tries.doubt_since(), None);
+}
+
+#[test]
+fn a_range_of_a_former_owner_is_in_doubt_from_its_first_send_on() {
+    let mut young = Tries::inherited(false, NOW - MINUTE);
+    assert_eq!(young.sending(&at(NOW)), None);
+    let mut old = Tries::inherited(false, NOW - 30 * MINUTE);
+    assert_eq!(old.sending(&at(NOW)), Some(Next::AskFate(Why::TooOld)));
+    assert_eq!(name(old.told(Fate::Unknown, &at(NOW))), "again, maybe twice");
+    assert_eq!(old.sending(&at(NOW)), None);
+}
+
+#[test]
+fn without_a_window_every_retry_in_doubt_may_double() {
+    let none = At { age_budget: Duration::ZERO, ..at(NOW) };
+    let mut tries = Tries::new(false);
+    for _ in 0..3 {
+        assert_eq!(tries.sending(&none), None);
+        tries.failed(LOST, &none);
+        assert_eq!(tries.sending(&none), Some(Next::AskFate(Why::TooOld)));
+        assert_eq!(name(tries.told(Fate::Unknown, &none)), "again, maybe twice");
+    }
+}
+
+#[test]
+fn the_last_wait_ends_while_the_token_is_still_good() {
+    let mut tries = Tries::new(false);
+    for _ in 0..8 {
+        assert_eq!(tries.sending(&at(NOW)), None);
+        tries.failed(LOST, &at(NOW));
+    }
+    let latest = NOW + 30 * MINUTE - at(NOW).insert_timeout;
+    let second = Duration::from_secs(1);
+    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(latest - second)) else {
+        panic!("not sent again")
+    };
+    assert_eq!(after, second);
+    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(latest - 20 * second)) else {
+        panic!("not sent again")
+    };
+    assert_eq!(after, 5 * second);
+}
+
+#[test]
+fn a_single_row_that_is_too_much_is_dead_lettered_or_waits_for_someone() {
+    let table = [
+        (failure(252, Class::Split), "bisect"),
+        (failure(131, Class::RefreshSchema), "bisect"),
+        (Failure { class: Class::Split, code: None }, "bisect"),
+        (MEMORY, "server"),
+        (failure(396, Class::Split), "settings"),
+    ];
+    for (failure, next) in table {
+        let mut tries = Tries::new(false);
+        tries.failed(failure, &at(NOW));
+        assert_eq!(name(tries.indivisible(&at(NOW))), next, "{failure:?}");
+    }
+}
+
+#[test]
+fn attempts_that_never_reached_a_server_are_not_looked_for() {
+    let mut tries = Tries::new(false);
+    for (failure, begun) in [(REFUSED, 0), (LOST, 1), (MEMORY, 2), (REFUSED, 2)] {
+        assert_eq!(tries.sending(&at(NOW)), None);
+        tries.failed(failure, &at(NOW));
+        assert_eq!(tries.begun(), Some(begun));
+    }
+    assert_eq!(tries.first_sent(), NOW);
+    let inherited = Tries::inherited(false, MINUTE);
+    assert_eq!((inherited.begun(), inherited.first_sent()), (None, MINUTE));
+}
