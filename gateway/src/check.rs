@@ -1,6 +1,9 @@
 //! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
 
-use crate::sink::{self, Sink};
+use crate::{
+    guarantee::{Load, Verdict},
+    sink::{self, Sink},
+};
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
 use sluice_gateway_config::{CheckedConfig, SchemaManagement};
@@ -70,6 +73,7 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
         Ok(fit) => {
             findings.found.push(format!("table {name} fits: {}", fit.columns));
             findings.found.extend(fit.notes);
+            findings.found.push(format!("delivery {}", promised(&sink).await));
         }
         Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
             if clickhouse.schema.management == SchemaManagement::CreateIfMissing =>
@@ -81,6 +85,17 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// What the table allows to be promised, as long as blocks are inserted as rarely as nothing is known about it.
+async fn promised(sink: &Sink) -> String {
+    let answers = sink.deduplication().await;
+    let errors: Vec<_> =
+        answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
+    let answers: Vec<_> = answers.into_iter().flatten().collect();
+    let load = Load { blocks_per_second: 0.0, insert_timeout: sink.insert_timeout() };
+    let verdict = Verdict::of(&answers, sink.servers(), &load);
+    errors.iter().fold(verdict.to_string(), |text, error| format!("{text}; {error}"))
 }
 
 impl fmt::Display for Findings {

@@ -2,8 +2,12 @@
 //!
 //! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
 
+mod guarantee;
+
+pub use guarantee::GuaranteeMetrics;
+
 use prometheus::{
-    Counter, CounterVec, Encoder as _, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge,
+    Counter, CounterVec, Encoder as _, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
 };
 use sluice_clickhouse::outcome::Class;
@@ -71,6 +75,8 @@ pub struct Metrics {
     pub table_fits: IntGauge,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
+    /// What is promised, and what is in doubt.
+    pub guarantee: GuaranteeMetrics,
     worker_seconds: CounterVec,
 }
 
@@ -104,6 +110,10 @@ impl Maker {
         registered(&self.0, IntGaugeVec::new(Self::opts(name, help), labels))
     }
 
+    fn real(&self, name: &str, help: &str) -> Gauge {
+        registered(&self.0, Gauge::with_opts(Self::opts(name, help)))
+    }
+
     fn seconds(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         let opts = HistogramOpts::new(format!("sluice_gateway_{name}"), help).buckets(buckets.to_vec());
         registered(&self.0, Histogram::with_opts(opts))
@@ -132,9 +142,6 @@ impl Metrics {
         }
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        let guarantee =
-            make.gauges("delivery_guarantee", "1 for the guarantee that holds.", &["guarantee", "reason"]);
-        guarantee.with_label_values(&["at_least_once", "ranges_are_not_planned"]).set(1);
         Self {
             spans: make.counter("spans_total", "Spans read and encoded."),
             messages: make.counter("messages_total", "Messages read."),
@@ -191,6 +198,7 @@ impl Metrics {
             queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
+            guarantee: GuaranteeMetrics::new(&make),
             worker_seconds: registered(
                 &make.0,
                 CounterVec::new(

@@ -3,7 +3,9 @@
 use sluice_clickhouse::{
     column::{self, TableColumns},
     ddl,
+    deduplication::Deduplication,
     endpoint::{Credentials, Endpoint, EndpointError},
+    fate::{Fate, Lost},
     insert::{InsertTarget, TargetError, TargetSpec},
     probe::{Probe, ProbeError},
     table::{self, Mismatch, TableFit},
@@ -141,6 +143,43 @@ impl Sink {
     /// The version of the first server that answers.
     pub async fn server_version(&self) -> Result<String, Error> {
         Ok(self.ask(|probe| async move { probe.server_version().await }).await?.text)
+    }
+
+    /// How many servers the config names.
+    pub fn servers(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// How long a try takes at the most.
+    pub fn insert_timeout(&self) -> Duration {
+        self.insert_timeout
+    }
+
+    /// What each server says that the promise "once" rests on, in the order of the config.
+    pub async fn deduplication(&self) -> Vec<Result<Deduplication, ProbeError>> {
+        let mut answers = Vec::with_capacity(self.probes.len());
+        for probe in &self.probes {
+            answers.push(probe.deduplication(&self.table).await);
+        }
+        answers
+    }
+
+    /// Blocks that were ever inserted into the table, by the first server that says it.
+    pub async fn blocks_written(&self) -> Option<u64> {
+        self.ask(|probe| async move { probe.blocks_written(&self.table).await }).await.ok()
+    }
+
+    /// Whether a block is in the table, as far as all replicas together tell.
+    pub async fn fate(&self, lost: &Lost<'_>) -> Fate {
+        let mut evidence = Vec::with_capacity(self.probes.len());
+        for probe in &self.probes {
+            let found = probe.evidence(&self.table, lost).await;
+            if let Err(error) = &found {
+                tracing::debug!(%error, "a server does not say what became of a block");
+            }
+            evidence.push(found.ok());
+        }
+        Fate::of(lost, &evidence)
     }
 
     /// Creates database and table unless they are there, as `management` allows, and compares the columns. Returns

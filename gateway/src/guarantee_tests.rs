@@ -1,0 +1,203 @@
+//! Tables of what servers say and what can be promised.
+
+use super::*;
+use sluice_clickhouse::{
+    deduplication::{Forced, View},
+    probe::TableEngine,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };
+
+fn answer(engine: &str, window_blocks: u64) -> Deduplication {
+    let is_replicated = engine.starts_with("Replicated");
+    Deduplication {
+        version: Version([26, 7, 2, 1]),
+        engine: TableEngine { name: engine.into(), deduplication_window_blocks: window_blocks },
+        window_age: is_replicated.then_some(Duration::from_hours(1)),
+        views: Vec::new(),
+        forced: Vec::new(),
+    }
+}
+
+fn forced(name: &str) -> Deduplication {
+    let forced = vec![Forced { name: name.into(), value: "1".into() }];
+    Deduplication { forced, ..answer("MergeTree", 10_000) }
+}
+
+fn view(window_blocks: u64) -> View {
+    View {
+        name: "d.v".into(),
+        engine: "SummingMergeTree".into(),
+        window_blocks,
+        groups: false,
+        is_partitioned: false,
+    }
+}
+
+fn reasons(answers: &[Deduplication], servers: usize) -> Vec<Reason> {
+    Verdict::of(answers, servers, &LOAD).reasons.into_iter().collect()
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let with_view = |blocks| Deduplication { views: vec![view(blocks)], ..answer("MergeTree", 10_000) };
+    let table: &[(Vec<Deduplication>, usize, &[Reason])] = &[
+        (vec![answer("MergeTree", 10_000)], 1, &[]),
+        (vec![answer("ReplicatedMergeTree", 10_000); 2], 2, &[]),
+        (vec![answer("SharedMergeTree", 10_000)], 2, &[]),
+        (vec![], 1, &[Reason::NotProbed]),
+        (vec![answer("MergeTree", 0)], 1, &[Reason::WindowOff]),
+        (vec![answer("MergeTree", 100)], 1, &[Reason::WindowShort]),
+        (vec![answer("Null", 0)], 1, &[Reason::EngineForgets]),
+        (vec![answer("Memory", 0)], 1, &[Reason::EngineForgets]),
+        (vec![answer("Distributed", 0)], 1, &[Reason::EngineForwards]),
+        (vec![answer("Buffer", 0)], 1, &[Reason::EngineForwards]),
+        (vec![answer("MergeTree", 10_000); 2], 2, &[Reason::ServersNotReplicas]),
+        (
+            vec![answer("ReplicatedMergeTree", 10_000), answer("ReplicatedMergeTree", 0)],
+            2,
+            &[Reason::WindowOff],
+        ),
+        (vec![forced("async_insert")], 1, &[Reason::AsyncInsertForced]),
+        (vec![forced("max_insert_block_size")], 1, &[Reason::SettingsForced]),
+        (vec![with_view(0)], 1, &[Reason::ViewsNotOnce]),
+        (vec![with_view(10_000)], 1, &[]),
+        (vec![answer("Null", 0)], 2, &[Reason::EngineForgets, Reason::ServersNotReplicas]),
+    ];
+    for (answers, servers, expected) in table {
+        assert_eq!(reasons(answers, *servers), *expected, "{answers:?}");
+    }
+}
+
+#[test]
+fn a_window_that_a_retry_may_miss_is_none() {
+    for answers in [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")]] {
+        assert_eq!(Verdict::of(&answers, answers.len(), &LOAD).age_budget, Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_token_is_relied_on_for_half_of_the_window() {
+    let table = [
+        (answer("MergeTree", 10_000), 10.0, 500 * SECOND),
+        // Blocks alone: there is no age at which it forgets.
+        (answer("MergeTree", 10_000), 0.0, AGE_BUDGET_MAX),
+        (answer("MergeTree", 0), 10.0, Duration::ZERO),
+        (answer("MergeTree", u64::MAX), 10.0, AGE_BUDGET_MAX),
+        (answer("ReplicatedMergeTree", 10_000), 0.0, 1_800 * SECOND),
+        (answer("ReplicatedMergeTree", 10_000), 1.0, 1_800 * SECOND),
+        (answer("ReplicatedMergeTree", 10_000), 40.0, 125 * SECOND),
+        (Deduplication { views: vec![view(1_000)], ..answer("MergeTree", 10_000) }, 10.0, 50 * SECOND),
+        (Deduplication { views: vec![view(0)], ..answer("MergeTree", 10_000) }, 10.0, 500 * SECOND),
+    ];
+    for (answer, rate, budget) in table {
+        assert_eq!(age_budget(&answer, rate), budget, "{answer:?} at {rate} blocks/s");
+    }
+}
+
+/// 10,000 blocks: twice what a busy table takes during the longest insert and the retries of ten minutes.
+#[test]
+fn the_window_of_our_own_tables_is_twice_what_a_busy_table_takes() {
+    let window = u64::from(sluice_clickhouse::ddl::DEDUPLICATION_WINDOW_BLOCKS);
+    // Tens of inserts a second is what one server bears; 8 is what four pods of two do.
+    let budget = age_budget(&answer("MergeTree", window), 8.0);
+    assert!(budget >= Duration::from_mins(10), "{budget:?}");
+}
+
+#[test]
+fn the_rate_is_the_highest_that_was_seen_of_late() {
+    let mut rate = BlockRate::default();
+    assert_eq!(rate.per_second().to_bits(), 0.0f64.to_bits());
+    for (second, blocks) in [(0, 1_000), (30, 1_300), (60, 1_330), (90, 0), (120, 60)] {
+        rate.count(second * SECOND, blocks);
+    }
+    assert!((rate.per_second() - 10.0).abs() < 1e-9);
+    for look in 0..11 {
+        rate.count((150 + 30 * look) * SECOND, 60);
+    }
+    assert!(rate.per_second() < 1e-9);
+}
+
+fn metrics() -> crate::metrics::Metrics {
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+    crate::metrics::Metrics::new(
+        sluice_gateway_config::parse::from_yaml(config).unwrap().check().unwrap().budget(),
+    )
+}
+
+/// The series of the guarantee that is 1.
+fn promised(metrics: &crate::metrics::Metrics) -> Vec<String> {
+    let text = metrics.text().unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("sluice_gateway_delivery_guarantee{"));
+    lines.filter_map(|line| line.strip_suffix(" 1")).map(str::to_owned).collect()
+}
+
+#[test]
+fn one_series_is_1_and_says_why() {
+    let metrics = metrics();
+    let series = |guarantee: &str, reason: &str| {
+        vec![format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}")]
+    };
+    assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
+    let standing = Standing::new(metrics.guarantee.clone(), [Reason::PlanUnavailable]);
+    assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
+    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    assert_eq!(standing.tell(SECOND), Some(Reason::PlanUnavailable));
+    standing.beside(Reason::PlanUnavailable, false, SECOND);
+    assert_eq!(promised(&metrics), series("exactly_once_effect", "none"));
+    standing.beside(Reason::TopicCompacted, true, SECOND);
+    assert_eq!(promised(&metrics), series("at_least_once", "topic_compacted"));
+}
+
+#[test]
+fn a_range_in_doubt_uses_up_the_window() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    let budget = standing.age_budget(SECOND);
+    assert_eq!(budget, 5_000 * SECOND);
+    let (old, young) = (standing.is_in_doubt(100 * SECOND), standing.is_in_doubt(200 * SECOND));
+    assert_eq!(standing.tell(100 * SECOND + budget), None);
+    let text = metrics.text().unwrap();
+    for line in [
+        "sluice_gateway_in_doubt_ranges 2",
+        "sluice_gateway_oldest_in_doubt_seconds 5000",
+        "sluice_gateway_dedup_window_used_ratio 0.5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    assert_eq!(standing.tell(101 * SECOND + budget), Some(Reason::InDoubtTooOld));
+    standing.is_sure(old);
+    assert_eq!(standing.tell(101 * SECOND + budget), None);
+    standing.is_sure(young);
+    standing.tell(10 * budget);
+    assert!(metrics.text().unwrap().contains("\nsluice_gateway_oldest_in_doubt_seconds 0\n"));
+}
+
+#[test]
+fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    standing.found(verdict.clone(), false, SECOND);
+    standing.found(verdict.clone(), true, 100 * SECOND);
+    assert_eq!(standing.age_budget(99 * SECOND), Duration::ZERO);
+    assert_eq!(standing.age_budget(100 * SECOND), verdict.age_budget);
+    assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
+    assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
+}
+
+#[test]
+fn every_reason_has_a_label_of_its_own_and_a_sentence() {
+    let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
+    assert_eq!(labels.len(), Reason::ALL.len());
+    assert!(Reason::ALL.is_sorted());
+    assert!(Reason::ALL.iter().all(|reason| reason.to_string().len() > 20));
+    let verdict = Verdict::of(&[answer("MergeTree", 0)], 1, &LOAD);
+    assert!(verdict.to_string().starts_with("at_least_once: the table's deduplication window is 0;"));
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    assert_eq!(verdict.to_string(), "exactly_once_effect: a retry is dropped for at least 83 minutes");
+}
