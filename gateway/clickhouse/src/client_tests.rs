@@ -213,3 +213,15 @@ async fn a_proxy_that_gave_up_leaves_the_rows_in_doubt() {
         assert_eq!((error.class, error.code), (Class::InDoubt, None), "{status}");
     }
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_success_without_rows_is_none_for_a_body_that_has_some() {
+    let summary =
+        |rows| format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"{rows}\"}}\r\n");
+    let error = failure(answer("200 OK", &summary(0), "")).await;
+    assert_eq!((error.class, error.code, error.http_status), (Class::Retry, None, Some(200)));
+    let (server, client) = (serve(vec![answer("200 OK", &summary(10), "")]).await, InsertClient::new());
+    insert(&client, &server).await.unwrap();
+    let server = serve(vec![answer("200 OK", &summary(0), "")]).await;
+    client.insert(&server.target, &InsertBody::new(vec![]), ID).await.unwrap();
+}

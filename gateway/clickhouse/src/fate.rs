@@ -133,7 +133,7 @@ impl Probe {
 
     async fn server_row(&self, lost: &Lost<'_>) -> Result<ServerRow, ProbeError> {
         let question = "SELECT toUInt64(toUnixTimestamp(now())) AS now_seconds, toUInt64(uptime()) AS up_seconds, \
-                        (SELECT count() FROM system.processes WHERE startsWith(query_id, ?)) AS running";
+                        ifNull((SELECT count() FROM system.processes WHERE startsWith(query_id, ?)), 0) AS running";
         let answer = self.client.query(question).bind(lost.query_id_start).fetch_one::<ServerRow>();
         self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
     }

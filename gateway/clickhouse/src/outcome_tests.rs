@@ -1,0 +1,201 @@
+//! Every code, status and message, and what they mean.
+
+use super::*;
+
+#[test]
+fn codes_are_sorted_and_occur_once() {
+    assert!(CODES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+}
+
+#[test]
+#[rustfmt::skip]
+fn every_code_has_its_class_whatever_the_status() {
+    let table: &[(Class, &[u32])] = &[
+        (Class::Done, &[389]),
+        (Class::Retry, &[3, 40, 76, 107, 271, 364, 425, 439]),
+        (Class::BackPressure, &[
+            160, 173, 198, 201, 202, 203, 241, 242, 243, 252, 254, 265, 279, 285, 286, 290, 574, 700, 733, 745, 749,
+            762, 776, 778, 904,
+        ]),
+        (Class::InDoubt, &[
+            49, 74, 75, 159, 172, 204, 209, 210, 216, 225, 236, 244, 319, 394, 395, 499, 500, 659, 735, 777, 999,
+            1000, 1001, 1002,
+        ]),
+        (Class::RefreshSchema, &[
+            8, 10, 16, 20, 32, 33, 36, 44, 47, 53, 70, 115, 128, 131, 229, 321, 349, 472, 691,
+        ]),
+        (Class::Poison, &[6, 26, 27, 38, 41, 72, 117, 190, 441, 469]),
+        (Class::Split, &[158, 307, 396]),
+        (Class::Halt, &[
+            48, 60, 62, 81, 164, 192, 193, 194, 195, 218, 291, 344, 381, 392, 452, 496, 497, 512, 516, 720, 764, 774,
+        ]),
+    ];
+    let mut seen = 0;
+    for (class, codes) in table {
+        for code in *codes {
+            seen += 1;
+            for status in [400, 404, 408, 500, 503] {
+                assert_eq!(classify(Some(*code), status, ""), *class, "code {code}");
+            }
+        }
+    }
+    assert_eq!(seen, CODES.len() + 1, "every code of the table, and 252");
+}
+
+#[test]
+fn lists_of_codes_are_sorted_and_hold_known_ones() {
+    for list in [BEFORE_THE_ROWS, MEMORY] {
+        assert!(list.is_sorted_by(|a, b| a < b));
+        assert!(list.iter().all(|code| known(*code).is_some()), "{list:?}");
+    }
+}
+
+#[test]
+fn an_attempt_without_an_answer_is_in_doubt_from_the_first_byte_on() {
+    // Refused, not found, no connection in time, reset before anything was sent; then reset, silence, a cut answer.
+    assert_eq!(no_answer(false), Class::Retry);
+    assert_eq!(no_answer(true), Class::InDoubt);
+    assert!(!may_be_stored(None, Class::Retry, true));
+    assert!(may_be_stored(None, Class::InDoubt, false));
+}
+
+#[test]
+fn an_error_of_a_view_comes_after_the_rows_of_the_table() {
+    let table = [
+        // code, status; without views, with views
+        (Some(117), 400, false, true),
+        (Some(349), 500, false, true),
+        (Some(252), 500, false, true),
+        (Some(242), 500, false, true),
+        (Some(60), 404, false, true),
+        (Some(12345), 400, false, true),
+        (Some(395), 500, true, true),
+        (Some(241), 500, true, true),
+        (Some(173), 500, true, true),
+        (Some(319), 500, true, true),
+        (Some(12345), 500, true, true),
+        (Some(33), 500, false, false),
+        (Some(516), 403, false, false),
+        (Some(202), 500, false, false),
+        (Some(389), 500, false, false),
+        (None, 502, true, true),
+        (None, 429, false, false),
+    ];
+    for (code, status, without, with) in table {
+        let class = classify(code, status, "");
+        assert_eq!(may_be_stored(code, class, false), without, "{code:?} {status}");
+        assert_eq!(may_be_stored(code, class, true), with, "{code:?} {status} with views");
+    }
+}
+
+#[test]
+fn a_server_without_keeper_is_under_pressure_beside_the_doubt() {
+    for (code, expected) in [(202, true), (999, true), (225, true), (319, false), (117, false)] {
+        assert_eq!(is_pressure(Some(code), classify(Some(code), 500, "")), expected, "{code}");
+    }
+    assert!(is_pressure(None, classify(None, 429, "")));
+    assert!(!is_pressure(None, Class::Retry));
+}
+
+#[test]
+fn every_halt_names_who_acts() {
+    let table = [
+        (Some(516), Actor::Access),
+        (Some(497), Actor::Access),
+        (Some(60), Actor::Table),
+        (Some(16), Actor::Table),
+        (Some(48), Actor::Table),
+        (Some(164), Actor::Settings),
+        (Some(472), Actor::Settings),
+        (Some(243), Actor::Server),
+        (Some(252), Actor::Server),
+        (Some(62), Actor::Program),
+        (Some(271), Actor::Program),
+        (None, Actor::Network),
+    ];
+    for (code, actor) in table {
+        assert_eq!(who_acts(code), actor, "{code:?}");
+    }
+    let labels: std::collections::HashSet<_> = Actor::ALL.iter().map(|actor| actor.label()).collect();
+    assert_eq!(labels.len(), Actor::ALL.len());
+}
+
+#[test]
+fn too_many_parts_is_told_apart_by_its_message() {
+    let table = [
+        (
+            "Too many parts (3001 with average size of 1.00 MiB) in table 'a.b'. Merges are processing",
+            Class::BackPressure,
+        ),
+        ("Too many parts (100001) in all partitions in total in table 'a.b'.", Class::Halt),
+        ("Too many partitions for single INSERT block (more than 100).", Class::Split),
+    ];
+    for (message, class) in table {
+        assert_eq!(classify(Some(252), 500, message), class, "{message}");
+        assert_eq!(in_vain(Some(252), class), class);
+    }
+}
+
+#[test]
+fn an_answer_without_a_known_code_goes_by_its_status() {
+    let table = [
+        (Some(12345), 400, Class::Poison),
+        (Some(12345), 401, Class::Halt),
+        (Some(12345), 403, Class::Halt),
+        (Some(12345), 404, Class::Halt),
+        (Some(12345), 429, Class::BackPressure),
+        (Some(12345), 501, Class::InDoubt),
+        (Some(12345), 500, Class::InDoubt),
+        (Some(12345), 200, Class::InDoubt),
+        (None, 200, Class::Done),
+        (None, 204, Class::InDoubt),
+        (None, 301, Class::Halt),
+        (None, 400, Class::Halt),
+        (None, 401, Class::Halt),
+        (None, 403, Class::Halt),
+        (None, 404, Class::Halt),
+        (None, 408, Class::InDoubt),
+        (None, 413, Class::Split),
+        (None, 429, Class::BackPressure),
+        (None, 500, Class::InDoubt),
+        (None, 502, Class::InDoubt),
+        (None, 503, Class::InDoubt),
+        (None, 504, Class::InDoubt),
+    ];
+    for (code, status, class) in table {
+        assert_eq!(classify(code, status, ""), class, "{code:?} {status}");
+    }
+}
+
+#[test]
+fn what_does_not_help_is_followed_by_something_else_or_by_patience() {
+    let table = [
+        (Some(33), Class::RefreshSchema, Class::Poison),
+        (Some(131), Class::RefreshSchema, Class::Split),
+        (Some(115), Class::RefreshSchema, Class::Halt),
+        (Some(271), Class::Retry, Class::Halt),
+        (Some(241), Class::BackPressure, Class::Split),
+        (Some(202), Class::BackPressure, Class::BackPressure),
+        (Some(319), Class::InDoubt, Class::InDoubt),
+        (Some(1002), Class::InDoubt, Class::Poison),
+        (Some(12345), Class::InDoubt, Class::Poison),
+        (Some(12345), Class::Poison, Class::Poison),
+        (Some(60), Class::Halt, Class::Halt),
+        (Some(395), Class::InDoubt, Class::Poison),
+        (Some(396), Class::Split, Class::Halt),
+        (None, Class::InDoubt, Class::InDoubt),
+        (None, Class::Retry, Class::Retry),
+    ];
+    for (code, class, then) in table {
+        assert_eq!(in_vain(code, class), then, "{code:?} {class:?}");
+    }
+}
+
+#[test]
+fn nothing_turns_into_a_settled_block_by_trying_again() {
+    for (code, first, then) in CODES {
+        assert_eq!(*first == Class::Done, *then == Class::Done, "code {code}");
+    }
+    let labels: std::collections::HashSet<_> = Class::ALL.iter().map(|class| class.label()).collect();
+    assert_eq!(labels.len(), Class::ALL.len());
+}
