@@ -10,6 +10,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod cut;
+mod fate;
+mod guarantee;
 mod layouts;
 mod messages;
 mod refresh;

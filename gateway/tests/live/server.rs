@@ -22,7 +22,7 @@ use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Closed, Content, Cut, Fill},
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A database that is dropped at the end.
 pub struct Database {
@@ -55,9 +55,42 @@ impl Database {
         self.client.query_raw(&question).fetch_one::<String>().await.unwrap()
     }
 
+    /// The sink with the table that it makes itself.
+    pub async fn with_table(&self) -> (Sink, TableColumns) {
+        let sink = self.sink(Layout::Json);
+        sink.apply(SchemaManagement::CreateIfMissing).await.unwrap();
+        let columns = sink.check_table().await.unwrap().columns;
+        (sink, columns)
+    }
+
+    /// Rows of the table.
+    pub async fn count(&self) -> u64 {
+        self.count_of("otel_traces").await
+    }
+
+    pub async fn count_of(&self, table: &str) -> u64 {
+        let question = format!("SELECT count() FROM {}.{table}", self.name);
+        self.client.query_raw(&question).fetch_one::<u64>().await.unwrap()
+    }
+
+    /// For how long the server has been up.
+    pub async fn up_time(&self) -> Duration {
+        let seconds = self.client.query_raw("SELECT toUInt64(uptime())").fetch_one::<u64>().await.unwrap();
+        Duration::from_secs(seconds)
+    }
+
+    /// The server's host and port.
+    pub fn authority(&self) -> &str {
+        self.url.strip_prefix("http://").unwrap().trim_end_matches('/')
+    }
+
     pub fn sink(&self, layout: Layout) -> Sink {
+        self.sink_at(layout, &self.url)
+    }
+
+    pub fn sink_at(&self, layout: Layout, url: &str) -> Sink {
         Sink::new(&ClickHouse {
-            endpoints: vec![self.url.clone()],
+            endpoints: vec![url.to_owned()],
             database: self.name.clone(),
             table: "otel_traces".to_owned(),
             credentials: None,
@@ -81,6 +114,19 @@ impl Database {
         let id = InsertId { token: None, query_id: &query_id };
         InsertClient::new().insert(targets.of_try(0), &body, id).await.map(|_| ())
     }
+}
+
+/// Sends frames under a token, at the sink's own server.
+pub async fn send(
+    (sink, columns): &(Sink, TableColumns),
+    frames: &[Bytes],
+    token: &str,
+    query_id: &str,
+) -> Result<(), InsertError> {
+    let targets = sink.targets(columns).unwrap();
+    let id = InsertId { token: Some(token), query_id };
+    let body = InsertBody::new(frames.to_vec());
+    InsertClient::new().insert(targets.of_try(0), &body, id).await.map(|_| ())
 }
 
 /// The frames of one message's rows.

@@ -1,0 +1,142 @@
+//! A body that is cut on its way never becomes an accepted part of a block, and never uses up its token.
+
+use crate::{
+    messages::{attribute, message, span, string},
+    server::{Database, frames, send},
+};
+use bytes::Bytes;
+use sluice_clickhouse::outcome::Class;
+use sluice_gateway_config::Layout;
+use std::collections::BTreeSet;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// What a proxy does with the Content-Length of a body that it cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// It is made to fit what is left.
+    Fits,
+    /// It is left as it was, and the connection closed early.
+    TooLong,
+}
+
+/// Listens, and passes one request on to `upstream` with the body cut to `bytes`. Returns its address.
+async fn cutting_proxy(upstream: &str, bytes: usize, length: Length) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let upstream = upstream.to_owned();
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let (head, body) = request(&mut client).await;
+        let kept = if length == Length::Fits { bytes } else { body.len() };
+        let head: Vec<String> = head
+            .lines()
+            .filter(|line| !line.to_lowercase().starts_with("content-length:"))
+            .chain([format!("Content-Length: {kept}").as_str(), "Connection: close"])
+            .map(str::to_owned)
+            .collect();
+        let mut server = TcpStream::connect(upstream).await.unwrap();
+        server.write_all(format!("{}\r\n\r\n", head.join("\r\n")).as_bytes()).await.unwrap();
+        server.write_all(&body[..bytes]).await.unwrap();
+        if length == Length::TooLong {
+            server.shutdown().await.unwrap();
+        }
+        let mut answer = Vec::new();
+        // A server that resets the connection has said all that it says.
+        let _end = server.read_to_end(&mut answer).await;
+        client.write_all(&answer).await.unwrap();
+    });
+    address
+}
+
+/// Head, without its end, and body of a request.
+async fn request(client: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut read = Vec::new();
+    loop {
+        if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8(read[..end].to_vec()).unwrap();
+            let length = head.to_lowercase().lines().find_map(|line| {
+                line.strip_prefix("content-length: ").map(|length| length.parse::<usize>().unwrap())
+            });
+            if read.len() - end - 4 >= length.unwrap() {
+                return (head, read.split_off(end + 4));
+            }
+        }
+        let mut piece = vec![0; 1 << 16];
+        let bytes = client.read(&mut piece).await.unwrap();
+        assert!(bytes > 0, "the request ends early");
+        read.extend_from_slice(&piece[..bytes]);
+    }
+}
+
+/// A block of several frames, of a few hundred rows with texts that do not compress to nothing.
+fn block(database: &sluice_clickhouse::column::TableColumns) -> Vec<u8> {
+    let mut dice: u64 = 7;
+    let spans = (0..600).map(|_| {
+        let noise = (0..120).map(|_| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            format!("{:016x}", dice)
+        });
+        span(vec![attribute("noise", string(&noise.collect::<String>()))])
+    });
+    frames(database, &message(spans.collect())).concat()
+}
+
+/// Where each frame begins, and the end.
+fn edges(body: &[u8]) -> Vec<usize> {
+    let mut edges = vec![0];
+    while edges[edges.len() - 1] < body.len() {
+        let start = edges[edges.len() - 1];
+        // Method and sizes follow the checksum of 16 bytes; the size counts from there.
+        let size = u32::from_le_bytes(body[start + 17..start + 21].try_into().unwrap()) as usize;
+        edges.push(start + 16 + size);
+    }
+    edges
+}
+
+/// Every edge and a byte on either side of it, and places within frames; not the whole.
+fn cuts(body: &[u8]) -> BTreeSet<usize> {
+    let edges = edges(body);
+    assert!(edges.len() > 4, "{} frames", edges.len() - 1);
+    assert_eq!(*edges.last().unwrap(), body.len());
+    let around = edges.iter().flat_map(|edge| [edge.saturating_sub(1), *edge, edge + 1]);
+    let within = edges.windows(2).flat_map(|frame| {
+        let bytes = frame[1] - frame[0];
+        [frame[0] + 16, frame[0] + 25, frame[0] + bytes / 2, frame[0] + bytes - 16]
+    });
+    around.chain(within).filter(|cut| *cut < body.len()).collect()
+}
+
+async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Length) {
+    let database = Database::new(test).await;
+    let table = database.with_table().await;
+    let body = block(&table.1);
+    let mut whole = 0;
+    let rows = 601;
+    for cut in cuts(&body) {
+        let token = format!("token-{cut}");
+        let proxy = cutting_proxy(database.authority(), cut, length).await;
+        let through = (database.sink_at(Layout::Json, &format!("http://{proxy}")), table.1.clone());
+        let sent = [Bytes::from(body.clone())];
+        let query_id = format!("{}-{cut}", database.name);
+        let error = send(&through, &sent, &token, &format!("{query_id}-0")).await.unwrap_err();
+        assert_ne!(error.class, Class::Poison, "cut at {cut}: {error}");
+        assert_eq!(database.count().await, whole, "cut at {cut}: {error}");
+        send(&table, &sent, &token, &format!("{query_id}-1")).await.unwrap();
+        whole += rows;
+        assert_eq!(database.count().await, whole, "the whole after a cut at {cut}: {error}");
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_a_proxy_cuts_stores_nothing_and_leaves_the_token() {
+    every_cut_stores_nothing_and_leaves_the_token("cut", Length::Fits).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_early_stores_nothing_and_leaves_the_token() {
+    every_cut_stores_nothing_and_leaves_the_token("closed", Length::TooLong).await;
+}

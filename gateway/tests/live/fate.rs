@@ -1,0 +1,81 @@
+//! What the server's logs tell about a block of unknown fate.
+
+use crate::{
+    messages::{message, span},
+    server::{Database, frames, send},
+};
+use bytes::Bytes;
+use sluice_clickhouse::{
+    fate::{Fate, LOG_MARGIN, Lost},
+    frame::FrameEncoder,
+};
+use std::time::{Duration, SystemTime};
+
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap()
+}
+
+fn lost(query_id_start: &str, since: Duration) -> Lost<'_> {
+    Lost { query_id_start, attempts: Some(1), rows: 2, since }
+}
+
+#[tokio::test]
+async fn a_block_whose_attempt_finished_is_stored() {
+    let (database, since) = (Database::new("fate_stored").await, now());
+    let table = database.with_table().await;
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    let start = format!("{}-", database.name);
+    send(&table, &frames, "a", &format!("{start}0")).await.unwrap();
+    assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Stored);
+    database.drop().await;
+}
+
+/// The finding on which it rests that rows which a view refuses are not sent in parts.
+#[tokio::test]
+async fn a_block_that_a_view_refuses_is_in_the_table() {
+    let (database, since) = (Database::new("fate_view").await, now());
+    let table = database.with_table().await;
+    let name = &database.name;
+    database.execute(&format!("CREATE TABLE {name}.target (n UInt8) ENGINE = MergeTree ORDER BY n")).await;
+    let select = format!("SELECT throwIf(Duration >= 0) AS n FROM {name}.otel_traces");
+    database.execute(&format!("CREATE MATERIALIZED VIEW {name}.refuses TO {name}.target AS {select}")).await;
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    let start = format!("{name}-");
+    for attempt in 0..2 {
+        let error = send(&table, &frames, "a", &format!("{start}{attempt}")).await.unwrap_err();
+        assert_eq!(error.code, Some(395), "{error}");
+        assert_eq!((database.count().await, database.count_of("target").await), (2, 0));
+        assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::InTable);
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_block_whose_attempts_all_failed_is_absent() {
+    let database = Database::new("fate_absent").await;
+    let table = database.with_table().await;
+    let start = format!("{}-", database.name);
+    // A frame that can be read, of rows that cannot: without one the server refuses before it writes anything down.
+    let broken = [Bytes::copy_from_slice(FrameEncoder::new(64).encode(&[0xff; 40]))];
+    send(&table, &broken, "a", &format!("{start}0")).await.unwrap_err();
+    // As if the first attempt were the next thing to come: the server was up before it if it was up at all.
+    let coming = now() + LOG_MARGIN - Duration::from_secs(5);
+    let expected =
+        if database.up_time().await > Duration::from_secs(5) { Fate::Absent } else { Fate::Unknown };
+    assert_eq!(table.0.fate(&lost(&start, coming)).await, expected);
+    let two = Lost { attempts: Some(2), ..lost(&start, coming) };
+    assert_eq!(table.0.fate(&two).await, Fate::Unknown, "an attempt that the server never saw");
+    let inherited = Lost { attempts: None, ..two };
+    assert_eq!(table.0.fate(&inherited).await, Fate::Unknown, "attempts of others");
+    let restarted = lost(&start, now().saturating_sub(database.up_time().await));
+    assert_eq!(table.0.fate(&restarted).await, Fate::Unknown, "the server came up after the first attempt");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_block_that_no_log_names_is_unknown() {
+    let database = Database::new("fate_unknown").await;
+    let (sink, _) = database.with_table().await;
+    assert_eq!(sink.fate(&lost("no-such-query-", now())).await, Fate::Unknown);
+    database.drop().await;
+}

@@ -1,0 +1,125 @@
+//! What the promise "once" rests on, as a real server shows it.
+
+use crate::{
+    messages::{message, span},
+    server::{Database, frames, send},
+};
+use sluice_gateway::guarantee::{Load, Reason, Verdict};
+use sluice_gateway::sink::Sink;
+use std::time::Duration;
+
+const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };
+
+async fn reasons(sink: &Sink) -> Vec<Reason> {
+    let answers: Result<Vec<_>, _> = sink.deduplication().await.into_iter().collect();
+    Verdict::of(&answers.unwrap(), sink.servers(), &LOAD).reasons.into_iter().collect()
+}
+
+/// Changes the table's window.
+async fn set_window(database: &Database, blocks: u32) {
+    let table = format!("ALTER TABLE {}.otel_traces", database.name);
+    database.execute(&format!("{table} MODIFY SETTING non_replicated_deduplication_window = {blocks}")).await;
+}
+
+#[tokio::test]
+async fn our_own_table_stores_a_token_once_and_another_token_again() {
+    let database = Database::new("once").await;
+    let table = database.with_table().await;
+    assert_eq!(reasons(&table.0).await, []);
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    for (token, rows) in [("a", 2), ("a", 2), ("b", 4), ("a", 4), ("b", 4)] {
+        let query_id = format!("{}-{token}-{rows}", database.name);
+        send(&table, &frames, token, &query_id).await.unwrap();
+        assert_eq!(database.count().await, rows, "token {token}");
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_token_that_the_window_has_passed_is_forgotten() {
+    let database = Database::new("forgotten").await;
+    let table = database.with_table().await;
+    set_window(&database, 2).await;
+    assert_eq!(reasons(&table.0).await, [Reason::WindowShort]);
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    for (number, (token, rows)) in
+        [("a", 2), ("b", 4), ("a", 4), ("c", 6), ("d", 8), ("a", 10)].into_iter().enumerate()
+    {
+        send(&table, &frames, token, &format!("{}-{number}", database.name)).await.unwrap();
+        assert_eq!(database.count().await, rows, "token {token}");
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn without_a_window_a_token_means_nothing() {
+    let database = Database::new("no_window").await;
+    let table = database.with_table().await;
+    set_window(&database, 0).await;
+    assert_eq!(reasons(&table.0).await, [Reason::WindowOff]);
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    for rows in [2, 4] {
+        send(&table, &frames, "a", &format!("{}-{rows}", database.name)).await.unwrap();
+        assert_eq!(database.count().await, rows);
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn engines_that_remember_nothing_are_named() {
+    let database = Database::new("engines").await;
+    let (sink, _) = database.with_table().await;
+    let name = &database.name;
+    database.execute(&format!("RENAME TABLE {name}.otel_traces TO {name}.kept")).await;
+    for (engine, reason) in [
+        ("Null", Reason::EngineForgets),
+        ("Memory", Reason::EngineForgets),
+        ("Log", Reason::EngineForgets),
+        (&format!("Buffer({name}, kept, 1, 1, 1, 1, 1, 1, 1)"), Reason::EngineForwards),
+    ] {
+        database.execute(&format!("CREATE TABLE {name}.otel_traces (x Int32) ENGINE = {engine}")).await;
+        assert_eq!(reasons(&sink).await, [reason], "{engine}");
+        database.execute(&format!("DROP TABLE {name}.otel_traces SYNC")).await;
+    }
+    assert!(sink.deduplication().await[0].is_err(), "there is no table");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn views_are_found_with_their_tables_all_the_way_down() {
+    let database = Database::new("views").await;
+    let (sink, _) = database.with_table().await;
+    let name = &database.name;
+    let table = |table: &str, settings: &str| {
+        format!("CREATE TABLE {name}.{table} (n UInt64) ENGINE = SummingMergeTree ORDER BY () {settings}")
+    };
+    let view = |view: &str, to: &str, from: &str| {
+        format!("CREATE MATERIALIZED VIEW {name}.{view} TO {name}.{to} AS SELECT 1 AS n FROM {name}.{from}")
+    };
+    database.execute(&table("kept", "SETTINGS non_replicated_deduplication_window = 1000")).await;
+    database.execute(&view("first", "kept", "otel_traces")).await;
+    let found = sink.deduplication().await.remove(0).unwrap();
+    assert_eq!(found.views.len(), 1, "{found:?}");
+    assert_eq!((found.views[0].name.clone(), found.views[0].window_blocks), (format!("{name}.first"), 1_000));
+    assert_eq!(found.views[0].engine, "SummingMergeTree");
+    assert_eq!(reasons(&sink).await, []);
+    database.execute(&table("forgets", "")).await;
+    database.execute(&view("second", "forgets", "kept")).await;
+    assert_eq!(sink.deduplication().await[0].as_ref().unwrap().views.len(), 2);
+    assert_eq!(reasons(&sink).await, [Reason::ViewsNotOnce]);
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn blocks_of_all_writers_are_counted() {
+    let database = Database::new("blocks").await;
+    let table = database.with_table().await;
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    send(&table, &frames, "0", &format!("{}-0", database.name)).await.unwrap();
+    let before = table.0.blocks_written().await.unwrap();
+    for token in ["1", "2", "3"] {
+        send(&table, &frames, token, &format!("{}-{token}", database.name)).await.unwrap();
+    }
+    assert_eq!(table.0.blocks_written().await.unwrap() - before, 3);
+    database.drop().await;
+}
