@@ -1,7 +1,8 @@
 //! What has become of the table, after the server refused rows.
 //!
 //! Place in the flow: delivery asks after a refusal that the table's columns may be the cause of; never otherwise. Owner: the
-//! inserts share one. Limits: one question at a time, and one in [`DESCRIBE_INTERVAL_MIN`].
+//! inserts share one. Limits: one question at a time, and one in [`DESCRIBE_INTERVAL_MIN`]; only what decides about rows
+//! ([`TableWatch::described`]) does not wait for that, and is asked once a block.
 //!
 //! | the table | what happens |
 //! | --- | --- |
@@ -15,6 +16,7 @@
 use crate::{
     metrics::Metrics,
     sink::{Error, Sink},
+    tries::Described,
 };
 use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::ProbeError};
 use std::{
@@ -38,6 +40,10 @@ pub struct TableChanged {
     encoded: String,
 }
 
+/// The table was not looked at.
+const NOTHING: Seen =
+    Seen { looked: None, described: Described::Unknown, reason: String::new(), has_changed: false };
+
 /// Looks at the table after refusals.
 pub struct TableWatch {
     sink: Sink,
@@ -49,9 +55,10 @@ pub struct TableWatch {
 }
 
 /// What was seen last.
-#[derive(Default)]
 struct Seen {
+    /// When the question began.
     looked: Option<Instant>,
+    described: Described,
     /// What was said last; empty while the table fits.
     reason: String,
     has_changed: bool,
@@ -66,7 +73,7 @@ impl TableWatch {
         changed: impl Fn(TableChanged) + Send + Sync + 'static,
     ) -> Self {
         metrics.table_fits.set(1);
-        Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::default() }
+        Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::new(NOTHING) }
     }
 
     /// Looks at the table after a refusal, unless it was looked at just now or is being looked at.
@@ -78,27 +85,43 @@ impl TableWatch {
         if seen.looked.is_some_and(|looked| looked.elapsed() < DESCRIBE_INTERVAL_MIN) {
             return;
         }
-        let described = self.sink.check_table().await;
+        self.look(&mut seen).await;
+    }
+
+    /// The table as it is after `refused`, the moment of a refusal: looks, or waits for the look of another block, unless
+    /// that was done since.
+    pub async fn described(&self, refused: Instant) -> Described {
+        let mut seen = self.seen.lock().await;
+        if seen.looked.is_none_or(|looked| looked < refused) {
+            self.look(&mut seen).await;
+        }
+        seen.described
+    }
+
+    async fn look(&self, seen: &mut Seen) {
+        // The answer is about the moment of the question.
         seen.looked = Some(Instant::now());
-        let fits = match described {
+        seen.described = match self.sink.check_table().await {
             Ok(fit) if fit.columns == self.columns => {
                 seen.reason.clear();
-                true
+                Described::Unchanged
             }
             Ok(fit) => {
-                self.tell_changed(&mut seen, &fit.columns);
-                false
+                self.tell_changed(seen, &fit.columns);
+                Described::Unfit
             }
             Err(error) if is_about_the_table(&error) => {
-                tell_reason(&mut seen, &error);
-                false
+                tell_reason(seen, &error);
+                Described::Unfit
             }
             Err(error) => {
                 tracing::debug!(%error, "the table cannot be described after a refusal");
-                return;
+                Described::Unknown
             }
         };
-        self.metrics.table_fits.set(i64::from(fits));
+        if seen.described != Described::Unknown {
+            self.metrics.table_fits.set(i64::from(seen.described == Described::Unchanged));
+        }
     }
 
     /// Takes down that rows went in.

@@ -7,9 +7,13 @@ use crate::{
 use sluice_gateway::{
     metrics::Metrics,
     table_watch::{TableChanged, TableWatch},
+    tries::Described,
 };
 use sluice_gateway_config::{Layout, SchemaManagement, parse};
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 /// A watch of the table as it is, and what it was told.
 async fn watched(database: &Database) -> (TableWatch, Arc<Metrics>, Arc<Mutex<Vec<TableChanged>>>) {
@@ -39,12 +43,17 @@ async fn rows_wait_for_a_column_that_has_gone_and_go_in_once_it_is_back() {
     database.execute(&format!("{table} DROP COLUMN TraceState")).await;
     let error = database.insert_for(&columns, &message).await.unwrap_err();
     assert_eq!(error.class.label(), "refresh_schema", "{error}");
+    let refused = Instant::now();
     watch.refused(error.class).await;
     assert_eq!(metrics.table_fits.get(), 0);
     assert!(told.lock().unwrap().is_empty());
     let reason = sink.check_table().await.unwrap_err().to_string();
     assert!(reason.contains("column TraceState is missing; expected TraceState String"), "{reason}");
+    assert_eq!(watch.described(refused).await, Described::Unfit);
+    let mended = Instant::now();
     database.execute(&format!("{table} ADD COLUMN TraceState String")).await;
+    assert_eq!(watch.described(refused).await, Described::Unfit, "what was seen since the refusal is enough");
+    assert_eq!(watch.described(mended).await, Described::Unchanged);
     database.insert_for(&columns, &message).await.unwrap();
     watch.accepted();
     assert_eq!(metrics.table_fits.get(), 1);
@@ -64,6 +73,7 @@ async fn another_layout_is_told_once_and_a_new_start_fills_it() {
     let error = database.insert_for(&columns, &message).await.unwrap_err();
     watch.refused(error.class).await;
     watch.refused(error.class).await;
+    assert_eq!(watch.described(Instant::now()).await, Described::Unfit);
     assert_eq!(told.lock().unwrap().len(), 1, "{error}");
     assert_eq!(database.ask("toString(count())").await, "0");
     database.insert(&message).await;
