@@ -134,6 +134,7 @@ impl Breaker {
     }
 
     /// Takes a pass back. `random` is a number from 0 to 1.
+    #[expect(clippy::needless_pass_by_value, reason = "a pass is good for one try")]
     pub fn give_back(&mut self, pass: Pass, answer: Answer, now: Duration, random: f64) {
         self.in_flight -= 1;
         self.unanswered = if answer == Answer::None { self.unanswered.saturating_add(1) } else { 0 };
@@ -149,8 +150,9 @@ impl Breaker {
     }
 
     /// Takes a pass back of a try that was given up: nothing is known.
+    #[expect(clippy::needless_pass_by_value, reason = "a pass is good for one try")]
     pub fn give_up(&mut self, pass: Pass) {
-        let Pass { .. } = pass;
+        let Pass { openings: _ } = pass;
         self.in_flight -= 1;
     }
 

@@ -209,12 +209,11 @@ fn what_a_view_refuses_is_never_sent_in_parts_before_its_fate_is_known() {
 #[test]
 fn a_block_in_doubt_is_not_sent_blindly_once_its_token_may_be_forgotten() {
     let mut tries = Tries::new(false);
-    let budget = 30 * MINUTE;
     assert_eq!(tries.sending(&at(NOW)), None);
     assert_eq!(name(tries.failed(LOST, &at(NOW + MINUTE))), "again elsewhere");
     assert_eq!(tries.doubt_since(), Some(NOW));
     // The last moment at which a try still ends in time.
-    let latest = NOW + budget - at(NOW).insert_timeout;
+    let latest = NOW + 29 * MINUTE + MINUTE / 2;
     assert_eq!(tries.sending(&at(latest)), None);
     let late = at(latest + Duration::from_millis(1));
     assert_eq!(tries.sending(&late), Some(Next::AskFate(Why::TooOld)));
@@ -241,12 +240,12 @@ fn a_block_that_nobody_can_have_stored_never_grows_too_old() {
 
 #[test]
 fn a_range_of_a_former_owner_is_in_doubt_from_its_first_send_on() {
-    let mut young = Tries::inherited(false, NOW - MINUTE);
-    assert_eq!(young.sending(&at(NOW)), None);
-    let mut old = Tries::inherited(false, NOW - 30 * MINUTE);
-    assert_eq!(old.sending(&at(NOW)), Some(Next::AskFate(Why::TooOld)));
-    assert_eq!(name(old.told(Fate::Unknown, &at(NOW))), "again, maybe twice");
-    assert_eq!(old.sending(&at(NOW)), None);
+    let mut young = Tries::inherited(false, NOW);
+    assert_eq!(young.sending(&at(NOW + MINUTE)), None);
+    let (mut old, late) = (Tries::inherited(false, NOW), at(NOW + 30 * MINUTE));
+    assert_eq!(old.sending(&late), Some(Next::AskFate(Why::TooOld)));
+    assert_eq!(name(old.told(Fate::Unknown, &late)), "again, maybe twice");
+    assert_eq!(old.sending(&late), None);
 }
 
 #[test]
@@ -268,13 +267,13 @@ fn the_last_wait_ends_while_the_token_is_still_good() {
         assert_eq!(tries.sending(&at(NOW)), None);
         tries.failed(LOST, &at(NOW));
     }
-    let latest = NOW + 30 * MINUTE - at(NOW).insert_timeout;
+    // Half a minute for the try itself; then one second, and twenty, before that.
     let second = Duration::from_secs(1);
-    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(latest - second)) else {
+    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(NOW + 29 * MINUTE + 29 * second)) else {
         panic!("not sent again")
     };
     assert_eq!(after, second);
-    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(latest - 20 * second)) else {
+    let Next::SendAgain { after, .. } = tries.failed(LOST, &at(NOW + 29 * MINUTE + 10 * second)) else {
         panic!("not sent again")
     };
     assert_eq!(after, 5 * second);

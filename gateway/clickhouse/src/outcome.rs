@@ -292,13 +292,12 @@ impl Actor {
 /// Who must act on an answer of [`Class::Halt`], or on one that has become that.
 pub fn who_acts(code: Option<u32>) -> Actor {
     match code {
-        None => Actor::Network,
+        None | Some(381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
         Some(36 | 115 | 158 | 164 | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
         // A body that arrives damaged twice was damaged on the way, or is no frame at all.
         Some(40 | 62 | 271) => Actor::Program,
-        Some(381) => Actor::Network,
         Some(_) => Actor::Table,
     }
 }
