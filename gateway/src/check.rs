@@ -1,7 +1,7 @@
 //! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
 
 use crate::{
-    guarantee::{Load, Verdict},
+    guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
     sink::{self, Sink},
 };
 use serde::Serialize;
@@ -87,15 +87,16 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
     Ok(())
 }
 
-/// What the table allows to be promised, as long as blocks are inserted as rarely as nothing is known about it.
+/// What the table allows to be promised when it is busy.
 async fn promised(sink: &Sink) -> String {
     let answers = sink.deduplication().await;
     let errors: Vec<_> =
         answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
     let answers: Vec<_> = answers.into_iter().flatten().collect();
-    let load = Load { blocks_per_second: 0.0, insert_timeout: sink.insert_timeout() };
+    let load = Load { blocks_per_second: BUSY_BLOCKS_PER_SECOND, insert_timeout: sink.insert_timeout() };
     let verdict = Verdict::of(&answers, sink.servers(), &load);
-    errors.iter().fold(verdict.to_string(), |text, error| format!("{text}; {error}"))
+    let text = format!("{verdict} (at {BUSY_BLOCKS_PER_SECOND} blocks a second)");
+    errors.iter().fold(text, |text, error| format!("{text}; {error}"))
 }
 
 impl fmt::Display for Findings {

@@ -38,6 +38,10 @@ const WINDOW_SHARE: f64 = 0.5;
 /// happened to the table, and a range in doubt for a day is someone's business anyway.
 pub const AGE_BUDGET_MAX: Duration = Duration::from_hours(24);
 
+/// What a busy table takes a second, for when its rate was not measured. Chosen: ClickHouse's documentation wishes for one insert a
+/// second, and tens work as long as merges keep up.
+pub const BUSY_BLOCKS_PER_SECOND: f64 = 10.0;
+
 /// Measurements of blocks that are kept. Chosen: five minutes of looks; a burst is remembered for as long.
 const RATE_SAMPLES_MAX: usize = 11;
 

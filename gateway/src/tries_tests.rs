@@ -1,6 +1,7 @@
 //! Tables of failures and what follows from them.
 
 use super::*;
+use proptest::prelude::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -306,4 +307,71 @@ fn attempts_that_never_reached_a_server_are_not_looked_for() {
     assert_eq!(tries.first_sent(), NOW);
     let inherited = Tries::inherited(false, MINUTE);
     assert_eq!((inherited.begun(), inherited.first_sent()), (None, MINUTE));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Against what is known without any state: when the first try began that nobody has answered for.
+    #[test]
+    fn a_block_that_may_be_in_the_table_is_neither_cut_nor_sent_late_without_saying_so(
+        views in any::<bool>(),
+        course in prop::collection::vec((0usize..10, 0usize..4, 0usize..3, 0u64..400), 1..80),
+    ) {
+        let failures = [
+            REFUSED, LOST, MEMORY, DEFECT, PARSE, SHIFTED, failure(202, Class::BackPressure), failure(60, Class::Halt),
+            failure(252, Class::Split), failure(319, Class::InDoubt),
+        ];
+        let fates = [Fate::Stored, Fate::InTable, Fate::Absent, Fate::Unknown];
+        let described = [Described::Unchanged, Described::Unfit, Described::Unknown];
+        let mut tries = Tries::new(views);
+        let mut now = NOW;
+        let mut unanswered: Option<Duration> = None;
+        'tries: for (which, fate, seen, seconds) in course {
+            now += Duration::from_secs(seconds);
+            let at = at(now);
+            let late = unanswered.is_some_and(|since| now + at.insert_timeout > since + at.age_budget);
+            let mut next = match tries.sending(&at) {
+                Some(next) => {
+                    prop_assert!(late && next == Next::AskFate(Why::TooOld));
+                    next
+                }
+                None => {
+                    prop_assert!(!late, "sent late");
+                    let failure = failures[which];
+                    if outcome::may_be_stored(failure.code, failure.class, views) {
+                        unanswered.get_or_insert(now);
+                    }
+                    tries.failed(failure, &at)
+                }
+            };
+            loop {
+                next = match next {
+                    Next::Describe => tries.described(described[seen], &at),
+                    Next::AskFate(_) => {
+                        prop_assert!(unanswered.is_some(), "asked without need");
+                        let next = tries.told(fates[fate], &at);
+                        let ends_doubt = fates[fate] == Fate::Absent
+                            || matches!(next, Next::SendAgain { may_double: true, .. });
+                        if ends_doubt {
+                            unanswered = None;
+                        }
+                        next
+                    }
+                    Next::Bisect { may_double } | Next::Split { may_double } => {
+                        prop_assert!(may_double == (unanswered.is_some()));
+                        break 'tries;
+                    }
+                    Next::Settle { .. } => {
+                        prop_assert!(matches!(fates[fate], Fate::Stored | Fate::InTable));
+                        break 'tries;
+                    }
+                    Next::SendAgain { after, .. } | Next::Halt { after, .. } => {
+                        prop_assert!(after <= Duration::from_secs(5));
+                        break;
+                    }
+                };
+            }
+        }
+    }
 }
