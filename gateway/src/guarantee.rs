@@ -331,8 +331,8 @@ impl Standing {
         self.known().verdict.views
     }
 
-    /// A range is in doubt since then. Say [`Self::is_sure`] with the number once it is not.
-    pub fn is_in_doubt(&self, since: Duration) -> u64 {
+    /// A range is in doubt since then. Say [`Self::leave_doubt`] with the number once it is not.
+    pub fn enter_doubt(&self, since: Duration) -> u64 {
         let mut known = self.known();
         let number = known.next;
         known.next += 1;
@@ -341,7 +341,7 @@ impl Standing {
     }
 
     /// The range with this number is in doubt no more.
-    pub fn is_sure(&self, number: u64) {
+    pub fn leave_doubt(&self, number: u64) {
         self.known().in_doubt.remove(&number);
     }
 

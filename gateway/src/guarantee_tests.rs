@@ -159,7 +159,7 @@ fn a_range_in_doubt_uses_up_the_window() {
     standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
     let budget = standing.age_budget(SECOND);
     assert_eq!(budget, 5_000 * SECOND);
-    let (old, young) = (standing.is_in_doubt(100 * SECOND), standing.is_in_doubt(200 * SECOND));
+    let (old, young) = (standing.enter_doubt(100 * SECOND), standing.enter_doubt(200 * SECOND));
     assert_eq!(standing.tell(100 * SECOND + budget), None);
     let text = metrics.text().unwrap();
     for line in [
@@ -170,9 +170,9 @@ fn a_range_in_doubt_uses_up_the_window() {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     assert_eq!(standing.tell(101 * SECOND + budget), Some(Reason::InDoubtTooOld));
-    standing.is_sure(old);
+    standing.leave_doubt(old);
     assert_eq!(standing.tell(101 * SECOND + budget), None);
-    standing.is_sure(young);
+    standing.leave_doubt(young);
     standing.tell(10 * budget);
     assert!(metrics.text().unwrap().contains("\nsluice_gateway_oldest_in_doubt_seconds 0\n"));
 }

@@ -19,6 +19,7 @@ pub mod health;
 pub mod held;
 mod json_text;
 pub mod metrics;
+pub mod poison;
 pub mod read;
 pub mod reject;
 mod resources;

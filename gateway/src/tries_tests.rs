@@ -331,19 +331,16 @@ proptest! {
             now += Duration::from_secs(seconds);
             let at = at(now);
             let late = unanswered.is_some_and(|since| now + at.insert_timeout > since + at.age_budget);
-            let mut next = match tries.sending(&at) {
-                Some(next) => {
-                    prop_assert!(late && next == Next::AskFate(Why::TooOld));
-                    next
+            let mut next = if let Some(next) = tries.sending(&at) {
+                prop_assert!(late && next == Next::AskFate(Why::TooOld));
+                next
+            } else {
+                prop_assert!(!late, "sent late");
+                let failure = failures[which];
+                if outcome::may_be_stored(failure.code, failure.class, views) {
+                    unanswered.get_or_insert(now);
                 }
-                None => {
-                    prop_assert!(!late, "sent late");
-                    let failure = failures[which];
-                    if outcome::may_be_stored(failure.code, failure.class, views) {
-                        unanswered.get_or_insert(now);
-                    }
-                    tries.failed(failure, &at)
-                }
+                tries.failed(failure, &at)
             };
             loop {
                 next = match next {
