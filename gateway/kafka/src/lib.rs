@@ -27,9 +27,11 @@ mod probe;
 pub mod ranges;
 mod rebalancing;
 mod refusal;
+pub mod retention;
 mod settings;
 mod stats;
 mod turns;
+pub mod watchdog;
 
 pub use assignment::OrderSink;
 pub use consumer::{Consumer, Error, Inbox, Limits, Stop};

@@ -250,22 +250,16 @@ impl ClientContext for Rebalancing {
         if up && !self.reachable.swap(true, Ordering::Relaxed) {
             tracing::info!("a broker can be reached again");
         }
-        let known = |value: i64| (value >= 0).then_some(value);
         let mut assignment = self.assignment();
         let mut partitions = std::collections::BTreeMap::new();
         for (topic, of_topic) in &statistics.topics {
             for partition in of_topic.partitions.values() {
                 let id = PartitionId { topic: topic.as_str().into(), partition: partition.partition };
                 if assignment.owns(&id) {
-                    if let Some(end) = known(partition.ls_offset) {
+                    let numbers = PartitionStats::of(partition);
+                    if let Some(end) = numbers.end_offset {
                         assignment.log_ends(&id, end);
                     }
-                    let numbers = PartitionStats {
-                        lag_messages: known(partition.consumer_lag),
-                        end_offset: known(partition.ls_offset),
-                        committed_offset: known(partition.committed_offset),
-                        queued_bytes: partition.fetchq_size,
-                    };
                     partitions.insert(id, numbers);
                 }
             }

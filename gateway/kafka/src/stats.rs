@@ -1,6 +1,6 @@
 //! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
 
-use crate::partition::PartitionId;
+use crate::{partition::PartitionId, watchdog::Still};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -17,10 +17,31 @@ pub struct PartitionStats {
     pub lag_messages: Option<i64>,
     /// The offset behind the last message.
     pub end_offset: Option<i64>,
+    /// The offset of the oldest message that Kafka has.
+    pub log_start_offset: Option<i64>,
     /// The offset that was committed last.
     pub committed_offset: Option<i64>,
+    /// Up to where it was read: the next offset that the worker gets, or, when nothing is queued, that is fetched. What is no
+    /// message (the end of a transaction) is passed over by the second alone.
+    pub position: Option<i64>,
     /// Bytes of messages in its queue, decompressed.
     pub queued_bytes: u64,
+}
+
+impl PartitionStats {
+    /// Takes the numbers that librdkafka tells; it writes those that it does not know as negative ones.
+    pub(crate) fn of(partition: &rdkafka::statistics::Partition) -> Self {
+        let known = |value: i64| (value >= 0).then_some(value);
+        let fetched = known(partition.next_offset).filter(|_| partition.fetchq_cnt == 0);
+        Self {
+            lag_messages: known(partition.consumer_lag),
+            end_offset: known(partition.ls_offset),
+            log_start_offset: known(partition.lo_offset),
+            committed_offset: known(partition.committed_offset),
+            position: known(partition.app_offset).max(fetched),
+            queued_bytes: partition.fetchq_size,
+        }
+    }
 }
 
 /// Numbers of the consumer. None of them is touched per message.
@@ -49,6 +70,8 @@ pub struct ConsumerStats {
     /// Partitions that this program must not read.
     pub partitions_halted: AtomicU64,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
+    seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
+    still: Mutex<Vec<Still>>,
 }
 
 impl Default for ConsumerStats {
@@ -67,6 +90,8 @@ impl Default for ConsumerStats {
             messages_lost: AtomicU64::new(0),
             partitions_halted: AtomicU64::new(0),
             partitions: Mutex::default(),
+            seconds_left: Mutex::default(),
+            still: Mutex::default(),
         }
     }
 }
@@ -85,15 +110,54 @@ impl ConsumerStats {
 
     /// A copy of the partitions' numbers.
     pub fn partitions(&self) -> BTreeMap<PartitionId, PartitionStats> {
-        self.locked().clone()
+        locked(&self.partitions).clone()
     }
 
     pub(crate) fn replace(&self, partitions: BTreeMap<PartitionId, PartitionStats>) {
-        *self.locked() = partitions;
+        *locked(&self.partitions) = partitions;
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<PartitionId, PartitionStats>> {
-        // A map of numbers is whole whatever the thread that held it died of.
-        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Partitions that stand still, as the watchdog saw them last.
+    pub fn still(&self) -> Vec<Still> {
+        locked(&self.still).clone()
+    }
+
+    /// Publishes what the watchdog saw.
+    pub fn publish_still(&self, still: Vec<Still>) {
+        *locked(&self.still) = still;
+    }
+
+    /// Seconds until Kafka's retention overtakes a partition, where that can be told.
+    pub fn seconds_left(&self) -> BTreeMap<PartitionId, f64> {
+        locked(&self.seconds_left).clone()
+    }
+
+    /// Publishes how long retention leaves.
+    pub fn publish_seconds_left(&self, seconds_left: BTreeMap<PartitionId, f64>) {
+        *locked(&self.seconds_left) = seconds_left;
+    }
+}
+
+/// Plain values are whole whatever the thread that held them died of.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_position_passes_over_what_is_no_message_once_nothing_is_queued() {
+        let of = |app_offset, next_offset, fetchq_cnt| {
+            let numbers =
+                rdkafka::statistics::Partition { app_offset, next_offset, fetchq_cnt, ..Default::default() };
+            PartitionStats::of(&numbers).position
+        };
+        assert_eq!(of(-1_001, -1_001, 0), None, "nothing was fetched");
+        assert_eq!(of(-1_001, 5, 0), Some(5), "an empty partition was asked for its next message");
+        assert_eq!(of(10, 11, 0), Some(11), "a marker stands behind the last message");
+        assert_eq!(of(10, 500, 490), Some(10), "the worker has not taken what is queued");
+        assert_eq!(of(10, 7, 0), Some(10), "what was fetched ahead was given back");
     }
 }

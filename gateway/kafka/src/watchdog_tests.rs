@@ -1,0 +1,187 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Seconds between two looks, as librdkafka's statistics come.
+const STEP: u64 = 5;
+
+fn id(partition: i32) -> PartitionId {
+    PartitionId { topic: "spans".into(), partition }
+}
+
+/// All that was read is settled and committed, and there is more to read.
+fn behind() -> Seen {
+    Seen {
+        committed: Some(10),
+        settled: Some(10),
+        position: Some(10),
+        end: Some(20),
+        active: true,
+        ..Seen::default()
+    }
+}
+
+/// Looks at one partition that stays as it is, every [`STEP`] seconds, and gives the first moments at which its reason was
+/// named, it was resumed, and it was stuck.
+fn course(seen: Seen, round: Duration, blocks_in_flight: u64) -> [Option<(u64, Reason)>; 3] {
+    let (mut watchdog, start) = (Watchdog::default(), Instant::now());
+    let mut firsts = [None; 3];
+    for seconds in (0..=600).step_by(usize::try_from(STEP).unwrap()) {
+        let common = Common { now: start + Duration::from_secs(seconds), round, blocks_in_flight };
+        let check = watchdog.check(common, &BTreeMap::from([(id(0), seen)]));
+        let Some(still) = check.still.first() else { continue };
+        let found = [true, !check.resume.is_empty(), still.is_stuck];
+        for (first, found) in firsts.iter_mut().zip(found) {
+            if found && first.is_none() {
+                *first = Some((seconds, still.reason));
+            }
+        }
+    }
+    firsts
+}
+
+#[test]
+fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
+    use Reason::*;
+    let resumed = [
+        (Seen { paused: true, ..behind() }, PausedThoughActive),
+        (behind(), NoFetch),
+        (Seen { position: None, settled: None, committed: None, ..behind() }, NeverRead),
+        (Seen { end: None, ..behind() }, EndUnknown),
+    ];
+    for (seen, reason) in resumed {
+        let named = Some((65, reason));
+        assert_eq!(course(seen, Duration::ZERO, 0), [named, named, Some((125, reason))], "{reason:?}");
+    }
+    let not_resumed = [
+        (Seen { active: false, ..behind() }, NoTurn),
+        (Seen { worker: AtWorker::Stopped, paused: true, ..behind() }, StoppedByMessage),
+        (Seen { worker: AtWorker::NoRoom, ..behind() }, Buffers),
+        (Seen { committed: Some(3), end: Some(10), ..behind() }, Commit),
+        (Seen { committed: None, end: Some(10), ..behind() }, Commit),
+    ];
+    for (seen, reason) in not_resumed {
+        let expected = [Some((65, reason)), None, Some((125, reason))];
+        assert_eq!(course(seen, Duration::ZERO, 0), expected, "{reason:?}");
+    }
+}
+
+#[test]
+fn what_waits_for_the_sink_is_named_and_never_stuck() {
+    let full = Seen { worker: AtWorker::NoRoom, position: Some(15), ..behind() };
+    let read = Seen { position: Some(20), ..behind() };
+    for seen in [full, read] {
+        assert_eq!(course(seen, Duration::ZERO, 3), [Some((65, Reason::Sink)), None, None]);
+    }
+}
+
+#[test]
+fn a_partition_with_nothing_to_do_is_never_named() {
+    let done = Seen { position: Some(20), settled: Some(20), committed: Some(20), ..behind() };
+    // The end of a transaction stands behind the last message: it is read over, and never settled.
+    let behind_a_marker = Seen { settled: Some(19), committed: Some(19), ..done };
+    let empty = Seen { end: Some(0), position: Some(0), settled: None, committed: None, ..done };
+    let paused = Seen { paused: true, active: false, ..done };
+    for seen in [done, behind_a_marker, empty, paused] {
+        assert_eq!(course(seen, Duration::ZERO, 0), [None; 3], "{seen:?}");
+    }
+}
+
+#[test]
+fn a_turn_may_take_as_long_as_a_round() {
+    let waits = Seen { active: false, ..behind() };
+    let expected = [Some((365, Reason::NoTurn)), None, Some((425, Reason::NoTurn))];
+    assert_eq!(course(waits, Duration::from_mins(5), 0), expected);
+}
+
+#[test]
+fn recovering_is_tried_again_and_forgotten_once_it_helps() {
+    let (mut watchdog, start) = (Watchdog::default(), Instant::now());
+    let mut look = |seconds: u64, position| {
+        let now = start + Duration::from_secs(seconds);
+        let common = Common { now, round: Duration::ZERO, blocks_in_flight: 0 };
+        let seen =
+            Seen { position: Some(position), settled: Some(position), committed: Some(position), ..behind() };
+        let check = watchdog.check(common, &BTreeMap::from([(id(0), seen)]));
+        (check.resume.len(), check.still.iter().filter(|still| still.is_stuck).count())
+    };
+    assert_eq!(look(0, 10), (0, 0));
+    assert_eq!(look(61, 10), (1, 0));
+    assert_eq!(look(66, 10), (0, 0), "it was resumed just now");
+    assert_eq!(look(121, 10), (1, 1));
+    assert_eq!(look(126, 11), (0, 0), "it moves again");
+    assert_eq!(look(187, 11), (1, 0));
+}
+
+#[test]
+fn a_partition_that_comes_back_begins_anew() {
+    let (mut watchdog, start) = (Watchdog::default(), Instant::now());
+    let at = |seconds| Common {
+        now: start + Duration::from_secs(seconds),
+        round: Duration::ZERO,
+        blocks_in_flight: 0,
+    };
+    let owned = BTreeMap::from([(id(0), behind())]);
+    assert_eq!(watchdog.check(at(0), &owned), Check::default());
+    assert_eq!(watchdog.check(at(50), &BTreeMap::new()), Check::default());
+    assert_eq!(watchdog.check(at(100), &owned), Check::default());
+}
+
+/// What one look may find: how far each offset goes on, and the flags.
+fn looks() -> impl Strategy<Value = Vec<(u64, [i64; 4], ([bool; 2], AtWorker), u64)>> {
+    let step = prop_oneof![3 => Just(0i64), 1 => 1i64..3];
+    let look = (
+        1u64..40,
+        [step.clone(), step.clone(), step.clone(), step],
+        (
+            any::<[bool; 2]>(),
+            prop_oneof![Just(AtWorker::Reads), Just(AtWorker::NoRoom), Just(AtWorker::Stopped)],
+        ),
+        0u64..2,
+    );
+    prop::collection::vec(look, 1..80)
+}
+
+proptest! {
+    /// Against a naive model of each stage: the last moment at which its lower offset moved or it had nothing to do. Whatever
+    /// stands still longer than it may is named, nothing else is, and only what is not the sink's is ever stuck.
+    #[test]
+    fn a_partition_is_named_exactly_while_a_stage_stands_still(looks in looks()) {
+        let (mut watchdog, start, mut seconds) = (Watchdog::default(), Instant::now(), 0);
+        let mut offsets = [0i64; 4];
+        let mut moved: [Option<u64>; 3] = [None; 3];
+        let mut before = offsets;
+        for (step, by, flags, blocks_in_flight) in looks {
+            seconds += step;
+            // committed, settled, position, end: each at most the next.
+            for stage in (0..4).rev() {
+                let limit = if stage == 3 { i64::MAX } else { offsets[stage + 1] };
+                offsets[stage] = (offsets[stage] + by[stage]).min(limit);
+            }
+            let [committed, settled, position, end] = offsets;
+            let ([active, paused], worker) = flags;
+            let seen = Seen {
+                committed: Some(committed), settled: Some(settled), position: Some(position), end: Some(end),
+                active, paused, worker,
+            };
+            let common = Common {
+                now: start + Duration::from_secs(seconds), round: Duration::ZERO, blocks_in_flight,
+            };
+            let check = watchdog.check(common, &BTreeMap::from([(id(0), seen)]));
+            let work = [committed < settled, settled < position && blocks_in_flight > 0, position < end];
+            let mut longest = None;
+            for stage in [1, 0, 2] {
+                let goes_on = work[stage] && offsets[stage] == before[stage] && moved[stage].is_some();
+                moved[stage] = if goes_on { moved[stage] } else { work[stage].then_some(seconds) };
+                let still = moved[stage].map(|since| seconds - since).filter(|still| *still > 60);
+                longest = still.or(longest);
+            }
+            before = offsets;
+            let named = check.still.first().map(|still| still.since.as_secs());
+            prop_assert_eq!(named, longest);
+            for still in &check.still {
+                prop_assert_eq!(still.is_stuck, still.reason != Reason::Sink && still.since.as_secs() > 120);
+            }
+            prop_assert!(check.resume.is_empty() || (worker == AtWorker::Reads && active));
+        }
+    }
+}
