@@ -1,9 +1,11 @@
 //! What the admin server is told about the gateway.
 
-use crate::{admin::Health, buffers::Pool, metrics::Metrics};
-use sluice_kafka::ConsumerStats;
+use crate::{account::RowAccount, admin::Health, buffers::Pool, metrics::Metrics};
+use prometheus::IntCounter;
+use sluice_kafka::{ConsumerStats, watchdog::Still};
 use sluice_spool::Volume;
 use std::{
+    fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -15,19 +17,59 @@ use std::{
 /// it is allowed, for a revoked partition, is a sixth of this.
 const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
 
+/// Partitions that an answer names; more are counted. Kubelet keeps the first kilobyte of an answer.
+const STUCK_NAMED_MAX: usize = 8;
+
 /// The state of the gateway, as far as others may know it.
 pub struct Status {
     metrics: Arc<Metrics>,
     pool: Arc<Pool>,
     volume: Option<Volume>,
+    account: RowAccount,
     table_fits: AtomicBool,
     consumer: OnceLock<Arc<ConsumerStats>>,
+}
+
+/// Why partitions make the gateway not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stuck(Vec<Still>);
+
+impl Stuck {
+    /// Those of the partitions that stand still for which recovering did not help. `None` when there is none.
+    pub fn of(still: Vec<Still>) -> Option<Self> {
+        let stuck: Vec<Still> = still.into_iter().filter(|still| still.is_stuck).collect();
+        (!stuck.is_empty()).then_some(Self(stuck))
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, still) in self.0.iter().take(STUCK_NAMED_MAX).enumerate() {
+            write!(f, "{}{still}", if number > 0 { "; " } else { "" })?;
+        }
+        match self.0.len().saturating_sub(STUCK_NAMED_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 impl Status {
     /// Nothing has happened yet.
     pub fn new(metrics: Arc<Metrics>, pool: Arc<Pool>, volume: Option<Volume>) -> Self {
-        Self { metrics, pool, volume, table_fits: AtomicBool::new(false), consumer: OnceLock::new() }
+        Self {
+            metrics,
+            pool,
+            volume,
+            account: RowAccount::default(),
+            table_fits: AtomicBool::new(false),
+            consumer: OnceLock::new(),
+        }
+    }
+
+    /// Where workers and delivery account for rows.
+    pub fn account(&self) -> RowAccount {
+        self.account.clone()
     }
 
     /// The table was seen to fit.
@@ -67,7 +109,29 @@ impl Status {
             }
         }
         metrics.memory_used_bytes.with_label_values(&["kafka"]).set(count(queued));
+        self.refresh_halts(stats);
     }
+
+    /// What stands still, and what Kafka is about to drop.
+    fn refresh_halts(&self, stats: &ConsumerStats) {
+        let metrics = &self.metrics;
+        metrics.partition_still.reset();
+        for Still { id, reason, .. } in stats.still() {
+            let partition = id.partition.to_string();
+            metrics.partition_still.with_label_values(&[&*id.topic, &partition, reason.label()]).set(1);
+        }
+        metrics.retention_seconds_left.reset();
+        for (id, seconds) in stats.seconds_left() {
+            let partition = id.partition.to_string();
+            metrics.retention_seconds_left.with_label_values(&[&*id.topic, &partition]).set(seconds);
+        }
+        catch_up(&metrics.messages_lost, stats.messages_lost.load(Ordering::Relaxed));
+    }
+}
+
+/// Brings a counter up to a sum that is kept elsewhere. One scrape at a time may be behind; the next one catches up.
+fn catch_up(counter: &IntCounter, sum: u64) {
+    counter.inc_by(sum.saturating_sub(counter.get()));
 }
 
 /// The resident set, as the kernel counts it; `None` where it does not say.
@@ -92,8 +156,10 @@ impl Health for Status {
         if !self.table_fits.load(Ordering::Acquire) {
             return Err("the table was not seen to fit yet".to_owned());
         }
-        let joined = self.consumer.get().is_some_and(|stats| stats.joined.load(Ordering::Acquire));
-        if joined { Ok(()) } else { Err("the consumer group has not given an assignment yet".to_owned()) }
+        let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
+            return Err("the consumer group has not given an assignment yet".to_owned());
+        };
+        Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
     }
 
     fn refresh(&self) {
@@ -107,6 +173,8 @@ impl Health for Status {
             metrics.memory_used_bytes.with_label_values(&["process"]).set(resident);
         }
         metrics.ready.set(i64::from(self.ready().is_ok()));
+        metrics.ledger_imbalance_rows.set(self.account.imbalance());
+        catch_up(&metrics.rows_abandoned, self.account.abandoned());
         if let Some(stats) = self.consumer.get() {
             self.refresh_consumer(stats);
         }
@@ -114,6 +182,90 @@ impl Health for Status {
             let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
             metrics.queue_volume_bytes.with_label_values(&["total"]).set(bytes(space.total));
             metrics.queue_volume_bytes.with_label_values(&["free"]).set(bytes(space.free));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::{Budget, ByteSize, Format, Sizing};
+    use sluice_kafka::{PartitionId, watchdog::Reason};
+
+    fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
+        let id = PartitionId { topic: "spans".into(), partition };
+        Still { id, reason, since: Duration::from_secs(125), is_stuck }
+    }
+
+    fn status() -> (Status, Arc<ConsumerStats>) {
+        let sizing = Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+        };
+        let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
+        let status = Status::new(metrics, Arc::new(Pool::new(1 << 20, 1, 1)), None);
+        let stats = Arc::new(ConsumerStats::default());
+        status.consumes(stats.clone());
+        (status, stats)
+    }
+
+    #[test]
+    fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
+        let (status, stats) = status();
+        status.table_fits();
+        assert!(status.ready().unwrap_err().contains("assignment"));
+        stats.joined.store(true, Ordering::Release);
+        assert_eq!(status.ready(), Ok(()));
+
+        stats.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
+        assert_eq!(status.ready(), Ok(()), "it is looked into");
+        stats.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
+        let expected = "partition spans/4 stands still for 125 s: nothing is fetched of it";
+        assert_eq!(status.ready(), Err(expected.to_owned()));
+        status.refresh();
+        let text = status.metrics.text().unwrap();
+        for line in [
+            r#"sluice_gateway_partition_still{partition="3",reason="sink",topic="spans"} 1"#,
+            r#"sluice_gateway_partition_still{partition="4",reason="no_fetch",topic="spans"} 1"#,
+            "sluice_gateway_ready 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+
+        stats.publish_still(Vec::new());
+        assert_eq!(status.ready(), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_names_some_and_counts_the_rest() {
+        let many = (0..20).map(|partition| still(partition, Reason::NoTurn, true)).collect();
+        let text = Stuck::of(many).unwrap().to_string();
+        assert!(text.len() < 1_024 && text.ends_with("; and 12 more"), "{text}");
+        assert_eq!(Stuck::of(vec![still(0, Reason::Sink, false)]), None);
+    }
+
+    #[test]
+    fn what_was_lost_and_what_is_missed_is_told() {
+        let (status, stats) = status();
+        stats.messages_lost.store(7, Ordering::Relaxed);
+        stats.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
+        let mut open = status.account().open();
+        open.walked(5);
+        drop(open.seal(5));
+        for _ in 0..2 {
+            status.refresh();
+            let text = status.metrics.text().unwrap();
+            for line in [
+                "sluice_gateway_messages_lost_total 7",
+                "sluice_gateway_ledger_imbalance_rows 5",
+                r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
+            ] {
+                assert!(text.contains(line), "{line} is not in {text}");
+            }
         }
     }
 }

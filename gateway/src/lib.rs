@@ -2,6 +2,7 @@
 //!
 //! The program is a thin shell around this library, so that benchmarks can drive its parts.
 
+pub mod account;
 pub mod admin;
 pub mod app;
 pub mod args;

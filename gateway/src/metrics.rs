@@ -7,8 +7,8 @@ mod guarantee;
 pub use guarantee::GuaranteeMetrics;
 
 use prometheus::{
-    Counter, CounterVec, Encoder as _, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+    Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
@@ -59,6 +59,16 @@ pub struct Metrics {
     pub lag_messages: IntGaugeVec,
     /// The last committed offset.
     pub committed_offset: IntGaugeVec,
+    /// Seconds until Kafka's retention overtakes what is not inserted.
+    pub retention_seconds_left: GaugeVec,
+    /// Messages that retention overtook.
+    pub messages_lost: IntCounter,
+    /// 1 for every partition that stands still, with the reason.
+    pub partition_still: IntGaugeVec,
+    /// Rows that were walked and are nowhere.
+    pub ledger_imbalance_rows: IntGauge,
+    /// Rows whose generation ended before they were inserted.
+    pub rows_abandoned: IntCounter,
     /// Assignments and revocations.
     pub rebalances: IntGauge,
     /// Ranges that settled after their partition had another owner.
@@ -112,6 +122,10 @@ impl Maker {
 
     fn real(&self, name: &str, help: &str) -> Gauge {
         registered(&self.0, Gauge::with_opts(Self::opts(name, help)))
+    }
+
+    fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        registered(&self.0, GaugeVec::new(Self::opts(name, help), labels))
     }
 
     fn seconds(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
@@ -178,6 +192,28 @@ impl Metrics {
                 "committed_offset",
                 "The last committed offset.",
                 &["topic", "partition"],
+            ),
+            retention_seconds_left: make.float_gauges(
+                "retention_seconds_left",
+                "Seconds until Kafka's retention overtakes what is not inserted; absent where nothing is to be overtaken.",
+                &["topic", "partition"],
+            ),
+            messages_lost: make.counter(
+                "messages_lost_total",
+                "Messages that Kafka's retention overtook before they were read; must stay 0.",
+            ),
+            partition_still: make.gauges(
+                "partition_still",
+                "1 for every partition that stands still longer than it may, with the reason.",
+                &["topic", "partition", "reason"],
+            ),
+            ledger_imbalance_rows: make.gauge(
+                "ledger_imbalance_rows",
+                "Rows walked - settled by insert - dead-lettered - given up - in flight; must be 0 at rest.",
+            ),
+            rows_abandoned: make.counter(
+                "rows_abandoned_total",
+                "Rows given up because their partition went before they were inserted; its next owner reads them again.",
             ),
             rebalances: make.gauge("rebalances", "Assignments and revocations since the start."),
             stale_ranges: make.gauge(
