@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::audit::Moment;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -8,6 +9,9 @@ pub const EXIT_CONFIG: u8 = 64;
 
 /// Exit code for a server that cannot be reached, or refuses (sysexits.h, `EX_UNAVAILABLE`).
 pub const EXIT_UNAVAILABLE: u8 = 69;
+
+/// Exit code for spans that are missing or doubled (sysexits.h, `EX_DATAERR`).
+pub const EXIT_FINDINGS: u8 = 65;
 
 /// Reads OTLP traces from Kafka and inserts them into ClickHouse.
 #[derive(Debug, Parser)]
@@ -23,6 +27,7 @@ Exit codes:
   0   done
   1   ended by an error while running
   64  the config or the command line is wrong; every violation is named with its field
+  65  `audit` found spans that are missing or doubled
   69  Kafka or ClickHouse cannot be reached, or refuses";
 
 /// What to do.
@@ -39,10 +44,61 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compare what Kafka has with the table, span by span; change nothing.
+    Audit(AuditArguments),
     /// The table's definition.
     #[command(subcommand)]
     Ddl(DdlCommand),
 }
+
+/// Compare what Kafka has with the table, span by span; change nothing.
+///
+/// Every span of the range must have as many rows as it is in Kafka, told by trace id, span id and timestamp. Spans in front of
+/// the group's committed offset that have fewer are missing; any that have more are doubled. Spans beyond it that have no row
+/// are waiting. Messages that the gateway rejects give no rows and are counted apart, and what is in the dead-letter topic needs
+/// none.
+#[derive(Debug, Args)]
+#[command(after_help = AUDIT_HELP)]
+pub struct AuditArguments {
+    /// The config.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The topic; all topics of the config when it is left out.
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// A partition; may be given several times. All of them when it is left out.
+    #[arg(long = "partition", value_name = "P")]
+    pub partitions: Vec<i32>,
+    /// The first message: an offset (1200), a time (2026-11-21T18:00:00Z) or how long ago (90m). The oldest that Kafka has when
+    /// it is left out.
+    #[arg(long, value_name = "OFFSET|TIME|DURATION")]
+    pub since: Option<Moment>,
+    /// The first message that is not compared any more, in the same way. The end, as it is now, when it is left out.
+    #[arg(long, value_name = "OFFSET|TIME|DURATION")]
+    pub until: Option<Moment>,
+    /// Print the result as JSON, with every range of every partition.
+    #[arg(long)]
+    pub json: bool,
+    /// How many missing and how many doubled spans are listed; all are counted.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+}
+
+const AUDIT_HELP: &str = "\
+Cost and limits:
+  A million spans take about 2 s of ClickHouse, more where the rows of the same minutes are many.
+  Memory: 250 MB, whatever the range; run it in a pod of its own rather than in a gateway's.
+  Exact for up to 50 million spans a run; beyond, it says how many it could compare within one range only.
+
+What it cannot know:
+  Rows that a TTL or a person has deleted are missing. A span that its producer sent twice, once inside and once outside
+  of the range, is doubled: begin earlier.
+
+Exit codes:
+  0   nothing is missing or doubled
+  64  the config or the command line is wrong
+  65  spans are missing or doubled
+  69  Kafka or ClickHouse cannot be reached, or refuses";
 
 /// What to do with the table's definition.
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod app;
 pub mod args;
 pub mod attributes;
+pub mod audit;
 pub mod batch;
 pub mod block;
 pub mod breaker;

@@ -3,7 +3,11 @@
 use clap::Parser as _;
 use sluice_gateway::{
     app,
-    args::{Arguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_UNAVAILABLE},
+    args::{
+        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_FINDINGS,
+        EXIT_UNAVAILABLE,
+    },
+    audit::{self, Progress},
     check, ddl, sink,
     table_watch::TableChanged,
 };
@@ -52,6 +56,7 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(file) => run(&load(file)?),
         Command::Check { file, json } => run_check(&load(file)?, *json),
+        Command::Audit(arguments) => run_audit(arguments),
         Command::Ddl(DdlCommand::Print(file)) => {
             let config = load(file)?;
             let text = ddl::print(&config.config().sink.clickhouse).map_err(unavailable)?;
@@ -100,6 +105,32 @@ fn run_check(config: &CheckedConfig, json: bool) -> Result<ExitCode, Failure> {
     };
     let written = say(&text);
     Ok(if findings.problems.is_empty() { written } else { ExitCode::from(EXIT_UNAVAILABLE) })
+}
+
+fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
+    let config = load(&arguments.file)?;
+    let request = audit::Request {
+        topic: arguments.topic.clone(),
+        partitions: arguments.partitions.clone(),
+        since: arguments.since,
+        until: arguments.until,
+        limit: arguments.limit,
+    };
+    let report = audit::audit(&config, &request, |progress| {
+        let Progress { action, partition, offsets_done, offsets } = progress;
+        complain(&format!("{action}: {partition}, {offsets_done} of {offsets} offsets done"));
+    });
+    let report = report.map_err(|error| {
+        let code = if error.is_of_usage() { EXIT_CONFIG } else { EXIT_UNAVAILABLE };
+        Failure::new(code, error)
+    })?;
+    let text = if arguments.json {
+        serde_json::to_string(&report).map_err(|error| Failure::new(1, error))? + "\n"
+    } else {
+        report.to_string()
+    };
+    let written = say(&text);
+    Ok(if report.is_clean() { written } else { ExitCode::from(EXIT_FINDINGS) })
 }
 
 /// The message for a person, and in the last line the same for the operator, which reads it from the end of the Job's pod.

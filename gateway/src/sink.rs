@@ -7,6 +7,7 @@ use sluice_clickhouse::{
     endpoint::{Credentials, Endpoint, EndpointError},
     fate::{Fate, Lost},
     insert::{InsertTarget, TargetError, TargetSpec},
+    lookup::{Lookup, LookupError},
     probe::{Probe, ProbeError},
     table::{self, Mismatch, TableFit},
 };
@@ -126,6 +127,12 @@ impl Sink {
         };
         let targets: Result<Vec<_>, _> = self.endpoints.iter().map(target).collect();
         targets.map(Targets).map_err(Error::Target)
+    }
+
+    /// Prepares to count rows of spans: one for each endpoint.
+    pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
+        let lookup = |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table);
+        self.endpoints.iter().map(lookup).collect()
     }
 
     /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers

@@ -285,7 +285,7 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
 }
 
 /// The time for the row, and the original when it is another one.
-fn usable(nanos: u64, fallback_nanos: i64) -> (i64, Option<u64>) {
+pub(crate) fn usable(nanos: u64, fallback_nanos: i64) -> (i64, Option<u64>) {
     match i64::try_from(nanos) {
         Ok(fits) if nanos > 0 && nanos < TIME_MAX => (fits, None),
         _ => (fallback_nanos, Some(nanos)),

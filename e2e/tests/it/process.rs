@@ -156,12 +156,18 @@ impl Stage {
         let mut command = gateway::command(&self.program, &file);
         let child =
             command.stdin(Stdio::null()).stdout(out).stderr(too).spawn().context("start the gateway")?;
+        let asked = Asked {
+            program: self.program.clone(),
+            config: file,
+            table: format!("`{}`.`{TABLE}`", database.name()),
+        };
         Ok(Gateway {
             child,
             admin,
             log,
             group,
             database,
+            asked,
             topic: self.topic.clone(),
             server: self.servers.server.clone(),
         })
@@ -183,11 +189,63 @@ pub struct Gateway {
     log: PathBuf,
     group: String,
     database: Database,
+    asked: Asked,
     topic: Topic,
     server: Server,
 }
 
+/// A gateway's program, config and table, whether it runs or not.
+#[derive(Clone)]
+pub struct Asked {
+    program: PathBuf,
+    config: PathBuf,
+    table: String,
+}
+
+/// What `sluice-gateway audit` said.
+pub struct Audited {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The report; null without one.
+    pub report: Value,
+}
+
+impl Asked {
+    /// Runs `audit` with these arguments.
+    pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(["audit", "--json", "--config"]).arg(&self.config).args(arguments);
+        let output = command.kill_on_drop(true).output().await.context("run the audit")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let report = match said.trim() {
+            "" => Value::Null,
+            text => serde_json::from_str(text).with_context(|| format!("understand {text}"))?,
+        };
+        if !output.status.success() {
+            say::progress("audit", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(Audited { code: output.status.code(), report })
+    }
+}
+
 impl Gateway {
+    /// Runs `audit` with these arguments on its topic and table.
+    pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
+        self.asked.audit(arguments).await
+    }
+
+    /// Runs a statement in which `{table}` is its table.
+    pub async fn execute(&self, statement: &str) -> Result<()> {
+        self.server.execute(&statement.replace("{table}", &self.asked.table)).await
+    }
+
+    /// Ends it; its group and its table stay.
+    pub async fn end(self) -> Result<Asked> {
+        let asked = self.asked.clone();
+        self.stop().await?;
+        Ok(asked)
+    }
+
     /// Waits until it has committed all but so many messages.
     pub async fn wait_lag(&self, messages: i64) -> Result<()> {
         until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {

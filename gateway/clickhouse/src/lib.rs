@@ -51,6 +51,8 @@ pub mod json_array;
 pub mod json_limits;
 pub mod json_paths;
 pub mod json_type;
+#[cfg(feature = "client")]
+pub mod lookup;
 #[expect(
     unsafe_code,
     reason = "loads and copies without bounds checks, in three functions that say what they need"

@@ -30,6 +30,7 @@ mod refusal;
 pub mod retention;
 mod settings;
 mod stats;
+mod topic_reader;
 mod turns;
 pub mod watchdog;
 
@@ -40,7 +41,8 @@ pub use partition::{
 };
 pub use probe::{ProbeError, TopicPartitions, probe_topics};
 pub use rdkafka::error::KafkaError;
-pub use rdkafka::message::{BorrowedMessage, Message, OwnedMessage};
+pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 pub use refusal::QueueProblem;
 pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};
+pub use topic_reader::{TopicReader, TopicReaderError};

@@ -1,0 +1,246 @@
+//! What an audit found: for a person, and as JSON.
+
+use serde::Serialize;
+use std::{fmt, ops::AddAssign};
+
+/// Numbers of a range, a partition, or all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Messages read.
+    pub messages: u64,
+    /// Spans in them that must have a row, or will have.
+    pub spans: u64,
+    /// Rows that these spans have. A span whose key occurs in several ranges is counted in each.
+    pub rows: u64,
+    /// Spans in front of the committed offset without a row: lost.
+    pub missing: u64,
+    /// Rows beyond the first of each span.
+    pub doubled: u64,
+    /// Spans beyond the committed offset without a row: not inserted yet.
+    pub waiting: u64,
+    /// Messages that give no rows, as the gateway judges them.
+    pub rejected_messages: u64,
+    /// Messages that are in the dead-letter topic, whole.
+    pub dead_lettered_messages: u64,
+    /// Spans that are in the dead-letter topic by themselves.
+    pub dead_lettered_spans: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.spans += other.spans;
+        self.rows += other.rows;
+        self.missing += other.missing;
+        self.doubled += other.doubled;
+        self.waiting += other.waiting;
+        self.rejected_messages += other.rejected_messages;
+        self.dead_lettered_messages += other.dead_lettered_messages;
+        self.dead_lettered_spans += other.dead_lettered_spans;
+    }
+}
+
+/// Offsets that were compared at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RangeReport {
+    /// The first offset.
+    pub first: i64,
+    /// One past the last.
+    pub next: i64,
+    /// What is in them.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartitionReport {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// What the group had committed when the audit began.
+    pub committed: Option<i64>,
+    /// Its ranges, in order.
+    pub ranges: Vec<RangeReport>,
+}
+
+impl PartitionReport {
+    /// All ranges together.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.ranges.iter().for_each(|range| totals += range.totals);
+        totals
+    }
+}
+
+/// A span that is missing or doubled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The message's offset; of the last one, where the span is in several.
+    pub offset: i64,
+    /// Which span of the message, from 0 in the order of the walk.
+    pub span: u32,
+    /// Its trace id, in hex as in the table.
+    pub trace_id: String,
+    /// Its span id.
+    pub span_id: String,
+    /// How often it is in Kafka.
+    pub in_kafka: u64,
+    /// How many rows it has.
+    pub rows: u64,
+}
+
+/// The first spans that are missing, and the first that are doubled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    #[serde(skip)]
+    limit: usize,
+    missing: Vec<Finding>,
+    doubled: Vec<Finding>,
+}
+
+impl Findings {
+    /// Keeps so many of each.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, missing: Vec::new(), doubled: Vec::new() }
+    }
+
+    /// Takes down one that is missing, while there is room.
+    pub fn missing(&mut self, finding: impl FnOnce() -> Finding) {
+        if self.missing.len() < self.limit {
+            self.missing.push(finding());
+        }
+    }
+
+    /// Takes down one that is doubled, while there is room.
+    pub fn doubled(&mut self, finding: impl FnOnce() -> Finding) {
+        if self.doubled.len() < self.limit {
+            self.doubled.push(finding());
+        }
+    }
+}
+
+/// What an audit found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The group whose committed offsets count.
+    pub group: String,
+    /// The table.
+    pub table: String,
+    /// Every partition.
+    pub partitions: Vec<PartitionReport>,
+    /// All of them together.
+    pub totals: Totals,
+    /// The first spans that are missing or doubled.
+    #[serde(flatten)]
+    pub findings: Findings,
+    /// Keys of which only the part in one range was compared, for want of memory: 0 in an exact audit.
+    pub inexact_keys: u64,
+}
+
+impl Report {
+    /// Whether every span in front of the committed offsets has exactly its rows.
+    pub fn is_clean(&self) -> bool {
+        self.totals.missing == 0 && self.totals.doubled == 0
+    }
+}
+
+/// Widths of the columns of numbers.
+const WIDTHS: [usize; 8] = [11, 12, 12, 10, 10, 10, 9, 9];
+
+/// Their heads, in the same order.
+const HEADS: [&str; 8] =
+    ["messages", "spans", "rows", "missing", "doubled", "waiting", "rejected", "letters"];
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, offsets: &str, totals: Totals) -> fmt::Result {
+    write!(f, "{name:<28}{offsets:>26}")?;
+    let letters = totals.dead_lettered_messages + totals.dead_lettered_spans;
+    let numbers = [
+        totals.messages,
+        totals.spans,
+        totals.rows,
+        totals.missing,
+        totals.doubled,
+        totals.waiting,
+        totals.rejected_messages,
+        letters,
+    ];
+    for (number, width) in numbers.into_iter().zip(WIDTHS) {
+        write!(f, "{number:>width$}")?;
+    }
+    writeln!(f)
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Kafka against {}, group {}", self.table, self.group)?;
+        write!(f, "{:<28}{:>26}", "partition", "offsets")?;
+        for (head, width) in HEADS.into_iter().zip(WIDTHS) {
+            write!(f, "{head:>width$}")?;
+        }
+        writeln!(f)?;
+        for partition in &self.partitions {
+            self.fmt_partition(f, partition)?;
+        }
+        line(f, "all", "", self.totals)?;
+        fmt_findings(f, "missing", &self.findings.missing, self.totals.missing)?;
+        fmt_findings(f, "doubled", &self.findings.doubled, self.totals.doubled)?;
+        if self.inexact_keys > 0 {
+            let keys = self.inexact_keys;
+            writeln!(f, "not exact: {keys} spans were compared within one range only; audit a shorter time")?;
+        }
+        let Totals { missing, doubled, waiting, spans, .. } = self.totals;
+        if self.is_clean() {
+            writeln!(f, "nothing is missing or doubled: {spans} spans, {waiting} of them not inserted yet")
+        } else {
+            writeln!(
+                f,
+                "{missing} missing and {doubled} doubled of {spans} spans, {waiting} of them not inserted yet"
+            )
+        }
+    }
+}
+
+impl Report {
+    /// The partition, and those of its ranges that something is wrong in.
+    fn fmt_partition(&self, f: &mut fmt::Formatter<'_>, partition: &PartitionReport) -> fmt::Result {
+        let PartitionReport { topic, partition: number, ranges, .. } = partition;
+        let first = ranges.first().map_or(0, |range| range.first);
+        let next = ranges.last().map_or(0, |range| range.next);
+        line(f, &format!("{topic}/{number}"), &format!("{first}..{next}"), partition.totals())?;
+        let is_wrong = |range: &&RangeReport| range.totals.missing > 0 || range.totals.doubled > 0;
+        if ranges.len() > 1 {
+            for range in ranges.iter().filter(is_wrong) {
+                line(f, "  of these", &format!("{}..{}", range.first, range.next), range.totals)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fmt_findings(f: &mut fmt::Formatter<'_>, what: &str, findings: &[Finding], all: u64) -> fmt::Result {
+    let mut told = 0;
+    for finding in findings {
+        let Finding { topic, partition, offset, span, trace_id, span_id, in_kafka, rows } = finding;
+        writeln!(
+            f,
+            "{what}  {topic}/{partition} offset {offset} span {span}  trace {trace_id} span {span_id}  \
+             {in_kafka} in Kafka, {rows} in the table"
+        )?;
+        told += in_kafka.abs_diff(*rows).max(1);
+    }
+    match all.saturating_sub(told) {
+        0 => Ok(()),
+        more => writeln!(f, "and {more} more are {what}"),
+    }
+}
