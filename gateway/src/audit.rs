@@ -15,6 +15,9 @@
 //! chunk and its question, librdkafka's fetch, and what is in question: 250 MB in all, whatever the range. It is more than a
 //! gateway's pod has to spare, so it runs in one of its own.
 //!
+//! Cost of a million spans of the load generator, measured on 21 November 2026 on two shared EPYC cores, ClickHouse 26.7, a table
+//! of those 1 million rows: 2.1 CPU-seconds of ClickHouse in four questions (`system.query_log`) of 90 to 115 MB each; 177 MB
+//! resident and 7.5 CPU-seconds here, in a build that is not optimised.
 
 mod chunk;
 mod comparison;
