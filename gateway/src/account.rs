@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// What may happen to rows.
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, Copy)]
     enum Step {
         Open,
         Walk {
@@ -266,7 +266,7 @@ mod tests {
                     }
                 }
                 Step::AbandonOpen { block } => {
-                    remove(&mut self.open, block).map(OpenRows::abandon);
+                    remove(&mut self.open, block).into_iter().for_each(OpenRows::abandon);
                 }
                 Step::Settle { block, dead_lettered } => {
                     if let Some(rows) = remove(&mut self.sealed, block) {
@@ -275,7 +275,7 @@ mod tests {
                     }
                 }
                 Step::Abandon { block } => {
-                    remove(&mut self.sealed, block).map(RowsInFlight::abandon);
+                    remove(&mut self.sealed, block).into_iter().for_each(RowsInFlight::abandon);
                 }
                 Step::Split { block, at } => {
                     if let Some(rows) = remove(&mut self.sealed, block) {

@@ -208,22 +208,22 @@ mod tests {
         };
         let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
         let status = Status::new(metrics, Arc::new(Pool::new(1 << 20, 1, 1)), None);
-        let stats = Arc::new(ConsumerStats::default());
-        status.consumes(stats.clone());
-        (status, stats)
+        let consumer = Arc::new(ConsumerStats::default());
+        status.consumes(consumer.clone());
+        (status, consumer)
     }
 
     #[test]
     fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
-        let (status, stats) = status();
+        let (status, consumer) = status();
         status.table_fits();
         assert!(status.ready().unwrap_err().contains("assignment"));
-        stats.joined.store(true, Ordering::Release);
+        consumer.joined.store(true, Ordering::Release);
         assert_eq!(status.ready(), Ok(()));
 
-        stats.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
+        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
         assert_eq!(status.ready(), Ok(()), "it is looked into");
-        stats.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
+        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
         let expected = "partition spans/4 stands still for 125 s: nothing is fetched of it";
         assert_eq!(status.ready(), Err(expected.to_owned()));
         status.refresh();
@@ -236,7 +236,7 @@ mod tests {
             assert!(text.contains(line), "{line} is not in {text}");
         }
 
-        stats.publish_still(Vec::new());
+        consumer.publish_still(Vec::new());
         assert_eq!(status.ready(), Ok(()));
     }
 
@@ -250,9 +250,9 @@ mod tests {
 
     #[test]
     fn what_was_lost_and_what_is_missed_is_told() {
-        let (status, stats) = status();
-        stats.messages_lost.store(7, Ordering::Relaxed);
-        stats.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
+        let (status, consumer) = status();
+        consumer.messages_lost.store(7, Ordering::Relaxed);
+        consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
         let mut open = status.account().open();
         open.walked(5);
         drop(open.seal(5));

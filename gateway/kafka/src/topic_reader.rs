@@ -44,7 +44,7 @@ pub enum TopicReaderError {
         /// Brokers of the config.
         brokers: String,
         /// What librdkafka said.
-        source: KafkaError,
+        source: Box<KafkaError>,
     },
     /// The brokers do not answer, or refuse.
     #[error("{action} of topic {topic}: {source}")]
@@ -54,7 +54,7 @@ pub enum TopicReaderError {
         /// The topic.
         topic: String,
         /// What librdkafka said.
-        source: KafkaError,
+        source: Box<KafkaError>,
     },
     /// There is no such topic.
     #[error("the topic {topic} does not exist")]
@@ -82,7 +82,7 @@ pub enum TopicReaderError {
         /// The first offset that was not read.
         offset: i64,
         /// What librdkafka said.
-        source: KafkaError,
+        source: Box<KafkaError>,
     },
 }
 
@@ -104,7 +104,7 @@ impl TopicReader {
         config.set("enable.partition.eof", "true").remove("statistics.interval.ms");
         let consumer = config.create().map_err(|source| TopicReaderError::Settings {
             brokers: kafka.bootstrap_servers.join(","),
-            source,
+            source: Box::new(source),
         })?;
         Ok(Self { consumer, batch_bytes_max: kafka.record_batch_bytes_max.get() })
     }
@@ -212,12 +212,13 @@ impl TopicReader {
         match QueueProblem::of(&source, self.batch_bytes_max) {
             QueueProblem::ReadAgain | QueueProblem::Passing => Ok(()),
             QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable => {
-                Err(TopicReaderError::Unreadable { topic: topic.to_owned(), partition, offset, source })
+                let (topic, source) = (topic.to_owned(), Box::new(source));
+                Err(TopicReaderError::Unreadable { topic, partition, offset, source })
             }
         }
     }
 }
 
 fn ask(action: &'static str, topic: &str, source: KafkaError) -> TopicReaderError {
-    TopicReaderError::Ask { action, topic: topic.to_owned(), source }
+    TopicReaderError::Ask { action, topic: topic.to_owned(), source: Box::new(source) }
 }

@@ -126,8 +126,10 @@ fn a_partition_that_comes_back_begins_anew() {
     assert_eq!(watchdog.check(at(100), &owned), Check::default());
 }
 
-/// What one look may find: how far each offset goes on, and the flags.
-fn looks() -> impl Strategy<Value = Vec<(u64, [i64; 4], ([bool; 2], AtWorker), u64)>> {
+/// What one look may find: seconds since the last one, how far each offset goes on, the flags, and blocks in flight.
+type LookAfter = (u64, [i64; 4], ([bool; 2], AtWorker), u64);
+
+fn looks() -> impl Strategy<Value = Vec<LookAfter>> {
     let step = prop_oneof![3 => Just(0i64), 1 => 1i64..3];
     let look = (
         1u64..40,

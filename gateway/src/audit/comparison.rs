@@ -242,7 +242,8 @@ fn finding(
 }
 
 fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits are a digit");
+    id.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
 #[cfg(test)]

@@ -77,7 +77,9 @@ fn audit(
     }
     let inexact = comparison.decide(&mut partitions, &mut findings);
     let mut totals = Totals::default();
-    partitions.iter().for_each(|partition| totals += partition.totals());
+    for partition in &partitions {
+        totals += partition.totals();
+    }
     Outcome { totals, partitions, findings, inexact }
 }
 

@@ -39,6 +39,7 @@ impl FromStr for Moment {
 
 impl Moment {
     /// The same without reference to now, which is in ms since 1970.
+    #[must_use]
     pub fn fixed(self, now_millis: i64) -> Self {
         match self {
             Self::Ago(millis) => Self::At(now_millis.saturating_sub(millis)),

@@ -190,7 +190,7 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         for partition in &self.partitions {
-            self.fmt_partition(f, partition)?;
+            fmt_partition(f, partition)?;
         }
         line(f, "all", "", self.totals)?;
         fmt_findings(f, "missing", &self.findings.missing, self.totals.missing)?;
@@ -211,21 +211,19 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
-    /// The partition, and those of its ranges that something is wrong in.
-    fn fmt_partition(&self, f: &mut fmt::Formatter<'_>, partition: &PartitionReport) -> fmt::Result {
-        let PartitionReport { topic, partition: number, ranges, .. } = partition;
-        let first = ranges.first().map_or(0, |range| range.first);
-        let next = ranges.last().map_or(0, |range| range.next);
-        line(f, &format!("{topic}/{number}"), &format!("{first}..{next}"), partition.totals())?;
-        let is_wrong = |range: &&RangeReport| range.totals.missing > 0 || range.totals.doubled > 0;
-        if ranges.len() > 1 {
-            for range in ranges.iter().filter(is_wrong) {
-                line(f, "  of these", &format!("{}..{}", range.first, range.next), range.totals)?;
-            }
+/// The partition, and those of its ranges that something is wrong in.
+fn fmt_partition(f: &mut fmt::Formatter<'_>, partition: &PartitionReport) -> fmt::Result {
+    let PartitionReport { topic, partition: number, ranges, .. } = partition;
+    let first = ranges.first().map_or(0, |range| range.first);
+    let next = ranges.last().map_or(0, |range| range.next);
+    line(f, &format!("{topic}/{number}"), &format!("{first}..{next}"), partition.totals())?;
+    let is_wrong = |range: &&RangeReport| range.totals.missing > 0 || range.totals.doubled > 0;
+    if ranges.len() > 1 {
+        for range in ranges.iter().filter(is_wrong) {
+            line(f, "  of these", &format!("{}..{}", range.first, range.next), range.totals)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn fmt_findings(f: &mut fmt::Formatter<'_>, what: &str, findings: &[Finding], all: u64) -> fmt::Result {
