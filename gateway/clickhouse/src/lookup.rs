@@ -148,7 +148,7 @@ impl SpanKeys {
 
     /// The times of all keys, in at most [`TIME_SPANS_MAX`] pieces.
     pub fn time_spans(&self) -> Vec<TimeSpan> {
-        let ends = self.starts.iter().skip(1).copied().chain([self.body.len()]);
+        let ends = self.starts.iter().skip(1).copied().chain((!self.is_empty()).then_some(self.body.len()));
         let mut times: Vec<i64> = ends
             .map(|end| {
                 let bytes = self.body[..end].last_chunk().expect("a key ends with its timestamp");
