@@ -1,7 +1,7 @@
 //! Partitions that stand still though there is something to do: noticed, named with a reason, recovered, or said to be stuck.
 //!
 //! Pure: offsets, flags and time come as arguments. Place in the flow: the poll thread calls [`Watchdog::check`] after librdkafka's
-//! statistics, does what [`Check::resume`] asks for, and publishes [`Check::stuck`]; readiness reads that.
+//! statistics, does what [`Check::resume`] asks for, and publishes [`Check::still`]; readiness reads that.
 //!
 //! A message passes three stages, each with an offset in front and one behind:
 //!
