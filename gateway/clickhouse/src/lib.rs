@@ -10,6 +10,7 @@
 //!        ^ groups; in the order of                (256 KiB)                   ^
 //!        | column::TableColumns                                               | insert::InsertTarget, settings
 //!
+//! a refused block:              block_rows, row_ends  ->  the rows of a window, as a body
 //! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication
 //! of a block in doubt:          fate  ->  probe
 //! ```
@@ -26,6 +27,8 @@
 //! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
 //! block, stored whole or not at all; the same token twice stores once.
 
+#[cfg(feature = "client")]
+pub mod block_rows;
 #[cfg(feature = "client")]
 pub mod body;
 #[cfg(feature = "client")]
@@ -63,9 +66,12 @@ pub mod lz4_round_trip;
 pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;
+pub mod row_ends;
 pub mod row_frames;
 pub mod rowbinary;
 pub mod settings;
 pub mod sql;
 pub mod table;
+#[cfg(test)]
+mod test_rows;
 pub mod typed_value;

@@ -66,6 +66,18 @@ impl TypedValue {
         self.scalar == Scalar::Text
     }
 
+    /// Whether a byte before the value says if there is one, and the bytes of the value; none for text, which says so itself.
+    pub(crate) fn shape(self) -> (bool, Option<usize>) {
+        let bytes = match self.scalar {
+            Scalar::Text => None,
+            Scalar::Bool => Some(1),
+            Scalar::Int(bytes) | Scalar::UInt(bytes) => Some(bytes),
+            Scalar::Float32 => Some(4),
+            Scalar::Float64 | Scalar::DateTime64(_) => Some(8),
+        };
+        (self.nullable, bytes)
+    }
+
     /// Appends text, if the type takes it.
     #[must_use = "a value that does not fit has to go elsewhere"]
     pub fn put_text(self, out: &mut Vec<u8>, text: &[u8]) -> bool {
