@@ -46,8 +46,12 @@ fn header(columns: &TableColumns) -> Vec<u8> {
     let mut header = Vec::new();
     let columns = columns.columns();
     put_len(&mut header, columns.len());
-    columns.iter().for_each(|column| put_string(&mut header, column.name.as_bytes()));
-    columns.iter().for_each(|column| put_string(&mut header, column.column_type.to_string().as_bytes()));
+    for column in &columns {
+        put_string(&mut header, column.name.as_bytes());
+    }
+    for column in &columns {
+        put_string(&mut header, column.column_type.to_string().as_bytes());
+    }
     header
 }
 

@@ -69,9 +69,8 @@ fn put_value(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance:
             groups(chance).put_columns(out);
         }
         ColumnType::ArrayLowCardinalityString if column.name.ends_with(".Key") => {}
-        ColumnType::ArrayOf(_) => {}
         ColumnType::ArrayOfPairs(Group::Bool) => put_pairs(out, length, chance),
-        ColumnType::ArrayOfPairs(_) => {}
+        ColumnType::ArrayOf(_) | ColumnType::ArrayOfPairs(_) => {}
         of_elements => {
             put_len(out, length);
             for _ in 0..length {

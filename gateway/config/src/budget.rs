@@ -7,6 +7,7 @@
 //! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, while it grows; frame scratch |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
+//! | letters | [`LETTERS_BYTES`] | dead letters on their way |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
@@ -38,6 +39,14 @@ pub const WORKER_BYTES: u64 = 2 * ROW_BYTES_MAX + (512 << 10);
 /// With `format: OtlpJson`, per worker and byte of the largest message, which a record batch holds: the message on the
 /// protobuf wire, and its longest string with escapes. The gateway asserts that its rewriter needs no more.
 pub const JSON_BYTES_PER_MESSAGE_BYTE: u64 = 2;
+
+/// Dead letters under way, in bytes as they were given. Chosen: one of the size that a topic takes with Kafka's own default, 1 MiB,
+/// and some small ones.
+pub const LETTER_QUEUE_BYTES: u64 = 1_152 << 10;
+
+/// What they take: each is held twice for a moment, by us and by librdkafka, and there once more while it is compressed, which
+/// happens to one at a time.
+pub const LETTERS_BYTES: u64 = 2 * LETTER_QUEUE_BYTES;
 
 /// Per insert on its way: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
@@ -97,6 +106,8 @@ pub struct Budget {
     pub rows: ByteSize,
     /// Scratch of the workers.
     pub workers: ByteSize,
+    /// Dead letters on their way.
+    pub letters: ByteSize,
     /// Inserts on their way.
     pub http: ByteSize,
     /// The pool of compressed chunks.
@@ -128,6 +139,7 @@ impl Budget {
                 kafka: ByteSize::bytes(fixed.kafka),
                 rows: ByteSize::bytes(fixed.rows),
                 workers: ByteSize::bytes(fixed.workers),
+                letters: ByteSize::bytes(LETTERS_BYTES),
                 http: ByteSize::bytes(fixed.http),
                 blocks: ByteSize::bytes(blocks),
                 slack: ByteSize::bytes(slack),
@@ -137,12 +149,13 @@ impl Budget {
     }
 
     /// Name and size of every part, in the order of the table above: for printing and for metrics.
-    pub fn parts(&self) -> [(&'static str, ByteSize); 7] {
+    pub fn parts(&self) -> [(&'static str, ByteSize); 8] {
         [
             ("base", self.base),
             ("kafka", self.kafka),
             ("rows", self.rows),
             ("workers", self.workers),
+            ("letters", self.letters),
             ("http", self.http),
             ("blocks", self.blocks),
             ("slack", self.slack),
@@ -185,7 +198,9 @@ impl Fixed {
     }
 
     fn sum(&self) -> u64 {
-        [self.kafka, self.rows, self.workers, self.http].into_iter().fold(BASE_BYTES, u64::saturating_add)
+        [self.kafka, self.rows, self.workers, self.http]
+            .into_iter()
+            .fold(BASE_BYTES + LETTERS_BYTES, u64::saturating_add)
     }
 }
 

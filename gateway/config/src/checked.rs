@@ -7,6 +7,9 @@ use crate::{
 };
 use std::net::SocketAddr;
 
+/// What follows a source topic's name in that of its dead-letter topic.
+pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
+
 /// A config that keeps every rule, with its memory budget. Only [`GatewayConfig::check`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedConfig {
@@ -45,6 +48,7 @@ impl GatewayConfig {
         self.check_source(&mut found);
         self.check_sink(&mut found);
         self.check_insert(&mut found);
+        self.check_dead_letter(&mut found);
         self.check_process(&mut found);
         let listen = self.check_listen(&mut found);
         let budget = self.check_budget(&mut found);
@@ -105,6 +109,33 @@ impl GatewayConfig {
         in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
         in_range(found, &at("timeout"), insert.timeout, Duration::secs(2), Duration::secs(600));
         in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
+    }
+
+    fn check_dead_letter(&self, found: &mut Violations) {
+        let (at, topics) = ("delivery.deadLetter.topic", &self.source.kafka.topics);
+        match &self.delivery.dead_letter.topic {
+            Some(topic) => {
+                found.add_if(!is_topic(topic), at, || {
+                    format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+                });
+                found.add_if(topics.contains(topic), at, || {
+                    format!("{topic:?} is a topic of the source, which would read its dead letters again")
+                });
+            }
+            None => {
+                for topic in topics {
+                    let letters = format!("{topic}{DEAD_LETTER_SUFFIX}");
+                    found.add_if(is_topic(topic) && !is_topic(&letters), at, || {
+                        format!("{letters:?} would be too long for a topic; name another")
+                    });
+                    found.add_if(topics.contains(&letters), at, || {
+                        format!(
+                            "{letters:?} is a topic of the source, which would read its dead letters again"
+                        )
+                    });
+                }
+            }
+        }
     }
 
     fn check_process(&self, found: &mut Violations) {
@@ -243,6 +274,13 @@ memory: {limit: 192MiB}
             ("192MiB", "200000001B", "memory.limit"),
             ("workers: 2", "workers: 2\nadmin: {listen: nowhere}", "admin.listen"),
             ("workers: 2", "workers: 2\nqueue: {path: relative}", "queue.path"),
+            ("workers: 2", "workers: 2\ndelivery: {deadLetter: {topic: a b}}", "delivery.deadLetter.topic"),
+            (
+                "workers: 2",
+                "workers: 2\ndelivery: {deadLetter: {topic: otlp_spans}}",
+                "delivery.deadLetter.topic",
+            ),
+            ("[otlp_spans]", "[a, a.dead-letter]", "delivery.deadLetter.topic"),
         ] {
             let found = violations(from, to);
             assert!(found.iter().any(|v| v.starts_with(path)), "{to}: {found:?}");

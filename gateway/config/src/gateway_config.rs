@@ -253,15 +253,19 @@ impl Default for Insert {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delivery {
-    /// Messages that cannot be read.
+    /// Messages that cannot be read, and rows that are refused.
     #[serde(default)]
     pub dead_letter: DeadLetter,
 }
 
-/// Messages that cannot be read.
+/// Messages that cannot be read, and rows that are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeadLetter {
+    /// The topic that they are put into, for all topics of the source; absent means a topic beside each of them, with
+    /// [`DEAD_LETTER_SUFFIX`](crate::DEAD_LETTER_SUFFIX) behind its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
     /// What happens to one that has nowhere to go.
     #[serde(default)]
     pub on_missing: OnMissing,

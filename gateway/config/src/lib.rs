@@ -14,7 +14,7 @@ mod units;
 mod violation;
 
 pub use budget::{Budget, Shortfall, Sizing};
-pub use checked::CheckedConfig;
+pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use gateway_config::{
     Admin, ClickHouse, Credentials, DeadLetter, Delivery, Format, GatewayConfig, InitialOffset, Insert,
     Kafka, Layout, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement,

@@ -16,12 +16,15 @@
 //!
 //! A partition goes by `Ownership::Lost` and `Report::Released`; one that must begin anew is released by the worker unasked.
 //!
+//! [`dead_letter`] is where messages and rows go that cannot be delivered; it has a thread of its own.
+//!
 //! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
 mod assignment;
 mod clock;
 mod committer;
 mod consumer;
+pub mod dead_letter;
 mod partition;
 mod probe;
 pub mod ranges;

@@ -1,0 +1,76 @@
+//! The dead-letter topic: what cannot be delivered is put there, with where it came from and why.
+//!
+//! Place in the flow: workers (messages that cannot be read) and delivery (rows that ClickHouse refuses) [send](DeadLetters::send)
+//! a [`Letter`]; a range settles only once the [`Receipt`] says that the brokers have it. Owner: a thread of its own, which
+//! makes a producer when the first letter comes, and none before.
+//!
+//! ```text
+//!  worker, delivery -- Letter --> queue (bounded) -> thread: topic there? -> producer (acks=all) -> <topic>.dead-letter
+//!         ^                                            |                        |
+//!         `------------------ Receipt <----------------'------------------------'
+//! ```
+//!
+//! # The format, version 1
+//!
+//! A letter is a Kafka message. Key and headers are those of the original message; its value is what [`LetterValue`] says. What is
+//! known about it is in further headers, all of them text:
+//!
+//! | header | value |
+//! | --- | --- |
+//! | `sluice.dev/letter` | the version of this format: `1`. A message without it is no letter |
+//! | `sluice.dev/topic` | the topic that the original was read from |
+//! | `sluice.dev/partition` | its partition |
+//! | `sluice.dev/offset` | its offset |
+//! | `sluice.dev/row` | which span of the message, from 0 in the order of the walk; absent for a whole message |
+//! | `sluice.dev/reason` | why, from a closed list: `malformed`, `row_refused`, … |
+//! | `sluice.dev/text` | why, in words |
+//! | `sluice.dev/code` | ClickHouse's exception code; absent without one |
+//! | `sluice.dev/gateway-version` | the program that wrote the letter |
+//! | `sluice.dev/timestamp` | the original's timestamp, ms since 1970; absent without one |
+//! | `sluice.dev/value` | what the value is: `message`, `span`, `null`, `left-out`, `gone` |
+//! | `sluice.dev/value-bytes` | size of what the value is or would be; absent for `null` and `gone` |
+//! | `sluice.dev/format` | how the value is encoded: `OtlpProto` or `OtlpJson`. A span is always `OtlpProto` |
+//! | `sluice.dev/headers` | `left-out` when key and headers of the original had to be left out, too; else absent |
+//!
+//! A replayed message has one header more, `sluice.dev/replayed`: the letter's topic, partition and offset. It is carried along
+//! when such a message becomes a letter again; all other headers of this list are not.
+//!
+//! The letter's own timestamp is when it was written: under the original's, the topic's retention might delete it at once.
+//!
+//! The same letter may be there twice, after a crash between the brokers' answer and the commit of the range: topic, partition,
+//! offset and row ([`Coordinates`]) are equal then.
+//!
+//! # Limits
+//!
+//! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for
+//! that, or for the topic, is left out: the coordinates still say where Kafka has it.
+
+mod headers;
+mod letter;
+mod outcome;
+mod queue;
+mod sender;
+mod settings;
+mod topic;
+
+pub use headers::{Coordinates, Head, NotALetter, REPLAYED, is_own};
+pub use letter::{Letter, LetterValue};
+pub use outcome::{Delivered, Refused};
+pub use queue::{DeadLetters, Full, Receipt, StartError};
+pub use topic::TOPIC_PARTITIONS_MAX;
+
+pub use sluice_gateway_config::budget::LETTER_QUEUE_BYTES;
+
+/// Letters under way at the most. Chosen: a letter without a value takes about 1 KiB, here and in librdkafka.
+pub const LETTERS_MAX: usize = 512;
+
+/// The largest letter. Chosen: a little above what a topic takes with Kafka's own default, 1 MiB, so that it is the topic that
+/// decides in most clusters.
+pub const LETTER_BYTES_MAX: u64 = (1 << 20) + (64 << 10);
+
+const _: () = assert!(LETTER_BYTES_MAX <= LETTER_QUEUE_BYTES, "the largest letter must fit an empty queue");
+
+/// The dead-letter topic of a source topic, unless the config names another one.
+pub fn default_topic(source: &str) -> String {
+    format!("{source}{}", sluice_gateway_config::DEAD_LETTER_SUFFIX)
+}

@@ -1,0 +1,123 @@
+//! What became of a letter.
+
+use rdkafka::types::RDKafkaErrorCode as Code;
+
+/// Where a letter is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// The dead-letter topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The offset.
+    pub offset: i64,
+    /// Whether something of it had to be left out.
+    pub left_out: bool,
+}
+
+/// Why a letter has nowhere to go: `delivery.deadLetter.onMissing` decides what follows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no such topic, and the cluster does not make it.
+    #[error("the dead-letter topic {topic} does not exist, and making it was refused: {why}")]
+    Missing {
+        /// The topic.
+        topic: String,
+        /// What the brokers said.
+        why: String,
+    },
+    /// The brokers do not let us look at it or write to it.
+    #[error("the dead-letter topic {topic} may not be written to: {why}")]
+    NotAuthorized {
+        /// The topic.
+        topic: String,
+        /// What the brokers said.
+        why: String,
+    },
+    /// It does not even take a letter without a value.
+    #[error(
+        "the dead-letter topic {topic} takes no letter, not even one without a value: its max.message.bytes is too small"
+    )]
+    TooLarge {
+        /// The topic.
+        topic: String,
+    },
+    /// It takes no letters for another reason that lies in how it is configured.
+    #[error("the dead-letter topic {topic} takes no letters: {why}")]
+    Unfit {
+        /// The topic.
+        topic: String,
+        /// What the brokers said.
+        why: String,
+    },
+    /// The process is ending.
+    #[error("the letter was not sent, since the process is ending")]
+    Ended,
+}
+
+impl Refused {
+    /// The reason as a metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing",
+            Self::NotAuthorized { .. } => "not_authorized",
+            Self::TooLarge { .. } => "too_large",
+            Self::Unfit { .. } => "unfit",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// What follows from an answer of the brokers that is not "yes".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Send it again after a while.
+    Again,
+    /// Look for the topic, then send it again.
+    FindTopic,
+    /// Send less of it.
+    Trim,
+    /// The brokers do not allow it.
+    NotAuthorized,
+    /// It will never be taken as things are.
+    Unfit,
+}
+
+/// Sorts an answer. What is not in the list passes by itself: brokers that are away, leaders that move.
+pub(super) fn next(code: Option<Code>) -> Next {
+    match code {
+        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => Next::FindTopic,
+        Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize) => Next::Trim,
+        Some(
+            Code::TopicAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::SaslAuthenticationFailed
+            | Code::Authentication,
+        ) => Next::NotAuthorized,
+        Some(Code::InvalidTopic | Code::PolicyViolation | Code::InvalidRecord | Code::InvalidConfig) => {
+            Next::Unfit
+        }
+        _ => Next::Again,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_sorted_by_what_follows() {
+        for (code, expected) in [
+            (Code::UnknownTopicOrPartition, Next::FindTopic),
+            (Code::MessageSizeTooLarge, Next::Trim),
+            (Code::TopicAuthorizationFailed, Next::NotAuthorized),
+            (Code::InvalidRecord, Next::Unfit),
+            (Code::NotLeaderForPartition, Next::Again),
+            (Code::MessageTimedOut, Next::Again),
+            (Code::PurgeInflight, Next::Again),
+        ] {
+            assert_eq!(next(Some(code)), expected, "{code:?}");
+        }
+        assert_eq!(next(None), Next::Again);
+    }
+}

@@ -1,0 +1,216 @@
+//! The way in: letters wait for the thread that sends them, and a receipt for each waits for the brokers' answer.
+//!
+//! Any thread may send. Limits: [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] from [`DeadLetters::send`] to the answer; above
+//! them a letter is not taken, and the caller, which holds its partition, asks again.
+
+use crate::dead_letter::{
+    LETTER_QUEUE_BYTES, LETTERS_MAX, Letter,
+    letter::Record,
+    outcome::{Delivered, Refused},
+    sender::Sender,
+    settings::producer_settings,
+};
+use crossbeam_channel::{TrySendError, bounded};
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError};
+use sluice_gateway_config::Kafka;
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+use tokio::sync::oneshot;
+
+/// Why there can be no letters.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// librdkafka refused the settings.
+    #[error("cannot make a Kafka producer for dead letters: {source}")]
+    Settings {
+        /// What librdkafka said.
+        source: KafkaError,
+    },
+    /// The thread could not be started.
+    #[error("cannot start the thread for dead letters: {source}")]
+    Thread {
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The letters under way are as many as there may be: send this one again after a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many dead letters are under way")]
+pub struct Full;
+
+/// Sends dead letters; cheap to clone. Its thread ends once all clones are gone and every letter has its answer.
+#[derive(Debug, Clone)]
+pub struct DeadLetters {
+    requests: crossbeam_channel::Sender<Request>,
+    load: Arc<Load>,
+}
+
+/// What waits for the thread.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub record: Record,
+    pub reply: Reply,
+}
+
+/// How much is under way.
+#[derive(Debug, Default)]
+struct Load {
+    letters: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+/// Answers a letter, once, and gives back its room in the queue.
+#[derive(Debug)]
+pub(super) struct Reply {
+    receipt: Option<oneshot::Sender<Result<Delivered, Refused>>>,
+    bytes: u64,
+    load: Arc<Load>,
+}
+
+/// What becomes of a letter: a future, and something to look at now and then.
+#[derive(Debug)]
+#[must_use = "a range may only settle once its letters are delivered"]
+pub struct Receipt(oneshot::Receiver<Result<Delivered, Refused>>);
+
+impl DeadLetters {
+    /// Starts the thread. `topic` is where all letters go, or none for a topic beside each source topic
+    /// ([`crate::dead_letter::default_topic`]). No broker is asked before the first letter.
+    ///
+    /// # Errors
+    /// [`StartError`] for settings that librdkafka refuses.
+    pub fn start(kafka: &Kafka, topic: Option<&str>, client_id: &str) -> Result<Self, StartError> {
+        let mut config = ClientConfig::new();
+        for (name, value) in producer_settings(kafka, client_id) {
+            config.set(name, value);
+        }
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        config.create_native_config().map_err(|source| StartError::Settings { source })?;
+        let (requests, requests_in) = bounded(LETTERS_MAX);
+        let sender = Sender::new(config, topic.map(str::to_owned), requests_in);
+        std::thread::Builder::new()
+            .name("dead-letters".to_owned())
+            .spawn(move || sender.run())
+            .map_err(|source| StartError::Thread { source })?;
+        Ok(Self { requests, load: Arc::default() })
+    }
+
+    /// Takes a letter, of which everything is copied. Never blocks.
+    ///
+    /// # Errors
+    /// [`Full`] when too many are under way.
+    pub fn send(&self, letter: &Letter<'_>) -> Result<Receipt, Full> {
+        let bytes = letter.bytes().min(super::LETTER_BYTES_MAX);
+        let (receipt, answer) = oneshot::channel();
+        let reply = Reply::reserve(&self.load, bytes, receipt).ok_or(Full)?;
+        match self.requests.try_send(Request { record: Record::of(letter), reply }) {
+            Err(TrySendError::Full(_)) => Err(Full),
+            // Without the thread, which has panicked then, the receipt says that the letter was not sent.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(Receipt(answer)),
+        }
+    }
+
+    /// Letters under way.
+    pub fn waiting(&self) -> usize {
+        self.load.letters.load(Ordering::Relaxed)
+    }
+}
+
+impl Reply {
+    fn reserve(
+        load: &Arc<Load>,
+        bytes: u64,
+        receipt: oneshot::Sender<Result<Delivered, Refused>>,
+    ) -> Option<Self> {
+        let one_more = |letters: usize| (letters < LETTERS_MAX).then_some(letters + 1);
+        load.letters.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).ok()?;
+        let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= LETTER_QUEUE_BYTES);
+        if load.bytes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
+            load.letters.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Self { receipt: Some(receipt), bytes, load: Arc::clone(load) })
+    }
+
+    pub(super) fn answer(mut self, answer: Result<Delivered, Refused>) {
+        let receipt = self.receipt.take().expect("a letter is answered once");
+        // Before the answer: who has it may send the next letter.
+        drop(self);
+        if receipt.send(answer).is_err() {
+            // Whoever sent it has given up its partition; the next owner sends it again.
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.load.letters.fetch_sub(1, Ordering::AcqRel);
+        self.load.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl Receipt {
+    /// What became of the letter; none while it is under way, which it is until the brokers answer, however long they are away.
+    /// After an answer it must not be asked again.
+    pub fn try_get(&mut self) -> Option<Result<Delivered, Refused>> {
+        match self.0.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(Refused::Ended)),
+        }
+    }
+}
+
+impl Future for Receipt {
+    type Output = Result<Delivered, Refused>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(Refused::Ended)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reserve(load: &Arc<Load>, bytes: u64) -> Option<Reply> {
+        Reply::reserve(load, bytes, oneshot::channel().0)
+    }
+
+    #[test]
+    fn a_queue_has_room_for_so_many_bytes_and_gives_them_back() {
+        let load = Arc::default();
+        let half = LETTER_QUEUE_BYTES / 2;
+        let (first, second) = (reserve(&load, half), reserve(&load, half));
+        assert!(first.is_some() && second.is_some());
+        assert!(reserve(&load, half).is_none());
+        assert_eq!(load.letters.load(Ordering::Relaxed), 2);
+        drop(first);
+        assert!(reserve(&load, half).is_some());
+    }
+
+    #[test]
+    fn a_queue_has_room_for_so_many_letters() {
+        let load = Arc::default();
+        let held: Vec<_> = (0..LETTERS_MAX).map(|_| reserve(&load, 1).unwrap()).collect();
+        assert!(reserve(&load, 1).is_none());
+        drop(held);
+        assert_eq!(load.bytes.load(Ordering::Relaxed), 0);
+        assert!(reserve(&load, 1).is_some());
+    }
+
+    #[test]
+    fn a_letter_that_nobody_can_send_is_not_sent() {
+        let (reply, answer) = oneshot::channel();
+        let mut receipt = Receipt(answer);
+        assert_eq!(receipt.try_get(), None);
+        drop(Reply::reserve(&Arc::default(), 1, reply));
+        assert_eq!(receipt.try_get(), Some(Err(Refused::Ended)));
+    }
+}

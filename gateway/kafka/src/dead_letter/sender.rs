@@ -1,0 +1,276 @@
+//! The thread that sends letters: takes them from the queue, sees to the topic, produces, and answers.
+//!
+//! Owner of the producer, whose callbacks run on this thread while it polls. A letter is answered with "delivered" after the
+//! acknowledgement of all in-sync replicas, or with a refusal that only a person can change; everything else is tried again for as
+//! long as it takes.
+//!
+//! Limits: those of the queue. A producer that meets a fatal error is replaced; letters that it had may be there twice then.
+
+use crate::dead_letter::{
+    LETTERS_MAX, default_topic,
+    letter::Record,
+    outcome::{Delivered, Next, Refused, next},
+    queue::{Reply, Request},
+    topic::{Topics, Unready},
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use rdkafka::{
+    ClientConfig, ClientContext,
+    error::KafkaError,
+    message::{DeliveryResult, Message as _},
+    producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
+};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// How long a poll for acknowledgements waits while letters are under way.
+const POLL_WAIT: Duration = Duration::from_millis(10);
+
+/// How long a thread without letters waits before it serves librdkafka's events.
+const IDLE_WAIT: Duration = Duration::from_millis(500);
+
+/// How long letters wait after an answer that was no answer.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// A letter on its way.
+struct Pending {
+    record: Record,
+    reply: Reply,
+    topic: String,
+}
+
+/// What librdkafka says of a letter.
+struct Outcome {
+    pending: Box<Pending>,
+    result: Result<(i32, i64), KafkaError>,
+}
+
+/// Receives librdkafka's acknowledgements, on the thread that polls.
+struct Acknowledgements(crossbeam_channel::Sender<Outcome>);
+
+impl ClientContext for Acknowledgements {}
+
+impl ProducerContext for Acknowledgements {
+    type DeliveryOpaque = Box<Pending>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, mut pending: Box<Pending>) {
+        let result = match result {
+            Ok(message) => Ok((message.partition(), message.offset())),
+            Err((error, message)) => {
+                // It may have to be sent again.
+                pending.record.value = message.payload().map(<[u8]>::to_vec);
+                Err(error.clone())
+            }
+        };
+        self.0.try_send(Outcome { pending, result }).expect("there is room for every letter under way");
+    }
+}
+
+/// The thread's state.
+pub(super) struct Sender {
+    config: ClientConfig,
+    /// Where all letters go; none for a topic beside each source.
+    topic: Option<String>,
+    requests: Receiver<Request>,
+    topics: Topics,
+    producer: Option<BaseProducer<Acknowledgements>>,
+    outcomes_in: crossbeam_channel::Sender<Outcome>,
+    outcomes: Receiver<Outcome>,
+    /// Letters that are not with librdkafka.
+    waiting: VecDeque<Box<Pending>>,
+    /// Letters that are.
+    in_flight: usize,
+    /// Nothing is sent before.
+    not_before: Option<Instant>,
+    /// Whether the last try failed: one line when it begins, one when it ends.
+    failing: bool,
+}
+
+impl Sender {
+    pub(super) fn new(config: ClientConfig, topic: Option<String>, requests: Receiver<Request>) -> Self {
+        let (outcomes_in, outcomes) = bounded(LETTERS_MAX);
+        Self {
+            config,
+            topic,
+            requests,
+            topics: Topics::default(),
+            producer: None,
+            outcomes_in,
+            outcomes,
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            not_before: None,
+            failing: false,
+        }
+    }
+
+    /// Sends until nobody can send any more and every letter has its answer.
+    pub(super) fn run(mut self) {
+        let mut open = true;
+        while open || self.has_letters() {
+            open = self.take_requests();
+            self.send_waiting();
+            if let Some(producer) = &self.producer {
+                producer.poll(if self.in_flight > 0 { POLL_WAIT } else { Duration::ZERO });
+            }
+            self.take_outcomes();
+        }
+    }
+
+    fn has_letters(&self) -> bool {
+        self.in_flight > 0 || !self.waiting.is_empty()
+    }
+
+    /// Takes what is there; waits for it where there is nothing else to do. `false` once nobody can send any more.
+    fn take_requests(&mut self) -> bool {
+        let wait = match (self.in_flight, self.waiting.is_empty()) {
+            (0, true) => IDLE_WAIT,
+            (0, false) => {
+                self.not_before.map_or(Duration::ZERO, |then| then.saturating_duration_since(Instant::now()))
+            }
+            _ => Duration::ZERO,
+        };
+        let mut next = self.requests.recv_timeout(wait);
+        loop {
+            match next {
+                Ok(request) => self.accept(request),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // A channel without senders does not wait.
+                    if self.in_flight == 0 && !self.waiting.is_empty() {
+                        std::thread::sleep(wait);
+                    }
+                    return false;
+                }
+            }
+            next = self.requests.recv_timeout(Duration::ZERO);
+        }
+    }
+
+    fn accept(&mut self, Request { record, reply }: Request) {
+        let topic = self.topic.clone().unwrap_or_else(|| default_topic(&record.source));
+        self.waiting.push_back(Box::new(Pending { record, reply, topic }));
+    }
+
+    fn send_waiting(&mut self) {
+        if self.not_before.is_some_and(|then| Instant::now() < then) {
+            return;
+        }
+        self.not_before = None;
+        while let Some(pending) = self.waiting.pop_front() {
+            if self.not_before.is_some() {
+                self.waiting.push_front(pending);
+                return;
+            }
+            self.send(pending);
+        }
+    }
+
+    /// Gives a letter to librdkafka, answers it, or puts it back.
+    fn send(&mut self, pending: Box<Pending>) {
+        let Self { config, topics, outcomes_in, .. } = self;
+        let producer = match &mut self.producer {
+            Some(producer) => &*producer,
+            none => match config.create_with_context(Acknowledgements(outcomes_in.clone())) {
+                Ok(producer) => &*none.insert(producer),
+                Err(error) => return self.retry(pending, &error),
+            },
+        };
+        let partitions =
+            match topics.partitions(producer.client(), config, &pending.topic, &pending.record.source) {
+                Ok(partitions) => partitions,
+                Err(Unready::Refused(refused)) => return pending.reply.answer(Err(refused)),
+                Err(Unready::Unanswered(error)) => return self.retry(pending, &error),
+            };
+        match produce(producer, pending, partitions) {
+            Ok(()) => self.in_flight += 1,
+            Err((error, pending)) => self.failed(pending, &error),
+        }
+    }
+
+    fn take_outcomes(&mut self) {
+        while let Ok(Outcome { pending, result }) = self.outcomes.try_recv() {
+            self.in_flight -= 1;
+            match result {
+                Ok((partition, offset)) => self.delivered(*pending, partition, offset),
+                Err(error) => self.failed(pending, &error),
+            }
+        }
+        let is_fatal = |producer: &BaseProducer<_>| producer.client().fatal_error().is_some();
+        if self.producer.as_ref().is_some_and(is_fatal) {
+            tracing::warn!(
+                "the producer of dead letters is replaced after an error that it cannot recover from"
+            );
+            // Its letters come back as outcomes.
+            self.producer = None;
+        }
+    }
+
+    fn delivered(&mut self, pending: Pending, partition: i32, offset: i64) {
+        if std::mem::take(&mut self.failing) {
+            tracing::info!(topic = pending.topic, "dead letters are delivered again");
+        }
+        let left_out = pending.record.kept != super::letter::Kept::All;
+        pending.reply.answer(Ok(Delivered { topic: pending.topic, partition, offset, left_out }));
+    }
+
+    fn failed(&mut self, mut pending: Box<Pending>, error: &KafkaError) {
+        let why = error.to_string();
+        let topic = pending.topic.clone();
+        let refused = match next(error.rdkafka_error_code()) {
+            Next::Again => return self.retry(pending, error),
+            Next::FindTopic => {
+                self.topics.forget(&topic);
+                return self.retry(pending, error);
+            }
+            Next::Trim => match pending.record.kept.less() {
+                Some(less) => {
+                    pending.record.trim(less);
+                    return self.waiting.push_front(pending);
+                }
+                // Others may be shorter: the topic itself is not refused.
+                None => return pending.reply.answer(Err(Refused::TooLarge { topic })),
+            },
+            Next::NotAuthorized => Refused::NotAuthorized { topic, why },
+            Next::Unfit => Refused::Unfit { topic, why },
+        };
+        self.topics.refuse(&pending.topic, refused.clone());
+        pending.reply.answer(Err(refused));
+    }
+
+    /// Puts a letter back, to be sent after a while.
+    fn retry(&mut self, pending: Box<Pending>, error: &KafkaError) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::warn!(topic = pending.topic, %error, "dead letters are not delivered; they are tried again");
+        }
+        self.waiting.push_front(pending);
+        self.not_before = Some(Instant::now() + RETRY_WAIT);
+    }
+}
+
+/// Gives a letter to librdkafka, which copies its value; ours is let go then.
+fn produce(
+    producer: &BaseProducer<Acknowledgements>,
+    mut pending: Box<Pending>,
+    partitions: i32,
+) -> Result<(), (KafkaError, Box<Pending>)> {
+    let value = pending.record.value.take();
+    let (topic, headers) = (pending.topic.clone(), pending.record.headers());
+    let key = pending.record.key().map(<[u8]>::to_vec);
+    let partition = pending.record.source_partition.rem_euclid(partitions.max(1));
+    let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&topic, pending);
+    record.payload = value.as_deref();
+    record.key = key.as_deref();
+    let sent = producer.send(record.partition(partition).headers(headers));
+    let refused = sent.map_err(|(error, record)| (error, record.delivery_opaque));
+    refused.map_err(|(error, mut pending)| {
+        pending.record.value = value;
+        (error, pending)
+    })
+}
+
+#[cfg(test)]
+#[path = "sender_tests.rs"]
+mod tests;

@@ -1,0 +1,61 @@
+//! The settings of the producer of letters, each with its reason. A pure function of the config.
+
+use crate::{
+    dead_letter::{LETTER_BYTES_MAX, LETTER_QUEUE_BYTES, LETTERS_MAX},
+    settings::probe_settings,
+};
+use sluice_gateway_config::Kafka;
+
+/// All settings of the producer.
+pub(super) fn producer_settings(kafka: &Kafka, client_id: &str) -> Vec<(&'static str, String)> {
+    let mut settings = probe_settings(kafka);
+    settings.extend([
+        ("client.id", client_id.to_owned()),
+        // A letter counts once all in-sync replicas have it, and a retry inside librdkafka does not double it.
+        ("acks", "all".into()),
+        ("enable.idempotence", "true".into()),
+        ("compression.type", "zstd".into()),
+        // Never given up: the range waits, which the lag shows, and nothing is lost.
+        ("message.timeout.ms", "0".into()),
+        // One letter a batch. The brokers' limit is one of batches, and they would refuse all letters of one that is too large.
+        ("batch.num.messages", "1".into()),
+        // The topic's own limit decides; beyond ours a letter is cut before it comes here. Room for headers and framing.
+        ("message.max.bytes", (2 * LETTER_BYTES_MAX).to_string()),
+        // Larger than the queue before it, which therefore is the only one that can be full.
+        ("queue.buffering.max.messages", (2 * LETTERS_MAX).to_string()),
+        ("queue.buffering.max.kbytes", (2 * LETTER_QUEUE_BYTES / 1024).to_string()),
+        // Topics are made with the source's replication, or not at all.
+        ("allow.auto.create.topics", "false".into()),
+        // How long letters wait for a topic that the brokers no longer know, before it is made again.
+        ("topic.metadata.propagation.max.ms", "5000".into()),
+    ]);
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdkafka::{ClientConfig, producer::BaseProducer};
+    use sluice_gateway_config::{ByteSize, Format, InitialOffset};
+
+    #[test]
+    fn the_settings_are_accepted_and_named_once() {
+        let kafka = Kafka {
+            bootstrap_servers: vec!["127.0.0.1:1".into()],
+            topics: vec!["spans".into()],
+            consumer_group: "g".into(),
+            initial_offset: InitialOffset::Earliest,
+            format: Format::OtlpProto,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+        };
+        let settings = producer_settings(&kafka, "letters");
+        let mut config = ClientConfig::new();
+        for (name, value) in &settings {
+            assert!(config.get(name).is_none(), "{name} is set twice");
+            config.set(*name, value);
+        }
+        let producer: Result<BaseProducer, _> = config.create();
+        producer.unwrap();
+    }
+}
