@@ -9,6 +9,7 @@ pub mod args;
 pub mod attributes;
 pub mod audit;
 pub mod batch;
+pub mod bisect;
 pub mod block;
 pub mod breaker;
 pub mod buffers;
