@@ -40,6 +40,7 @@
 mod any_value;
 mod attributes;
 mod events;
+mod extract;
 mod fields;
 mod links;
 mod malformed;
@@ -54,6 +55,7 @@ mod wire;
 pub use any_value::{Array, ArrayIter, Scalar, Value};
 pub use attributes::{Attributes, AttributesIter, KeyValue};
 pub use events::{Event, Events, EventsIter};
+pub use extract::extract;
 pub use fields::OtlpMessage;
 pub use links::{Link, Links, LinksIter};
 pub use malformed::{Malformed, Reason};

@@ -10,6 +10,7 @@
 mod agreement;
 mod damage;
 mod decoded;
+mod extracted;
 mod messages;
 mod rng;
 mod wire_tree;
@@ -21,6 +22,7 @@ use prost::Message;
 
 use agreement::agree;
 use decoded::decoded_in_order;
+use extracted::extracts_alike;
 use rng::Rng;
 use wire_tree::Tree;
 
@@ -70,6 +72,19 @@ proptest! {
         for _ in 0..CHANGES {
             agree(&damage::damaged(&written, &mut rng))?;
             agree(&damage::damaged(&rearranged, &mut rng))?;
+        }
+    }
+
+    #[test]
+    fn a_span_alone_is_what_prost_leaves_of_the_message(message in messages::traces_data(), seed: u64) {
+        let written = message.encode_to_vec();
+        extracts_alike(&written)?;
+        let tree = Tree::parse(&written);
+        let mut rng = Rng::new(seed);
+        for _ in 0..CHANGES {
+            let rearranged = tree.rearranged(&mut rng).encode(&mut rng);
+            extracts_alike(&rearranged)?;
+            extracts_alike(&damage::damaged(&rearranged, &mut rng))?;
         }
     }
 

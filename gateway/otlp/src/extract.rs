@@ -1,0 +1,160 @@
+//! One span of a message, as a message of its own.
+//!
+//! Job: what is known of a span that cannot be stored has to be kept whole: the span, its resource, its scope, both schema URLs, and
+//! every field that the schema does not know. Place in the flow: the dead letter of a refused row. Pure; total on any bytes.
+//!
+//! ```text
+//! { unknown  ResourceSpans { resource url unknown  ScopeSpans { scope url unknown  Span } } }      the wanted span
+//! { unknown  ResourceSpans { resource url unknown  ScopeSpans { scope url unknown  Span Span ... } ScopeSpans ... } ResourceSpans ... }
+//! ```
+//!
+//! Fields are copied as they stand, not written anew, so a message of pieces (a resource in two fields) stays one. The span is put
+//! behind everything else of its holder: [`crate::walk_in_order`] reads the result in one pass, whatever the message's order.
+//!
+//! Limits: the result is at most as long as the message and three keys and lengths; what is inside a span is not looked at.
+
+use crate::fields::{OtlpMessage, resource_spans, scope_spans, traces_data};
+use crate::malformed::Malformed;
+use crate::wire::Reader;
+
+/// The message that holds span number `span` alone, counted from 0 in the order of the walk; `None` when there are fewer.
+///
+/// # Errors
+/// [`Malformed`] when the message cannot be read up to its last `ResourceSpans`.
+pub fn extract(message: &[u8], span: u64) -> Result<Option<Vec<u8>>, Malformed> {
+    let mut search = Search { spans_before: span };
+    search.in_holder(Reader::new(message), Level::TracesData)
+}
+
+/// The three messages that hold spans.
+#[derive(Clone, Copy)]
+enum Level {
+    TracesData,
+    ResourceSpans,
+    ScopeSpans,
+}
+
+impl Level {
+    /// The field that leads to spans, and what it holds.
+    const fn child(self) -> (u32, OtlpMessage, Option<Self>) {
+        match self {
+            Self::TracesData => {
+                (traces_data::RESOURCE_SPANS, OtlpMessage::ResourceSpans, Some(Self::ResourceSpans))
+            }
+            Self::ResourceSpans => {
+                (resource_spans::SCOPE_SPANS, OtlpMessage::ScopeSpans, Some(Self::ScopeSpans))
+            }
+            Self::ScopeSpans => (scope_spans::SPANS, OtlpMessage::Span, None),
+        }
+    }
+}
+
+struct Search {
+    /// Spans that stand before the wanted one, from here on.
+    spans_before: u64,
+}
+
+impl Search {
+    /// The holder with nothing in it but the wanted span and what is no span; `None` when it does not hold it.
+    fn in_holder(&mut self, mut reader: Reader<'_>, level: Level) -> Result<Option<Vec<u8>>, Malformed> {
+        let (child_key, child, below) = level.child();
+        let (mut others, mut found) = (Vec::new(), None);
+        while !reader.is_empty() {
+            let field = reader;
+            let key = reader.key()?;
+            if key != child_key {
+                reader.pass(key)?;
+                others.extend_from_slice(bytes_between(&field, &reader));
+                continue;
+            }
+            let inner = reader.message(key, child)?;
+            if found.is_none() {
+                found = match below {
+                    Some(below) => self.in_holder(inner, below)?,
+                    None => self.is_wanted().then(|| inner.rest().to_vec()),
+                };
+            }
+        }
+        Ok(found.map(|found| {
+            put_field(&mut others, child_key, &found);
+            others
+        }))
+    }
+
+    /// Whether this span is the wanted one.
+    fn is_wanted(&mut self) -> bool {
+        let wanted = self.spans_before == 0;
+        self.spans_before = self.spans_before.wrapping_sub(1);
+        wanted
+    }
+}
+
+/// The bytes that were read from `before` to `after`.
+fn bytes_between<'a>(before: &Reader<'a>, after: &Reader<'a>) -> &'a [u8] {
+    let count = before.rest().len().saturating_sub(after.rest().len());
+    before.rest().get(..count).unwrap_or_default()
+}
+
+/// Appends a length-delimited field.
+fn put_field(out: &mut Vec<u8>, key: u32, bytes: &[u8]) {
+    put_varint(out, u64::from(key));
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    loop {
+        let [low, ..] = value.to_le_bytes();
+        value = value.wrapping_shr(7);
+        if value == 0 {
+            out.push(low & 0x7F);
+            return;
+        }
+        out.push(low | 0x80);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two resources, the first behind its spans, with unknown fields (number 100) on every level.
+    #[rustfmt::skip]
+    const MESSAGE: &[u8] = &[
+        0xA0, 0x06, 0x01,                           // unknown, of the message
+        0x0A, 21,                                   // ResourceSpans
+            0x12, 8,                                //   ScopeSpans
+                0x12, 2, 0x2A, 0,                   //     Span 0: an empty name
+                0x12, 0,                            //     Span 1
+                0x1A, 0,                            //     schema_url
+            0xA0, 0x06, 0x02,                       //   unknown
+            0x12, 2, 0x12, 0,                       //   ScopeSpans: Span 2
+            0x0A, 2, 0x10, 0x05,                    //   Resource: dropped_attributes_count
+        0x0A, 4, 0x12, 2, 0x12, 0,                  // ResourceSpans: ScopeSpans: Span 3
+    ];
+
+    #[test]
+    fn a_span_keeps_what_stands_around_it() {
+        #[rustfmt::skip]
+        let first: &[u8] = &[
+            0xA0, 0x06, 0x01,
+            0x0A, 15,
+                0xA0, 0x06, 0x02,
+                0x0A, 2, 0x10, 0x05,
+                0x12, 6,
+                    0x1A, 0,
+                    0x12, 2, 0x2A, 0,
+        ];
+        assert_eq!(extract(MESSAGE, 0).unwrap().unwrap(), first);
+        let last = [0xA0, 0x06, 0x01, 0x0A, 4, 0x12, 2, 0x12, 0];
+        assert_eq!(extract(MESSAGE, 3).unwrap().unwrap(), last);
+        assert_eq!(extract(MESSAGE, 4), Ok(None));
+        assert_eq!(extract(MESSAGE, u64::MAX), Ok(None));
+        assert_eq!(extract(b"", 0), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_malformed() {
+        assert!(extract(&MESSAGE[..MESSAGE.len() - 1], 0).is_err());
+    }
+}
