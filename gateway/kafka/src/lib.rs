@@ -21,6 +21,7 @@
 //! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
 mod assignment;
+mod bounded_reader;
 mod clock;
 mod committer;
 mod consumer;
@@ -38,6 +39,7 @@ mod turns;
 pub mod watchdog;
 
 pub use assignment::OrderSink;
+pub use bounded_reader::{BoundedReader, ReadError, ReadFrom, fetch_message};
 pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
 pub use partition::{
     Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
