@@ -111,7 +111,7 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     }
     let outcome = target.resolve().and_then(|resolved| {
         if args.only.is_none() {
-            steps.tests(on_clickhouse(&resolved.clickhouse.host))?;
+            steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
         }
         let images = install::images(&resolved, &args.images)?;
         install::operator(&resolved.kubeconfig, &images)?;
@@ -122,10 +122,10 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     outcome.and(stopped)
 }
 
-/// The gateway's tests that need a `ClickHouse` and nothing else.
-fn on_clickhouse(url: &str) -> Command {
+/// The gateway's tests that need a `ClickHouse` and a Kafka, and nothing else.
+fn on_servers(clickhouse: &str, kafka: &str) -> Command {
     let mut command = cargo(&["test", "-p", "sluice-gateway", "--test", "live"]);
-    command.env("SLUICE_CLICKHOUSE", url);
+    command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
     command
 }
 

@@ -2,6 +2,7 @@
 
 use crate::audit::Moment;
 use clap::{Args, Parser, Subcommand};
+use sluice_gateway_config::Duration;
 use std::path::PathBuf;
 
 /// Exit code for a config or a command line that is wrong (sysexits.h, `EX_USAGE`).
@@ -49,6 +50,9 @@ pub enum Command {
     /// The table's definition.
     #[command(subcommand)]
     Ddl(DdlCommand),
+    /// What could not be delivered, and was put into the dead-letter topic.
+    #[command(subcommand)]
+    DeadLetter(DeadLetterCommand),
 }
 
 /// Compare what Kafka has with the table, span by span; change nothing.
@@ -108,6 +112,50 @@ pub enum DdlCommand {
     Print(ConfigFile),
     /// Create what is missing, as far as `schema.management` allows, and check that the columns fit.
     Apply(ConfigFile),
+}
+
+/// What to do with dead letters. They stay where they are, whatever is done.
+#[derive(Debug, Subcommand)]
+pub enum DeadLetterCommand {
+    /// One line a letter: what it is about, why, and how large it is.
+    List(Letters),
+    /// Everything that is known about each letter, and its spans as text.
+    Show(Letters),
+    /// Produce the letters' values to the topics that they came from. Twice stores twice.
+    Replay {
+        /// Which letters.
+        #[command(flatten)]
+        letters: Letters,
+        /// Say what would be replayed, and replay nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// Which letters.
+#[derive(Debug, Args)]
+pub struct Letters {
+    /// The config.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// The dead-letter topic to read, instead of those that the config leads to.
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// Only what came from this partition of its source.
+    #[arg(long)]
+    pub partition: Option<i32>,
+    /// Only what came from this offset of its source.
+    #[arg(long, requires = "partition")]
+    pub offset: Option<i64>,
+    /// Only letters that were written within this time, such as 90m or 24h.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Duration>,
+    /// No more than so many letters.
+    #[arg(long)]
+    pub limit: Option<u64>,
+    /// Print JSON, one object a line.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where the config is.

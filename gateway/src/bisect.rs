@@ -26,6 +26,9 @@
 //!
 //! [`TRIES_MAX`] windows and [`REFUSED_ROWS_MAX`] rows a block; [`Quota`] bounds rows over time. Above them the table is what
 //! is wrong, not the rows, and dead-lettering would empty the topic into the wrong place: [`Step::Halt`].
+//!
+//! Memory: the block itself, and for a window's body two frames and the largest row of the block while it is made. The budget has no
+//! part for that: one block of a process is bisected at a time.
 
 use bytes::Bytes;
 use sluice_clickhouse::{
@@ -33,6 +36,7 @@ use sluice_clickhouse::{
     body::InsertBody,
     row_ends::RowShape,
 };
+use sluice_gateway_config::budget::ROW_BYTES_MAX;
 use std::{ops::Range, time::Duration};
 
 /// Windows of one block that may be sent. Chosen: 40 bad rows anywhere in 100,000 are found with it, and it makes at most half as
@@ -46,6 +50,11 @@ pub const REFUSED_ROWS_MAX: usize = 64;
 /// Rows that may be dead-lettered in a minute, from all blocks of a table. Chosen: blocks of low traffic hold few rows each, so
 /// that the limit of a block alone would let all of them pass.
 pub const REFUSED_ROWS_A_MINUTE_MAX: u32 = 600;
+
+const _: () = assert!(
+    block_rows::ROW_BYTES_MAX as u64 >= ROW_BYTES_MAX,
+    "a row that is encoded must be found in its block"
+);
 
 /// Rows to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +241,7 @@ impl Bisection {
 fn halves(window: &Range<u64>) -> Option<[Range<u64>; 2]> {
     let rows = window.end.checked_sub(window.start)?;
     let middle = window.start + rows.div_ceil(2);
-    (rows > 1).then(|| [window.start..middle, middle..window.end])
+    (rows > 1).then_some([window.start..middle, middle..window.end])
 }
 
 /// The body of a window of a block: frames of its rows, of which those in the middle are the block's own.

@@ -15,6 +15,7 @@ pub mod breaker;
 pub mod buffers;
 pub mod check;
 pub mod ddl;
+pub mod dead_letter;
 pub mod delivery;
 pub mod encode;
 pub mod guarantee;

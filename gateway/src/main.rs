@@ -4,11 +4,13 @@ use clap::Parser as _;
 use sluice_gateway::{
     app,
     args::{
-        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, EXIT_CONFIG, EXIT_FINDINGS,
-        EXIT_UNAVAILABLE,
+        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, EXIT_CONFIG, EXIT_FINDINGS,
+        EXIT_UNAVAILABLE, Letters,
     },
     audit::{self, Progress},
-    check, ddl, sink,
+    check, ddl,
+    dead_letter::{self, Action, Selection},
+    sink,
     table_watch::TableChanged,
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
@@ -66,6 +68,11 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
             let config = load(file)?;
             let applied = block_on(ddl::apply(&config.config().sink.clickhouse))?;
             Ok(say(&format!("{}\n", applied.map_err(|error| ddl_failure(&error))?)))
+        }
+        Command::DeadLetter(DeadLetterCommand::List(letters)) => dead_letters(letters, Action::List),
+        Command::DeadLetter(DeadLetterCommand::Show(letters)) => dead_letters(letters, Action::Show),
+        Command::DeadLetter(DeadLetterCommand::Replay { letters, dry_run }) => {
+            dead_letters(letters, Action::Replay { dry_run: *dry_run })
         }
     }
 }
@@ -131,6 +138,25 @@ fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
     };
     let written = say(&text);
     Ok(if report.is_clean() { written } else { ExitCode::from(EXIT_FINDINGS) })
+}
+
+fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> {
+    let config = load(&letters.file)?;
+    let selection = Selection {
+        topic: letters.topic.clone(),
+        partition: letters.partition,
+        offset: letters.offset,
+        since: letters.since.map(sluice_gateway_config::Duration::to_std),
+        limit: letters.limit,
+    };
+    let (mut out, mut progress) = (std::io::stdout().lock(), std::io::stderr());
+    let told = (&mut out as &mut dyn std::io::Write, &mut progress as &mut dyn std::io::Write);
+    match dead_letter::run(config.config(), &selection, action, letters.json, told) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Whoever read it has seen enough.
+        Err(dead_letter::Error::Write(_)) => Ok(ExitCode::FAILURE),
+        Err(error) => Err(unavailable(error)),
+    }
 }
 
 /// The message for a person, and in the last line the same for the operator, which reads it from the end of the Job's pod.

@@ -6,6 +6,9 @@
 use sluice_gateway_config::{ByteSize, OnMissing, Sizing, budget};
 use sluice_kafka::PartitionId;
 
+/// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
+pub const ROW_REFUSED: &str = "row_refused";
+
 /// Why a message was rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {

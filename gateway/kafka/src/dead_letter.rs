@@ -49,6 +49,7 @@ mod headers;
 mod letter;
 mod outcome;
 mod queue;
+mod replay;
 mod sender;
 mod settings;
 mod topic;
@@ -57,6 +58,7 @@ pub use headers::{Coordinates, Head, NotALetter, REPLAYED, is_own};
 pub use letter::{Letter, LetterValue};
 pub use outcome::{Delivered, Refused};
 pub use queue::{DeadLetters, Full, Receipt, StartError};
+pub use replay::{REPLAY_TIMEOUT, ReplayError, Replayed, Replayer};
 pub use topic::TOPIC_PARTITIONS_MAX;
 
 pub use sluice_gateway_config::budget::LETTER_QUEUE_BYTES;

@@ -1,0 +1,123 @@
+//! Puts the value of a letter back into the topic that it came from.
+//!
+//! Owner: the command that replays, one thread. Limits: one message at a time; it is in the topic, or refused, within
+//! [`REPLAY_TIMEOUT`].
+
+use crate::dead_letter::{
+    headers::{REPLAYED, is_own},
+    settings::producer_settings,
+};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rdkafka::{
+    ClientConfig, ClientContext,
+    config::RDKafkaLogLevel,
+    error::KafkaError,
+    message::{DeliveryResult, Header, Headers as _, Message, OwnedHeaders},
+    producer::{BaseProducer, BaseRecord, ProducerContext},
+};
+use sluice_gateway_config::Kafka;
+use std::time::Duration;
+
+/// How long brokers may take to acknowledge a message.
+pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long one poll for the acknowledgement lasts.
+const POLL_WAIT: Duration = Duration::from_millis(100);
+
+/// Why a message is not in the topic.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// librdkafka refused the settings.
+    #[error("cannot make a Kafka producer for replayed messages: {0}")]
+    Create(Box<KafkaError>),
+    /// The brokers refused it, or did not answer in time.
+    #[error("cannot produce to topic {topic}, partition {partition}: {source}")]
+    Produce {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// What librdkafka said.
+        source: Box<KafkaError>,
+    },
+}
+
+/// A message to be put back.
+#[derive(Debug)]
+pub struct Replayed<'a, M> {
+    /// Topic, partition and offset of its letter, as text.
+    pub letter: &'a str,
+    /// What has its key and its headers: the letter, or the original.
+    pub original: &'a M,
+    /// Its value.
+    pub value: Option<&'a [u8]>,
+    /// The topic that it goes to.
+    pub topic: &'a str,
+    /// The partition.
+    pub partition: i32,
+}
+
+/// Produces replayed messages.
+pub struct Replayer {
+    producer: BaseProducer<Acknowledged>,
+    answers: Receiver<Result<i64, KafkaError>>,
+}
+
+/// Passes the one acknowledgement on.
+struct Acknowledged(Sender<Result<i64, KafkaError>>);
+
+impl ClientContext for Acknowledged {}
+
+impl ProducerContext for Acknowledged {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let answer = result.as_ref().map(Message::offset).map_err(|(error, _)| error.clone());
+        self.0.try_send(answer).expect("one message is under way at a time");
+    }
+}
+
+impl Replayer {
+    /// A producer for the source's brokers.
+    pub fn new(kafka: &Kafka) -> Result<Self, ReplayError> {
+        let mut config = ClientConfig::new();
+        for (name, value) in producer_settings(kafka, &format!("{}-replay", kafka.consumer_group)) {
+            config.set(name, value);
+        }
+        config.set("message.timeout.ms", REPLAY_TIMEOUT.as_millis().to_string());
+        config.set("linger.ms", "0");
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        let (sender, answers) = bounded(1);
+        let producer = config
+            .create_with_context(Acknowledged(sender))
+            .map_err(|source| ReplayError::Create(Box::new(source)))?;
+        Ok(Self { producer, answers })
+    }
+
+    /// Produces a message and waits for the brokers; gives its offset.
+    pub fn replay<M: Message>(&self, replayed: &Replayed<'_, M>) -> Result<i64, ReplayError> {
+        let Replayed { topic, partition, .. } = *replayed;
+        let refused =
+            |source| ReplayError::Produce { topic: topic.to_owned(), partition, source: Box::new(source) };
+        let mut record =
+            BaseRecord::<[u8], [u8], ()>::to(topic).partition(partition).headers(headers(replayed));
+        record.key = replayed.original.key();
+        record.payload = replayed.value;
+        self.producer.send(record).map_err(|(error, _)| refused(error))?;
+        loop {
+            // Ends with the producer's own time limit for messages.
+            self.producer.poll(POLL_WAIT);
+            if let Ok(answer) = self.answers.try_recv() {
+                return answer.map_err(refused);
+            }
+        }
+    }
+}
+
+/// The original's headers, and the one that says which letter the message was.
+fn headers<M: Message>(replayed: &Replayed<'_, M>) -> OwnedHeaders {
+    let first = OwnedHeaders::new().insert(Header { key: REPLAYED, value: Some(replayed.letter) });
+    let Some(found) = replayed.original.headers() else { return first };
+    let kept = found.iter().filter(|header| !is_own(header.key) && header.key != REPLAYED);
+    kept.fold(first, OwnedHeaders::insert)
+}

@@ -1,0 +1,266 @@
+//! `sluice-gateway dead-letter`: lists, shows and replays what was put into the dead-letter topic.
+//!
+//! Place in the flow: run by a person, beside the gateways; joins no group and commits nothing. Letters are read from where the
+//! selection begins up to where the topic ended when the command began. Two letters of equal coordinates are one: they were
+//! doubled by a crash.
+//!
+//! Limits: the coordinates of every letter that was read are kept, about 150 bytes each; one letter at a time is in memory beside.
+
+mod json_span;
+mod list;
+mod replay;
+mod show;
+mod span_text;
+mod utc;
+
+use sluice_gateway_config::{ByteSize, Format, GatewayConfig, Kafka};
+use sluice_kafka::{
+    BoundedReader, Message as _, OwnedMessage, ReadError, ReadFrom,
+    dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic},
+};
+use std::{
+    collections::HashSet,
+    io::{self, Write},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// How long brokers may take to answer, and the next letter to come.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How often progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What is done with the letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// One line each.
+    List,
+    /// Everything that is known about each.
+    Show,
+    /// Produce their values to the topics that they came from.
+    Replay {
+        /// Say what would be done, and do nothing.
+        dry_run: bool,
+    },
+}
+
+/// Which letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The dead-letter topic; none for those of the config.
+    pub topic: Option<String>,
+    /// Only letters for messages of this partition of their source.
+    pub partition: Option<i32>,
+    /// Only letters for the message at this offset.
+    pub offset: Option<i64>,
+    /// Only letters that were written within this time.
+    pub since: Option<Duration>,
+    /// No more than so many letters.
+    pub limit: Option<u64>,
+}
+
+/// Why the command did not do all of what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A topic cannot be read.
+    #[error(transparent)]
+    Read(ReadError),
+    /// A message cannot be produced.
+    #[error(transparent)]
+    Replay(ReplayError),
+    /// What was found cannot be written.
+    #[error("cannot write what was found: {0}")]
+    Write(io::Error),
+    /// Letters were not replayed; each was named.
+    #[error("{0} of the letters were not replayed")]
+    NotReplayed(u64),
+}
+
+/// A letter and where it is.
+struct Found {
+    message: OwnedMessage,
+    head: Head,
+}
+
+impl Found {
+    /// Topic, partition and offset of the letter itself.
+    fn place(&self) -> String {
+        format!("{}/{}@{}", self.message.topic(), self.message.partition(), self.message.offset())
+    }
+
+    /// Topic, partition, offset and row of what it is about.
+    fn about(&self) -> String {
+        let Coordinates { topic, partition, offset, row } = &self.head.coordinates;
+        let row = row.map_or(String::new(), |row| format!(" row {row}"));
+        format!("{topic}/{partition}@{offset}{row}")
+    }
+}
+
+/// What is done with each letter.
+trait Use {
+    /// Uses it; writes to `out` what is to be said.
+    fn letter(&mut self, letter: &Found, out: &mut dyn Write) -> Result<(), Error>;
+
+    /// After the last one.
+    fn end(&mut self, _: &mut dyn Write) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Does what is asked for; results go to `out`, everything else to `progress`.
+pub fn run(
+    config: &GatewayConfig,
+    selection: &Selection,
+    action: Action,
+    json: bool,
+    (out, progress): (&mut dyn Write, &mut dyn Write),
+) -> Result<(), Error> {
+    let kafka = &config.source.kafka;
+    let mut list = list::List { json };
+    let mut show = show::Show { json };
+    let mut replay;
+    let letters: &mut dyn Use = match action {
+        Action::List => &mut list,
+        Action::Show => &mut show,
+        Action::Replay { dry_run } => {
+            replay = replay::Replay::new(kafka, dry_run, json).map_err(Error::Replay)?;
+            &mut replay
+        }
+    };
+    let mut reading = Reading::new(selection, progress);
+    for topic in topics(config, selection) {
+        if reading.is_full() {
+            break;
+        }
+        match reading.topic(kafka, &topic, letters, out) {
+            // A topic that nobody has asked for by name is made with the first letter.
+            Err(Error::Read(ReadError::Missing { .. })) if selection.topic.is_none() => {
+                reading.say(&format!("there is no topic {topic}: no letter was ever put there"));
+            }
+            read => read?,
+        }
+    }
+    reading.conclude();
+    letters.end(out)
+}
+
+fn topics(config: &GatewayConfig, selection: &Selection) -> Vec<String> {
+    let of_config = || config.delivery.dead_letter.topic.clone().map(|topic| vec![topic]);
+    let beside = || config.source.kafka.topics.iter().map(|topic| default_topic(topic)).collect();
+    selection.topic.clone().map(|topic| vec![topic]).or_else(of_config).unwrap_or_else(beside)
+}
+
+/// The letters of a selection, being read.
+struct Reading<'a> {
+    selection: &'a Selection,
+    progress: &'a mut dyn Write,
+    seen: HashSet<Coordinates>,
+    used: u64,
+    read: u64,
+    doubled: u64,
+    foreign: u64,
+    told: Instant,
+}
+
+impl<'a> Reading<'a> {
+    fn new(selection: &'a Selection, progress: &'a mut dyn Write) -> Self {
+        Self {
+            selection,
+            progress,
+            seen: HashSet::new(),
+            used: 0,
+            read: 0,
+            doubled: 0,
+            foreign: 0,
+            told: Instant::now(),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.selection.limit.is_some_and(|limit| self.used >= limit)
+    }
+
+    fn topic(
+        &mut self,
+        kafka: &Kafka,
+        topic: &str,
+        letters: &mut dyn Use,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        // Letters may be larger than what the source's batches are bounded to.
+        let record_batch_bytes_max = kafka.record_batch_bytes_max.max(ByteSize::bytes(4 * LETTER_BYTES_MAX));
+        let kafka = Kafka { record_batch_bytes_max, ..kafka.clone() };
+        let from = self
+            .selection
+            .since
+            .map_or(ReadFrom::Earliest, |since| ReadFrom::Since(millis_before_now(since)));
+        let mut reader = BoundedReader::open(&kafka, topic, from, ANSWER_TIMEOUT).map_err(Error::Read)?;
+        while !self.is_full()
+            && let Some(message) = reader.next_message().map_err(Error::Read)?
+        {
+            self.read += 1;
+            if let Some(letter) = self.choose(message) {
+                self.used += 1;
+                letters.letter(&letter, out)?;
+            }
+            if self.told.elapsed() >= PROGRESS_INTERVAL {
+                self.told = Instant::now();
+                self.say(&format!("{} messages of {topic} read, up to {} left", self.read, reader.left()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The letter in a message, if it is one, is selected, and was not seen before.
+    fn choose(&mut self, message: OwnedMessage) -> Option<Found> {
+        let head = message.headers().map_or(Err(NotALetter::Unmarked), Head::read);
+        let head = match head {
+            Ok(head) => head,
+            Err(why) => {
+                self.foreign += 1;
+                let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
+                self.say(&format!("{topic}/{partition}@{offset} is no letter: {why}"));
+                return None;
+            }
+        };
+        let Selection { partition, offset, .. } = *self.selection;
+        let selected = partition.is_none_or(|partition| partition == head.coordinates.partition)
+            && offset.is_none_or(|offset| offset == head.coordinates.offset);
+        if !selected {
+            return None;
+        }
+        if !self.seen.insert(head.coordinates.clone()) {
+            self.doubled += 1;
+            return None;
+        }
+        Some(Found { message, head })
+    }
+
+    fn conclude(&mut self) {
+        let Self { used, read, doubled, foreign, .. } = self;
+        let more = if *foreign > 0 { format!(", {foreign} that are no letters") } else { String::new() };
+        let text =
+            format!("{used} letters; {read} messages read, {doubled} of them again the same letter{more}");
+        self.say(&text);
+    }
+
+    fn say(&mut self, text: &str) {
+        if writeln!(self.progress, "{text}").is_err() {
+            // There is nobody to tell.
+        }
+    }
+}
+
+fn millis_before_now(time: Duration) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.saturating_sub(time).as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How a format is called in the config.
+fn format_name(format: Option<Format>) -> &'static str {
+    match format {
+        Some(Format::OtlpProto) => "OtlpProto",
+        Some(Format::OtlpJson) => "OtlpJson",
+        None => "unknown",
+    }
+}

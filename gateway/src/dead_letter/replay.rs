@@ -1,0 +1,121 @@
+//! Letters back into the topics that they came from.
+//!
+//! | the letter | what is produced |
+//! | --- | --- |
+//! | holds a value in the format that the pipeline reads | that value |
+//! | holds none that was left out, or a span in another format | the original's, or that span of it, as long as Kafka has the original |
+//! | says that its message was gone | nothing |
+//!
+//! Key and headers are the original's. A letter stays where it is: replaying it twice stores it twice.
+
+use super::{ANSWER_TIMEOUT, Error, Found, Use, json_span};
+use serde_json::json;
+use sluice_gateway_config::{Format, Kafka};
+use sluice_kafka::{
+    Message as _, OwnedMessage, PartitionId,
+    dead_letter::{Coordinates, ReplayError, Replayed, Replayer},
+    fetch_message,
+};
+use std::io::Write;
+
+/// Replays.
+pub(super) struct Replay {
+    /// Nothing is produced without one.
+    replayer: Option<Replayer>,
+    kafka: Kafka,
+    json: bool,
+    not_replayed: u64,
+}
+
+/// Where the value comes from.
+enum Value {
+    /// The letter has it.
+    Letter,
+    /// It is the original's, or part of that.
+    Original(OwnedMessage, Vec<u8>),
+}
+
+impl Replay {
+    pub(super) fn new(kafka: &Kafka, dry_run: bool, json: bool) -> Result<Self, ReplayError> {
+        let replayer = if dry_run { None } else { Some(Replayer::new(kafka)?) };
+        Ok(Self { replayer, kafka: kafka.clone(), json, not_replayed: 0 })
+    }
+
+    /// What to produce, or why it cannot be had.
+    fn value(&self, letter: &Found) -> Result<Result<Value, String>, Error> {
+        let Coordinates { topic, partition, offset, row } = &letter.head.coordinates;
+        if !self.kafka.topics.contains(topic) {
+            return Ok(Err(format!("{topic} is no topic of this config")));
+        }
+        if letter.head.has_value() && letter.head.format == Some(self.kafka.format) {
+            return Ok(Ok(Value::Letter));
+        }
+        if letter.head.value == "null" {
+            return Ok(Err("the message had no value".to_owned()));
+        }
+        let id = PartitionId { topic: topic.as_str().into(), partition: *partition };
+        let original = fetch_message(&self.kafka, &id, *offset, ANSWER_TIMEOUT).map_err(Error::Read)?;
+        let Some(original) = original else {
+            return Ok(Err(format!(
+                "its value is {}, and Kafka no longer has the original",
+                letter.head.value
+            )));
+        };
+        let whole = original.payload().unwrap_or_default();
+        let value = match row {
+            None => Some(whole.to_vec()),
+            Some(row) => span(self.kafka.format, whole, *row),
+        };
+        Ok(value
+            .map(|value| Value::Original(original, value))
+            .ok_or("the original has no such span".to_owned()))
+    }
+
+    /// What is said of a letter, and the offset of the new message.
+    fn replay(&mut self, letter: &Found) -> Result<(String, Option<i64>), Error> {
+        let value = match self.value(letter)? {
+            Ok(value) => value,
+            Err(why) => {
+                self.not_replayed += 1;
+                return Ok((format!("not replayed: {why}"), None));
+            }
+        };
+        let Coordinates { topic, partition, .. } = &letter.head.coordinates;
+        let source = if let Value::Original(..) = value { " with the original's value" } else { "" };
+        let Some(replayer) = &self.replayer else {
+            return Ok((format!("would be replayed to {topic}/{partition}{source}"), None));
+        };
+        let (original, value) = match &value {
+            Value::Letter => (&letter.message, letter.message.payload()),
+            Value::Original(original, value) => (original, Some(&value[..])),
+        };
+        let message = Replayed { letter: &letter.place(), original, value, topic, partition: *partition };
+        let offset = replayer.replay(&message).map_err(Error::Replay)?;
+        Ok((format!("replayed to {topic}/{partition}@{offset}{source}"), Some(offset)))
+    }
+}
+
+/// One span of a message.
+fn span(format: Format, message: &[u8], row: u64) -> Option<Vec<u8>> {
+    match format {
+        Format::OtlpProto => sluice_otlp::extract(message, row).ok()?,
+        Format::OtlpJson => json_span::extract(message, row),
+    }
+}
+
+impl Use for Replay {
+    fn letter(&mut self, letter: &Found, out: &mut dyn Write) -> Result<(), Error> {
+        let (outcome, offset) = self.replay(letter)?;
+        let line = if self.json {
+            json!({"letter": letter.place(), "about": letter.about(), "outcome": outcome, "offset": offset})
+                .to_string()
+        } else {
+            format!("{}  {outcome}", letter.about())
+        };
+        writeln!(out, "{line}").map_err(Error::Write)
+    }
+
+    fn end(&mut self, _: &mut dyn Write) -> Result<(), Error> {
+        if self.not_replayed > 0 { Err(Error::NotReplayed(self.not_replayed)) } else { Ok(()) }
+    }
+}

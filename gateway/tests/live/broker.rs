@@ -1,0 +1,105 @@
+//! A topic of a test's own in a real Kafka.
+
+use rdkafka::{
+    ClientConfig,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    consumer::{BaseConsumer, Consumer as _},
+    producer::{BaseProducer, BaseRecord, Producer as _},
+    types::RDKafkaErrorCode,
+};
+use sluice_gateway_config::{Kafka, parse};
+use sluice_kafka::dead_letter::default_topic;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A topic, deleted at the end together with its dead letters.
+pub struct Topic {
+    pub name: String,
+    brokers: String,
+    admin: AdminClient<DefaultClientContext>,
+}
+
+impl Topic {
+    pub async fn create(test: &str, partitions: i32) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let brokers = std::env::var("SLUICE_KAFKA").unwrap_or_else(|_| "127.0.0.1:29092".to_owned());
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluice-live-{test}-{}-{number}", std::process::id());
+        let admin = ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
+        let topic = Self { name, brokers, admin };
+        topic.create_other(&topic.name, partitions, &[]).await;
+        topic
+    }
+
+    pub async fn create_other(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        let mut new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        for (name, value) in settings {
+            new = new.set(name, value);
+        }
+        let made = self.admin.create_topics([&new], &options()).await.unwrap();
+        for made in made {
+            made.unwrap();
+        }
+    }
+
+    pub async fn delete_other(&self, name: &str) {
+        for deleted in self.admin.delete_topics(&[name], &options()).await.unwrap() {
+            match deleted {
+                Ok(_)
+                | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)) => {}
+                Err((name, code)) => panic!("delete {name}: {code}"),
+            }
+        }
+    }
+
+    pub async fn delete(self) {
+        self.delete_other(&self.letters()).await;
+        self.delete_other(&self.name).await;
+    }
+
+    /// The name of its dead-letter topic.
+    pub fn letters(&self) -> String {
+        default_topic(&self.name)
+    }
+
+    /// Puts a message with this value into a partition.
+    pub fn produce(&self, partition: i32, value: &[u8]) {
+        let producer: BaseProducer =
+            ClientConfig::new().set("bootstrap.servers", &self.brokers).create().unwrap();
+        let record = BaseRecord::<(), [u8]>::to(&self.name).partition(partition).payload(value);
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer.flush(TIMEOUT).unwrap();
+    }
+
+    pub fn partitions(&self, name: &str) -> usize {
+        let client: BaseConsumer =
+            ClientConfig::new().set("bootstrap.servers", &self.brokers).create().unwrap();
+        client.fetch_metadata(Some(name), TIMEOUT).unwrap().topics()[0].partitions().len()
+    }
+
+    /// A gateway's config, as YAML.
+    pub fn config(&self) -> String {
+        format!(
+            "contractVersion: 1\n\
+             pipeline: {{namespace: live, name: live}}\n\
+             source: {{kafka: {{bootstrapServers: ['{0}'], topics: [{1}], consumerGroup: {1}}}}}\n\
+             sink: {{clickhouse: {{endpoints: ['http://127.0.0.1:8123'], database: live, table: live}}}}\n\
+             workers: 1\n\
+             memory: {{limit: 192MiB}}\n",
+            self.brokers, self.name
+        )
+    }
+
+    pub fn kafka(&self) -> Kafka {
+        parse::from_yaml(&self.config()).unwrap().source.kafka
+    }
+}
+
+fn options() -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(TIMEOUT)).operation_timeout(Some(TIMEOUT))
+}
