@@ -116,6 +116,7 @@ impl Sender {
                 producer.poll(if self.in_flight > 0 { POLL_WAIT } else { Duration::ZERO });
             }
             self.take_outcomes();
+            self.let_go_of_fatal();
         }
     }
 
@@ -198,13 +199,22 @@ impl Sender {
                 Err(error) => self.failed(pending, &error),
             }
         }
-        let is_fatal = |producer: &BaseProducer<_>| producer.client().fatal_error().is_some();
-        if self.producer.as_ref().is_some_and(is_fatal) {
-            tracing::warn!(
-                "the producer of dead letters is replaced after an error that it cannot recover from"
-            );
-            // Its letters come back as outcomes.
-            self.producer = None;
+    }
+
+    /// Lets a producer go that cannot go on; the next letter makes another one.
+    fn let_go_of_fatal(&mut self) {
+        let fatal = self.producer.as_ref().and_then(|producer| producer.client().fatal_error());
+        let Some((code, why)) = fatal else { return };
+        // Its letters come back as outcomes, to be sent again.
+        self.producer = None;
+        self.take_outcomes();
+        if next(Some(code)) == Next::NotAuthorized {
+            for pending in self.waiting.drain(..) {
+                let refused = Refused::NotAuthorized { topic: pending.topic, why: why.clone() };
+                pending.reply.answer(Err(refused));
+            }
+        } else {
+            tracing::warn!(%code, why, "the producer of dead letters is replaced after an error that ends it");
         }
     }
 

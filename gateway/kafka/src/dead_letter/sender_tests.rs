@@ -127,6 +127,17 @@ fn a_topic_that_may_not_be_written_to_is_refused_and_remembered() {
 }
 
 #[test]
+fn a_producer_that_may_not_be_one_is_refused_and_another_one_tries_again() {
+    let mock = Mock::with_topic();
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
+    mock.0.request_errors(RDKafkaApiKey::InitProducerId, &[denied]);
+    let letters = mock.letters();
+    let refused = answer(letters.send(&letter(0)).unwrap()).unwrap_err();
+    assert!(matches!(refused, Refused::NotAuthorized { .. }), "{refused}");
+    assert!(answer(letters.send(&letter(1)).unwrap()).is_ok());
+}
+
+#[test]
 fn letters_under_way_are_answered_after_the_last_sender_is_gone() {
     let mock = Mock::with_topic();
     let letters = mock.letters();
