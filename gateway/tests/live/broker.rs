@@ -20,6 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A topic, deleted at the end together with its dead letters.
 pub struct Topic {
     pub name: String,
+    /// How its messages are encoded, as a config says it.
+    pub format: &'static str,
     brokers: String,
     admin: AdminClient<DefaultClientContext>,
 }
@@ -31,7 +33,7 @@ impl Topic {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sluice-live-{test}-{}-{number}", std::process::id());
         let admin = ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
-        let topic = Self { name, brokers, admin };
+        let topic = Self { name, format: "OtlpProto", brokers, admin };
         topic.create_other(&topic.name, partitions, &[]).await;
         topic
     }
@@ -87,11 +89,11 @@ impl Topic {
         format!(
             "contractVersion: 1\n\
              pipeline: {{namespace: live, name: live}}\n\
-             source: {{kafka: {{bootstrapServers: ['{0}'], topics: [{1}], consumerGroup: {1}}}}}\n\
+             source: {{kafka: {{bootstrapServers: ['{0}'], topics: [{1}], consumerGroup: {1}, format: {2}}}}}\n\
              sink: {{clickhouse: {{endpoints: ['http://127.0.0.1:8123'], database: live, table: live}}}}\n\
              workers: 1\n\
              memory: {{limit: 192MiB}}\n",
-            self.brokers, self.name
+            self.brokers, self.name, self.format
         )
     }
 

@@ -202,3 +202,26 @@ async fn a_value_that_was_left_out_is_replayed_from_the_original() {
     assert_eq!(values, [Some(b"original".to_vec()), Some(b"original".to_vec())]);
     topic.delete().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_span_of_a_message_in_json_is_replayed_in_json() {
+    let mut topic = Topic::create("json", 3).await;
+    topic.format = "OtlpJson";
+    let span = |name: &str| serde_json::json!({"name": name, "unknown": 1});
+    let message = |spans: &[serde_json::Value]| serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
+    topic.produce(2, message(&[span("good"), span("bad")]).to_string().as_bytes());
+    let letters = DeadLetters::start(&topic.kafka(), None, "live").unwrap();
+    // A gateway knows the span as protobuf alone.
+    let refused = letter(&topic.name, 0, b"").with_span(1, b"protobuf").with_code(Some(469));
+    answer(letters.send(&refused).unwrap()).await.unwrap();
+    let (out, told, code) = command(&topic, &["replay"]);
+    assert!(
+        out.contains("@0 row 1  replayed to") && out.contains("with the original's value"),
+        "{out}{told}"
+    );
+    assert_eq!(code, Some(0));
+    let replayed = read(&topic, &topic.name);
+    let value: serde_json::Value = serde_json::from_slice(replayed[1].payload().unwrap()).unwrap();
+    assert_eq!(value, message(&[span("bad")]));
+    topic.delete().await;
+}
