@@ -36,7 +36,9 @@ pub(crate) fn build(
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
         source: contract::Source { kafka: kafka(names, spec, batch, share) },
         sink: contract::Sink { clickhouse: clickhouse(spec) },
-        delivery: contract::Delivery { dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) } },
+        delivery: contract::Delivery {
+            dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) },
+        },
         queue: contract::Queue { mode: queue_mode(spec), ..contract::Queue::default() },
         workers: share.workers,
         memory: contract::Memory { limit: share.memory },
