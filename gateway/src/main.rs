@@ -4,8 +4,8 @@ use clap::Parser as _;
 use sluice_gateway::{
     app,
     args::{
-        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, EXIT_CONFIG, EXIT_FINDINGS,
-        EXIT_UNAVAILABLE, Letters,
+        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, EXIT_CONFIG,
+        EXIT_FINDINGS, EXIT_UNAVAILABLE, Letters,
     },
     audit::{self, Progress},
     check, ddl,

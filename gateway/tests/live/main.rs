@@ -12,11 +12,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod broker;
 mod cut;
+mod dead_letters;
 mod fate;
 mod guarantee;
-mod broker;
-mod dead_letters;
 mod layouts;
 mod messages;
 mod poison;
