@@ -1,5 +1,6 @@
 //! One ClickHouse server as a process of this machine. The engine is the shared library of the npm package below; a small
-//! launcher in C runs it with its own HTTP and native TCP servers.
+//! launcher in C runs it with its own HTTP and native TCP servers. Others of their own folder and ports can run beside it
+//! ([`ClickHouse::beside`]).
 //!
 //! What this server does not show: Keeper and replicated tables, server-side async inserts (accepted, done at once), TLS, and a
 //! graceful end at SIGTERM (data is safe: acknowledged inserts survive SIGKILL).
@@ -39,9 +40,8 @@ pub const USER: &str = "gateway";
 /// The password of [`USER`]. No secret: this server listens on loopback and on the pod bridge only.
 pub const PASSWORD: &str = "sluice-local-only";
 
-const HTTP_ADDRESS: &str = "127.0.0.1:8123";
-const HTTP_PORT: &str = "8123";
-const NATIVE_PORT: &str = "9000";
+const HTTP_PORT: u16 = 8123;
+const NATIVE_PORT: u16 = 9000;
 
 /// Starts both servers, then keeps the program from ending: a query that takes forever.
 const QUERY: &str = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT sleepEachRow(3) FROM system.numbers FORMAT Null \
@@ -57,11 +57,34 @@ const CONFIGURATION: &str = include_str!("../../stack/clickhouse/config.xml");
 const USERS: &str = include_str!("../../stack/clickhouse/users.xml");
 const LAUNCHER: &str = include_str!("../../stack/clickhouse/launcher.c");
 
-/// The local server, running or not.
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Listeners {
+    /// The second address of this machine that it listens on, beside 127.0.0.1: that of pods.
+    pub pods_host: String,
+    /// Port for HTTP.
+    pub http_port: u16,
+    /// Port for the native protocol.
+    pub native_port: u16,
+}
+
+impl Listeners {
+    /// Those of the local stack.
+    fn of_stack() -> Listeners {
+        Listeners { pods_host: NODE_ADDRESS.to_owned(), http_port: HTTP_PORT, native_port: NATIVE_PORT }
+    }
+
+    fn http_address(&self) -> String {
+        format!("127.0.0.1:{}", self.http_port)
+    }
+}
+
+/// A local server, running or not.
 #[derive(Clone, Debug)]
 pub struct ClickHouse {
     state: PathBuf,
     programs: PathBuf,
+    listeners: Listeners,
 }
 
 /// Whether the cache has library and launcher.
@@ -128,7 +151,12 @@ fn launcher(paths: &Paths) -> PathBuf {
 impl ClickHouse {
     /// The one whose folders [`Paths`] names.
     pub fn new(paths: &Paths) -> Self {
-        Self { state: paths.clickhouse(), programs: paths.cache.join("clickhouse") }
+        Self::beside(paths, paths.clickhouse(), Listeners::of_stack())
+    }
+
+    /// Another one, with the programs that [`build`] has put into the cache and everything else below the folder `state`.
+    pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
+        Self { state, programs: paths.cache.join("clickhouse"), listeners }
     }
 
     /// The one of this machine.
@@ -177,8 +205,9 @@ impl ClickHouse {
 
     /// Its process.
     pub(super) fn part(&self) -> Part {
-        let probe = Box::new(|| answers_http(HTTP_ADDRESS, "/ping"));
-        Part { daemon: self.daemon(), address: HTTP_ADDRESS.into(), probe }
+        let address = self.listeners.http_address();
+        let asked = address.clone();
+        Part { daemon: self.daemon(), address, probe: Box::new(move || answers_http(&asked, "/ping")) }
     }
 
     fn daemon(&self) -> Daemon {
@@ -186,7 +215,7 @@ impl ClickHouse {
     }
 
     fn configure(&self) -> anyhow::Result<()> {
-        let values = [("NODE_ADDRESS", NODE_ADDRESS), ("PASSWORD", PASSWORD)];
+        let values = [("NODE_ADDRESS", &*self.listeners.pods_host), ("PASSWORD", PASSWORD)];
         put(&self.state.join("config.xml"), &render(CONFIGURATION, &values))?;
         put(&self.state.join("users.xml"), &render(USERS, &values))?;
         if !self.runs() {
@@ -208,9 +237,9 @@ impl ClickHouse {
         server.arg("--path").arg(self.data()).arg("--config-file").arg(self.state.join("config.xml"));
         server.args([
             "--http_port",
-            HTTP_PORT,
+            &self.listeners.http_port.to_string(),
             "--tcp_port",
-            NATIVE_PORT,
+            &self.listeners.native_port.to_string(),
             "--log-level",
             "warning",
             "--logger.log",

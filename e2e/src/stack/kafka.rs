@@ -1,5 +1,6 @@
 //! One Kafka broker in `KRaft` mode from the jars of Maven Central, as a process of this machine. Programs here reach it on
-//! loopback, pods by name; each has its own listener, since a broker tells clients where to connect.
+//! loopback, pods by name; each has its own listener, since a broker tells clients where to connect. Others of their own
+//! folder and addresses can run beside it ([`Kafka::beside`]).
 //!
 //! Tests stop and start it from other processes than the one that brought it up: everything goes through its pid file.
 
@@ -26,9 +27,9 @@ pub const HOST_ADDRESS: &str = "127.0.0.1:29092";
 /// Where pods find the broker.
 pub const PODS_ADDRESS: &str = "kafka.sluice-stack.svc.cluster.local:9092";
 
-const CONTROLLER_PORT: &str = "29093";
+const CONTROLLER_ADDRESS: &str = "127.0.0.1:29093";
 
-/// 22 characters of base64, as the format asks; it never changes, since there is one broker per state folder.
+/// 22 characters of base64, as the format asks; it never changes, since there is one cluster per state folder.
 const CLUSTER_ID: &str = "c2x1aWNlLXN0YWNrLTAwMQ";
 
 /// Up to 512 MiB of heap hold 128 MiB record batches; 234 MB are resident when idle.
@@ -47,11 +48,50 @@ const POM: &str = include_str!("../../stack/kafka/pom.xml");
 const PROPERTIES: &str = include_str!("../../stack/kafka/server.properties");
 const LOGGING: &str = include_str!("../../stack/kafka/log4j2.yaml");
 
-/// The local broker, running or not.
+/// Where a broker listens, and what it tells of itself.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// `host:port` for programs of this machine, and for other brokers.
+    pub host: String,
+    /// `host:port` of the listener for pods.
+    pub pods_listen: String,
+    /// `host:port` under which clients of that listener are told to find it.
+    pub pods: String,
+    /// `host:port` of the controllers of all brokers, by number; its own among them.
+    pub controllers: Vec<String>,
+}
+
+impl Node {
+    /// The one of the local stack.
+    fn of_stack() -> Node {
+        Node {
+            number: 1,
+            host: HOST_ADDRESS.to_owned(),
+            pods_listen: format!("{NODE_ADDRESS}:9092"),
+            pods: PODS_ADDRESS.to_owned(),
+            controllers: vec![CONTROLLER_ADDRESS.to_owned()],
+        }
+    }
+
+    fn voters(&self) -> String {
+        let numbered = self.controllers.iter().zip(1..);
+        numbered.map(|(address, number)| format!("{number}@{address}")).collect::<Vec<_>>().join(",")
+    }
+
+    fn controller(&self) -> &str {
+        let own = usize::try_from(self.number - 1).ok().and_then(|index| self.controllers.get(index));
+        own.expect("a broker's own controller is among those of all brokers")
+    }
+}
+
+/// A local broker, running or not.
 #[derive(Clone, Debug)]
 pub struct Kafka {
     state: PathBuf,
     libraries: PathBuf,
+    node: Node,
 }
 
 /// Whether the cache has the jars.
@@ -89,7 +129,12 @@ fn libraries(paths: &Paths) -> PathBuf {
 impl Kafka {
     /// The one whose folders [`Paths`] names.
     pub fn new(paths: &Paths) -> Self {
-        Self { state: paths.kafka(), libraries: libraries(paths) }
+        Self { state: paths.kafka(), libraries: libraries(paths), node: Node::of_stack() }
+    }
+
+    /// Another one, with the jars that [`build`] has put into the cache and everything else below the folder `state`.
+    pub fn beside(paths: &Paths, state: PathBuf, node: Node) -> Self {
+        Self { state, libraries: libraries(paths), node }
     }
 
     /// The one of this machine.
@@ -138,7 +183,9 @@ impl Kafka {
 
     /// Its process.
     pub(super) fn part(&self) -> Part {
-        Part { daemon: self.daemon(), address: HOST_ADDRESS.into(), probe: Box::new(answers) }
+        let address = self.node.host.clone();
+        let asked = address.clone();
+        Part { daemon: self.daemon(), address, probe: Box::new(move || answers(&asked)) }
     }
 
     fn daemon(&self) -> Daemon {
@@ -160,10 +207,13 @@ impl Kafka {
     fn rendered_properties(&self) -> String {
         let values = [
             ("STATE", &*self.state.to_string_lossy()),
-            ("HOST_ADDRESS", HOST_ADDRESS),
-            ("NODE_ADDRESS", NODE_ADDRESS),
-            ("PODS_ADDRESS", PODS_ADDRESS),
-            ("CONTROLLER_PORT", CONTROLLER_PORT),
+            ("NODE", &*self.node.number.to_string()),
+            ("VOTERS", &*self.node.voters()),
+            ("CONTROLLER", self.node.controller()),
+            ("HOST_ADDRESS", &*self.node.host),
+            ("PODS_LISTEN", &*self.node.pods_listen),
+            ("PODS_ADDRESS", &*self.node.pods),
+            ("REPLICAS", &*self.node.controllers.len().to_string()),
         ];
         render(PROPERTIES, &values)
     }
@@ -188,11 +238,11 @@ impl Kafka {
 }
 
 /// Asks the broker for its metadata.
-fn answers() -> anyhow::Result<()> {
+fn answers(address: &str) -> anyhow::Result<()> {
     // Without this check librdkafka, which retries by itself, would wait the whole patience for a port that is closed.
-    super::part::connects(HOST_ADDRESS)?;
+    super::part::connects(address)?;
     let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", HOST_ADDRESS)
+        .set("bootstrap.servers", address)
         .set("log_level", "0")
         .create()
         .context("make a Kafka client")?;
@@ -208,17 +258,24 @@ mod tests {
 
     #[test]
     fn the_properties_name_both_listeners_and_leave_no_place_unfilled() {
-        let kafka = Kafka { state: "/s/kafka".into(), libraries: "/c".into() };
+        let kafka = Kafka { state: "/s/kafka".into(), libraries: "/c".into(), node: Node::of_stack() };
         let text = kafka.rendered_properties();
-        assert!(
-            !text.contains('@')
-                || text.lines().all(|line| !line.contains('@') || line.contains("1@127.0.0.1")),
-            "{text}"
-        );
         let line = |wanted: &str| assert!(text.lines().any(|line| line == wanted), "{wanted}\n{text}");
         line("listeners=HOST://127.0.0.1:29092,PODS://10.244.0.1:9092,CONTROLLER://127.0.0.1:29093");
         line("advertised.listeners=HOST://127.0.0.1:29092,PODS://kafka.sluice-stack.svc.cluster.local:9092");
+        line("controller.quorum.voters=1@127.0.0.1:29093");
         line("log.dirs=/s/kafka/data");
+        assert!(!text.replace("1@127", "").contains('@'), "{text}");
+    }
+
+    #[test]
+    fn brokers_of_a_cluster_know_one_another() {
+        let node = Node {
+            number: 2,
+            controllers: ["a:1", "b:2", "c:3"].map(str::to_owned).to_vec(),
+            ..Node::of_stack()
+        };
+        assert_eq!((node.voters().as_str(), node.controller()), ("1@a:1,2@b:2,3@c:3", "b:2"));
     }
 
     #[test]
