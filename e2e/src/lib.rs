@@ -3,6 +3,7 @@
 pub mod cargo;
 pub mod cluster;
 pub mod demo;
+pub mod faults;
 pub mod fuzz;
 pub mod gateway;
 pub mod install;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::demo::{self, DemoArgs};
+use e2e::faults::{self, FaultsArgs};
 use e2e::fuzz::{self, FuzzArgs};
 use e2e::memory::{self, MemoryArgs};
 use e2e::say;
@@ -35,6 +36,9 @@ enum Command {
     /// The gateway's memory budget under the kernel's own limit
     Memory(MemoryArgs),
 
+    /// Kills, stops and cuts everything under load, and counts what is lost or doubled
+    Faults(FaultsArgs),
+
     /// Searches for bytes that break a promise of the gateway's readers
     Fuzz(FuzzArgs),
 
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Throughput(args) => throughput::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Witness(args) => witness::run(&args),

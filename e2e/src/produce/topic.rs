@@ -64,8 +64,18 @@ impl Topic {
 
     /// Makes topic `name` and waits until every partition has a leader.
     pub async fn create(brokers: &str, name: &str, partitions: i32) -> Result<Topic> {
+        Topic::create_replicated(brokers, name, partitions, 1).await
+    }
+
+    /// The same with so many replicas of each partition.
+    pub async fn create_replicated(
+        brokers: &str,
+        name: &str,
+        partitions: i32,
+        replicas: i32,
+    ) -> Result<Topic> {
         let topic = Topic::named(brokers, name, partitions)?;
-        let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let new = NewTopic::new(name, partitions, TopicReplication::Fixed(replicas));
         let results = topic.admin.create_topics([&new], &options()).await;
         one(results).with_context(|| format!("create topic {name} with {partitions} partitions"))?;
         topic.wait_for_leaders().await?;

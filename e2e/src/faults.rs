@@ -1,0 +1,155 @@
+//! `e2e faults`: everything that can die, stop or lie does so under load; then spans are counted by their numbers.
+//!
+//! ```text
+//! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts
+//!                         ^         ^         ^            ^
+//!                         '---------'-- scenario ----------'
+//! ```
+//!
+//! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
+//! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
+//! but those that a scenario predicts exactly. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs
+//! and logs are kept then.
+
+mod course;
+mod gate;
+mod gateway;
+mod kafka_front;
+mod kafka_wire;
+mod report;
+mod scenario;
+mod scene;
+mod servers;
+mod sink_front;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use crate::process::interrupt;
+use crate::stack::paths::remove_folder;
+use crate::{say, throughput};
+pub use report::{Outcome, Report, Round};
+use scenario::Scenario;
+use scene::Stage;
+use servers::Servers;
+
+/// Which scenarios run, and how often.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct FaultsArgs {
+    /// Rounds of each scenario; those that take long have a most of their own
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+
+    /// Only scenarios whose name contains this; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+
+    /// Name the scenarios and run none
+    #[arg(long)]
+    list: bool,
+
+    /// Write the outcomes to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// A gateway program to run instead of the one that is compiled from this checkout
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Needs no running stack: brokers and a ClickHouse of the run's own are started from the programs that the stack
+installs (`cargo stack up` once, or this command fetches them), and removed at the end.
+
+Columns:
+  spans       numbered spans that Kafka acknowledged, in all rounds
+  lost        those of them without a row; behind it, how many must be: Kafka itself had lost them
+  doubled     rows beyond the first of a span; behind it, how many must be: the server had forgotten their token
+  recovery s  from the death, or the fault's end, until a gateway is told of an insert; the longest of all rounds
+
+Exit codes: 0 every count is the expected one in every round, 1 otherwise.";
+
+/// Runs the scenarios and prints what came of them.
+///
+/// # Errors
+/// What failed; by then what the command started is stopped.
+pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
+    let wanted = |scenario: &Scenario| {
+        args.only.is_empty() || args.only.iter().any(|part| scenario.name.contains(part))
+    };
+    let chosen: Vec<Scenario> = scenario::all().into_iter().filter(wanted).collect();
+    ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
+    if args.list {
+        chosen.iter().for_each(|scenario| say::line(&format!("{:<28} {}", scenario.name, scenario.describe)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    interrupt::watch()?;
+    let program = match &args.gateway {
+        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        None => throughput::compiled()?,
+    };
+    let report = run_all(&program, &chosen, args.rounds)?;
+    report.table().iter().for_each(|line| say::line(line));
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report> {
+    let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    let kept = format!("configs and logs are in {}", folder.display());
+    let report = runtime.block_on(play(program, &folder, scenarios, rounds)).with_context(|| kept.clone())?;
+    if report.holds() {
+        remove_folder(&folder)?;
+    } else {
+        say::progress("faults", &kept);
+    }
+    Ok(report)
+}
+
+async fn play(program: &Path, folder: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report> {
+    let mut report = Report::default();
+    let mut on_stage: Option<(u32, Stage)> = None;
+    for scenario in scenarios {
+        if on_stage.as_ref().is_none_or(|(brokers, _)| *brokers != scenario.brokers) {
+            // The old servers go first: two clusters need not have room beside each other.
+            drop(on_stage.take());
+            let own = folder.join(format!("servers-{}", scenario.brokers));
+            let servers = Servers::start(&own, scenario.brokers).await?;
+            let stage = Stage { servers, program: program.to_owned(), folder: folder.to_owned() };
+            on_stage = Some((scenario.brokers, stage));
+        }
+        let Some((_, stage)) = &on_stage else { continue };
+        report.scenarios.push(play_one(stage, scenario, rounds).await?);
+    }
+    Ok(report)
+}
+
+async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32) -> Result<Outcome> {
+    let mut outcome = Outcome::new(scenario.name);
+    for number in 0..rounds.min(scenario.rounds_max) {
+        interrupt::check()?;
+        match course::round(stage, scenario, number).await {
+            Ok(round) => {
+                let said = if round.holds() { "" } else { "FAILED: " };
+                say::progress(scenario.name, &format!("round {}: {said}{}", number + 1, round.words()));
+                round.failures.iter().for_each(|failure| say::progress(scenario.name, failure));
+                outcome.add(number, &round);
+            }
+            Err(failure) => {
+                interrupt::check()?;
+                say::progress(scenario.name, &format!("round {} FAILED: {failure:#}", number + 1));
+                outcome.failures.push(format!("round {}: {failure:#}", number + 1));
+            }
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,44 @@
+//! One round of a scenario, from an empty topic to the counts.
+
+pub mod kill;
+pub mod refuse;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::report::Round;
+use super::scenario::{Fault, Scenario};
+use super::scene::{Expected, Scene, Stage};
+
+/// Inserts that must be in before a fault: every partition has had its first blocks, and some commits are done.
+const INSERTS_BEFORE: u64 = 12;
+
+/// Spans that must come after a fault before the load stops: a second and a half of it.
+const SPANS_AFTER: u64 = 12_000;
+
+/// Plays a round, by its number from 0 on, and removes what it made.
+///
+/// # Errors
+/// When it could not be played to its end.
+pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Round> {
+    let mut scene = Scene::open(stage, scenario.name, number, &change(scenario.fault)).await?;
+    let played = match play(&mut scene, scenario.fault).await {
+        Ok(expected) => scene.settle(&expected).await,
+        Err(failure) => Err(failure),
+    };
+    let closed = scene.close().await;
+    let round = played?;
+    closed.map(|()| round)
+}
+
+/// What a gateway is told otherwise than usual.
+fn change(_fault: Fault) -> Value {
+    json!({})
+}
+
+async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
+    match fault {
+        Fault::Kill(step) => kill::play(scene, step).await,
+        Fault::Refuse(refusal) => refuse::play(scene, refusal).await,
+    }
+}

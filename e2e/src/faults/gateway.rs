@@ -1,0 +1,133 @@
+//! A gateway of a scenario: the real program as a process that is killed, stopped and asked.
+//!
+//! Job: one process, addressed by its id. Place in the flow: between the fronts. Owner: the scene; killed when dropped. Limits: none
+//! of its own.
+
+use std::fs::OpenOptions;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::gateway;
+use crate::process::daemon::log_tail;
+use crate::process::interrupt;
+
+/// How often the end of a process is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a process that was killed may take to vanish.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How it is started.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    /// The program.
+    pub program: PathBuf,
+    /// Its config.
+    pub config: PathBuf,
+    /// The pod's name, which makes it a static member of its group; none for a dynamic member.
+    pub member: Option<String>,
+    /// More of its environment.
+    pub environment: Vec<(String, PathBuf)>,
+    /// Where it writes; a later one of the same name goes on behind.
+    pub log: PathBuf,
+}
+
+/// A process, running or ended.
+pub struct Gateway {
+    orders: Orders,
+    child: Child,
+}
+
+impl Gateway {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(orders: Orders) -> Result<Gateway> {
+        let log = OpenOptions::new().create(true).append(true).open(&orders.log);
+        let log = log.with_context(|| format!("open {}", orders.log.display()))?;
+        let log_too = log.try_clone().with_context(|| format!("open {} twice", orders.log.display()))?;
+        let mut command = gateway::command(&orders.program, &orders.config);
+        if let Some(member) = &orders.member {
+            command.env("POD_NAME", member);
+        }
+        for (name, value) in &orders.environment {
+            command.env(name, value);
+        }
+        let child =
+            command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().context("start a gateway")?;
+        Ok(Gateway { orders, child })
+    }
+
+    /// How it was started.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// Where it writes.
+    pub fn log(&self) -> &Path {
+        &self.orders.log
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended, or the kernel refuses.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        // A child that was not waited for keeps its id, so that nobody else can be hit.
+        if let Some(status) = self.ended()? {
+            bail!("the gateway has ended already ({status}){}", log_tail(&self.orders.log));
+        }
+        kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("send {signal:?}"))
+    }
+
+    /// Kills it and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it has ended before, or outlives this.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.end_within(KILL_PATIENCE).await.map(drop)
+    }
+
+    /// How it has ended, if it has.
+    ///
+    /// # Errors
+    /// When the kernel cannot say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().context("look for a gateway")
+    }
+
+    /// Waits for its end and gives its code, or 128 and the signal.
+    ///
+    /// # Errors
+    /// When it does not end within `patience`.
+    pub async fn end_within(&mut self, patience: Duration) -> Result<i32> {
+        let log = self.orders.log.clone();
+        let waited = tokio::time::timeout(patience, async {
+            loop {
+                if let Some(status) = self.ended()? {
+                    return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+                }
+                interrupt::check()?;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        });
+        waited
+            .await
+            .with_context(|| format!("a gateway did not end within {patience:?}{}", log_tail(&log)))?
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}

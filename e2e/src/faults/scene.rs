@@ -1,0 +1,426 @@
+//! What one round of a scenario plays with: a topic, a table and a group of its own, a load, and gateways that are started again when
+//! they end, as Kubernetes does.
+//!
+//! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
+//! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::gateway::{Gateway, Orders};
+use super::report::Round;
+use super::servers::Servers;
+use crate::cluster::{Seen, until};
+use crate::gateway::{self, free_address};
+use crate::oracle::{Database, Oracle};
+use crate::pipeline::{TABLE, merged};
+use crate::process::{Signal, interrupt};
+use crate::produce::{Compression, Feed, Load, Producer, Sent, Topic};
+use crate::spans::{Encoding, Run, Shape};
+
+/// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
+pub const PARTITIONS: i32 = 8;
+
+/// Load, spans a second: ten messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
+const SPANS_PER_SECOND: u64 = 8_000;
+
+/// Rows that close a block: what the load brings in half of the interval that closes it too, so that a block of a backlog ends by size
+/// and one of live spans by time.
+const ROWS_MAX: u32 = 1_000;
+
+/// The interval.
+const INTERVAL: &str = "300ms";
+
+/// Longest time for one insert, seconds of two sides: what a busy machine was seen to take, several times over.
+const INSERT_TIMEOUT: &str = "10s";
+
+/// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long a gateway may take to leave: over the 50 s that it gives its blocks in flight.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(70);
+
+/// The least time between two starts of the same gateway, so that one that ends at once does not take the machine.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// Servers and a program: what all rounds share.
+pub struct Stage {
+    /// Brokers, ClickHouse and their fronts.
+    pub servers: Servers,
+    /// The gateway's program.
+    pub program: PathBuf,
+    /// A folder for configs and logs.
+    pub folder: PathBuf,
+}
+
+/// What a course expects of the counts, and what it measured.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// Spans that are lost outside of the gateway's hands.
+    pub lost: u64,
+    /// Rows that must be there twice.
+    pub doubled: u64,
+    /// Messages that are never committed, because their partition has stopped.
+    pub messages_left: i64,
+    /// Seconds from the fault's end, or the death, to the first insert after it.
+    pub recovery_s: Option<f64>,
+}
+
+/// One round's own things.
+pub struct Scene<'a> {
+    /// What it shares with others.
+    pub stage: &'a Stage,
+    /// The topic.
+    pub topic: Topic,
+    /// Its producer.
+    pub producer: Producer,
+    /// Database of the table.
+    pub database: Database,
+    /// Number of the round, from 0 on.
+    pub round: u32,
+    group: String,
+    config: PathBuf,
+    load: Option<Load>,
+    sent: Sent,
+    members: Vec<Member>,
+    restarts: u32,
+}
+
+/// A gateway that is kept running.
+struct Member {
+    gateway: Gateway,
+    started: Instant,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes topic, table and config; `change` is merged over the config.
+    ///
+    /// # Errors
+    /// When a server refuses.
+    pub async fn open(stage: &'a Stage, name: &str, round: u32, change: &Value) -> Result<Scene<'a>> {
+        let servers = &stage.servers;
+        let run = Run::fresh();
+        let unique = format!("{name}-{round}-{:x}", run.id);
+        let topic =
+            Topic::create_replicated(&servers.kafka(), &unique, PARTITIONS, servers.brokers()).await?;
+        let database = Database::create(&servers.server, &unique.replace('-', "_")).await?;
+        let producer = Producer::new(&servers.kafka(), Compression::default(), run)?;
+        let group = format!("{unique}-group");
+        let config = stage.folder.join(format!("{unique}.yaml"));
+        let scene = Scene {
+            stage,
+            topic,
+            producer,
+            database,
+            round,
+            group,
+            config,
+            load: None,
+            sent: Sent::default(),
+            members: Vec::new(),
+            restarts: 0,
+        };
+        let config = scene.write_config(&scene.config, change)?;
+        for statement in gateway::table_statements(&stage.program, &config)? {
+            servers.server.execute(&statement).await?;
+        }
+        Ok(scene)
+    }
+
+    fn write_config(&self, file: &Path, change: &Value) -> Result<PathBuf> {
+        let servers = &self.stage.servers;
+        let orders = gateway::Orders {
+            broker: "",
+            topic: self.topic.name(),
+            group: &self.group,
+            sink: &servers.sink.url(),
+            database: self.database.name(),
+            // Each process has an address of its own, see `start_gateway`.
+            admin: "127.0.0.1:0",
+        };
+        let usual = json!({
+            "source": {"kafka": {"bootstrapServers": servers.kafka_fronts()}},
+            "sink": {"clickhouse": {"insert": {
+                "maxRows": ROWS_MAX, "maxInterval": INTERVAL, "timeout": INSERT_TIMEOUT,
+            }}},
+        });
+        gateway::write_config(&merged(&merged(&orders.config(), &usual), change), file)?;
+        Ok(file.to_owned())
+    }
+
+    /// The consumer group.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// What counts the rows.
+    pub fn oracle(&self) -> Oracle {
+        self.database.oracle(TABLE, self.producer.run())
+    }
+
+    /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_gateway(&mut self, member: Option<&str>) -> Result<usize> {
+        self.start_gateway_with(member, Vec::new())
+    }
+
+    /// The same with more in its environment.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_gateway_with(
+        &mut self,
+        member: Option<&str>,
+        environment: Vec<(String, PathBuf)>,
+    ) -> Result<usize> {
+        let number = self.members.len();
+        let config = self.config.with_extension(format!("{number}.yaml"));
+        let text = std::fs::read_to_string(&self.config).context("read the config")?;
+        let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
+        let own = json!({"admin": {"listen": free_address()?}});
+        gateway::write_config(&merged(&usual, &own), &config)?;
+        let orders = Orders {
+            program: self.stage.program.clone(),
+            log: config.with_extension("log"),
+            config,
+            member: member.map(str::to_owned),
+            environment,
+        };
+        self.members.push(Member { gateway: Gateway::start(orders)?, started: Instant::now() });
+        Ok(number)
+    }
+
+    /// A gateway by its number.
+    pub fn gateway(&mut self, number: usize) -> &mut Gateway {
+        &mut self.members[number].gateway
+    }
+
+    /// Starts one that was killed again, as the same member or as another.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_again(&mut self, number: usize, member: Option<&str>) -> Result<()> {
+        let found = &mut self.members[number];
+        let member = member.map(str::to_owned);
+        let orders = Orders { member, ..found.gateway.orders().clone() };
+        *found = Member { gateway: Gateway::start(orders)?, started: Instant::now() };
+        Ok(())
+    }
+
+    /// Begins the load, or goes on with it, on all partitions that the topic has now.
+    pub fn start_load(&mut self) {
+        let feed = self.feed(Encoding::OtlpProto);
+        let first = self.next_number();
+        self.load = Some(Load::start_numbers(&self.producer, feed, first..u64::MAX));
+    }
+
+    /// All partitions at the usual rate.
+    pub fn feed(&self, encoding: Encoding) -> Feed {
+        Feed {
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            shape: Shape::Numbered,
+            encoding,
+            spans_per_second: Some(SPANS_PER_SECOND),
+        }
+    }
+
+    /// Produces so many spans at once and waits until all are acknowledged.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn produce(&mut self, spans: u64) -> Result<()> {
+        let first = self.next_number();
+        let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
+        let sent = self.producer.produce(&feed, first..first + spans).await?;
+        self.add(&sent);
+        Ok(())
+    }
+
+    fn next_number(&self) -> u64 {
+        let ends = |numbers: &crate::spans::Numbers| numbers.ranges().last().map_or(0, |last| last.end);
+        let end = ends(&self.sent.acked).max(ends(&self.sent.doubtful));
+        // Begun at a whole message, whose partition follows from its number.
+        end.next_multiple_of(Shape::Numbered.message_spans())
+    }
+
+    fn add(&mut self, sent: &Sent) {
+        self.sent.acked.extend(&sent.acked);
+        self.sent.doubtful.extend(&sent.doubtful);
+        self.sent.messages += sent.messages;
+        self.sent.bytes += sent.bytes;
+        self.sent.failure = self.sent.failure.take().or_else(|| sent.failure.clone());
+    }
+
+    /// Ends the load and says what Kafka has taken so far.
+    ///
+    /// # Errors
+    /// When the producer failed.
+    pub async fn stop_load(&mut self) -> Result<&Sent> {
+        if let Some(load) = self.load.take() {
+            let sent = load.stop().await?;
+            self.add(&sent);
+        }
+        Ok(&self.sent)
+    }
+
+    /// Waits until gateways were told of `more` inserts from now on.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
+        let stored = self.stage.servers.sink.stored();
+        let wanted = stored.borrow().inserts + more;
+        self.wait("inserts", PATIENCE, async |_| {
+            let inserts = stored.borrow().inserts;
+            Ok(if inserts >= wanted {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{inserts} of {wanted}"))
+            })
+        })
+        .await
+    }
+
+    /// Waits until the load had `more` spans acknowledged from now on.
+    ///
+    /// # Errors
+    /// When it had not within [`PATIENCE`].
+    pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
+        let wanted = self.load.as_ref().map_or(0, Load::acked) + more;
+        self.wait("acknowledged spans", PATIENCE, async |scene| {
+            let acked = scene.load.as_ref().map_or(0, Load::acked);
+            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
+        })
+        .await
+    }
+
+    /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
+    ///
+    /// # Errors
+    /// When none was within [`PATIENCE`].
+    pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
+        let stored = self.stage.servers.sink.stored();
+        let asked = Instant::now();
+        let last = self
+            .wait("an insert after the fault", PATIENCE, async |_| {
+                let last = stored.borrow().last.filter(|last| *last > asked);
+                Ok(last.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
+            })
+            .await?;
+        Ok(last.duration_since(since).as_secs_f64())
+    }
+
+    /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
+    ///
+    /// # Errors
+    /// When it does not see it within `patience`, or someone asked to stop.
+    pub async fn wait<T>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut look: impl AsyncFnMut(&mut Scene<'a>) -> Result<Seen<T>>,
+    ) -> Result<T> {
+        until(what, patience, async || {
+            if interrupt::requested() {
+                return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
+            }
+            self.tend()?;
+            Ok(match look(self).await? {
+                Seen::Done(value) => Seen::Done(Ok(value)),
+                Seen::NotYet(seen) => Seen::NotYet(seen),
+            })
+        })
+        .await?
+    }
+
+    fn tend(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            if member.started.elapsed() >= START_AGAIN && member.gateway.ended()?.is_some() {
+                let gateway = Gateway::start(member.gateway.orders().clone())?;
+                *member = Member { gateway, started: Instant::now() };
+                self.restarts += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the group has committed all but so many messages.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`].
+    pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
+        self.wait("everything committed", PATIENCE, async |scene| {
+            let lag = scene.topic.lag(&scene.group).await?;
+            let done = lag.messages == messages_left;
+            Ok(if done {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{} messages are left", lag.messages))
+            })
+        })
+        .await
+    }
+
+    /// Ends the load, waits until everything is in, ends the gateways and counts.
+    ///
+    /// # Errors
+    /// When it cannot be counted.
+    pub async fn settle(&mut self, expected: &Expected) -> Result<Round> {
+        let began = Instant::now();
+        let sent = self.stop_load().await?.clone();
+        let mut failures = Vec::new();
+        // What is not in after the patience is counted as lost, which says more than an error.
+        failures.extend(self.wait_committed(expected.messages_left).await.err());
+        interrupt::check()?;
+        failures.extend(self.leave_all().await.err());
+        let count = self.oracle().count(&sent).await?;
+        let acked = sent.acked.count();
+        let mut round = Round {
+            spans: acked,
+            lost: acked - count.unique_acked,
+            lost_expected: expected.lost,
+            doubled: count.rows - count.unique,
+            doubled_expected: expected.doubled,
+            recovery_s: expected.recovery_s,
+            restarts: self.restarts,
+            settle_s: began.elapsed().as_secs_f64(),
+            failures: failures.iter().map(|failure| format!("{failure:#}")).collect(),
+        };
+        if count.foreign > 0 {
+            round.failures.push(format!("{} rows are of no span that was produced", count.foreign));
+        }
+        Ok(round)
+    }
+
+    /// Ends all gateways as Kubernetes does; each must end well.
+    async fn leave_all(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            if member.gateway.ended()?.is_none() {
+                member.gateway.signal(Signal::TERM)?;
+            }
+        }
+        for mut member in std::mem::take(&mut self.members) {
+            let code = member.gateway.end_within(LEAVE_PATIENCE).await?;
+            ensure!(code == 0, "a gateway ended with code {code}; see {}", member.gateway.log().display());
+        }
+        Ok(())
+    }
+
+    /// Ends what runs and removes topic, group and database.
+    ///
+    /// # Errors
+    /// The first of what could not be removed.
+    pub async fn close(mut self) -> Result<()> {
+        self.members.clear();
+        self.load = None;
+        let removed = self.database.delete().await;
+        let removed = removed.and(self.topic.delete_group(&self.group).await);
+        removed.and(self.topic.delete().await)
+    }
+}

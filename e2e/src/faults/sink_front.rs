@@ -1,0 +1,486 @@
+//! A front for ClickHouse, under a scenario's control.
+//!
+//! ```text
+//! gateway -> front takes an INSERT whole -> Head -> first half -> Middle -> second half -> server
+//! gateway <- front <- Answered <- the server's whole answer
+//! ```
+//!
+//! Job: let a scenario stop, cut, refuse or answer an INSERT at each of these steps ([`Gate`]), or do something to all connections
+//! ([`Way`]). What is no INSERT passes. Place in the flow: between gateway and server; oracles ask the server itself. Owner: tasks of
+//! the runtime that it was started in; they end when it is dropped. Limits: holds the body of each insert in flight, a few MiB; a
+//! connection that this front ends is ended by a reset.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Polling, Poll};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::gate::Gate;
+use super::kafka_front::Way;
+
+/// Header with the code of an exception; an answer without it is no exception.
+const CODE_HEADER: &str = "X-ClickHouse-Exception-Code";
+
+/// Header with what an insert has written, as JSON with numbers in quotes.
+const SUMMARY_HEADER: &str = "X-ClickHouse-Summary";
+
+/// Where an INSERT is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leg {
+    /// Here; the server has seen nothing of it.
+    Head,
+    /// The server has the first half of its body.
+    Middle,
+    /// The server has answered; the gateway has not seen it yet.
+    Answered,
+}
+
+/// An INSERT at one of the steps.
+#[derive(Clone, Debug)]
+pub struct Passage {
+    /// The step.
+    pub leg: Leg,
+    /// Its deduplication token.
+    pub token: String,
+    /// Bytes of its body.
+    pub body_bytes: usize,
+    /// Rows that the server has written; before the answer, and for a refusal, none.
+    pub written_rows: u64,
+}
+
+/// What becomes of an INSERT.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    #[default]
+    Pass,
+    /// Both connections are ended.
+    Reset,
+    /// The gateway gets this answer; what the server does not have yet it never gets.
+    Answer(Answer),
+}
+
+/// An answer that is not the server's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// ClickHouse's code of an exception; none for an answer of a proxy.
+    pub code: Option<u32>,
+    /// The body.
+    pub text: String,
+}
+
+impl Answer {
+    /// An exception as the server writes one.
+    pub fn exception(status: u16, code: u32, name: &str, message: &str) -> Answer {
+        let text = format!("Code: {code}. DB::Exception: {message} ({name}) (version 26.7.2.1)\n");
+        Answer { status, code: Some(code), text }
+    }
+
+    fn response(&self) -> Result<Response<Full<Bytes>>> {
+        let mut response = Response::builder().status(self.status);
+        if let Some(code) = self.code {
+            response = response.header(CODE_HEADER, code);
+        }
+        response.body(Full::from(self.text.clone())).context("make an answer")
+    }
+}
+
+/// Inserts that the gateway was told are in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stored {
+    /// How many.
+    pub inserts: u64,
+    /// When the last one was told.
+    pub last: Option<Instant>,
+}
+
+struct Shared {
+    upstream: String,
+    gate: Arc<Gate<Passage, Verdict>>,
+    way: watch::Receiver<Way>,
+    stored: watch::Sender<Stored>,
+}
+
+/// A front that listens.
+pub struct SinkFront {
+    address: SocketAddr,
+    gate: Arc<Gate<Passage, Verdict>>,
+    way: watch::Sender<Way>,
+    stored: watch::Receiver<Stored>,
+    accepting: JoinHandle<()>,
+}
+
+impl SinkFront {
+    /// Listens on a free port of this machine, in front of the server at `upstream` (`host:port`).
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub async fn start(upstream: &str) -> Result<SinkFront> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the sink's front")?;
+        let address = listener.local_addr().context("ask for the port of the sink's front")?;
+        let (way, way_in) = watch::channel(Way::Open);
+        let (stored_out, stored) = watch::channel(Stored::default());
+        let gate: Arc<Gate<Passage, Verdict>> = Arc::default();
+        let shared = Shared {
+            upstream: upstream.to_owned(),
+            gate: Arc::clone(&gate),
+            way: way_in,
+            stored: stored_out,
+        };
+        let accepting = tokio::spawn(accept(listener, Arc::new(shared)));
+        Ok(SinkFront { address, gate, way, stored, accepting })
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its steps.
+    pub fn gate(&self) -> &Gate<Passage, Verdict> {
+        &self.gate
+    }
+
+    /// From now on all connections do this.
+    pub fn go(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    /// What it has told gateways to be in; changes with every insert.
+    pub fn stored(&self) -> watch::Receiver<Stored> {
+        self.stored.clone()
+    }
+}
+
+impl Drop for SinkFront {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        while connections.try_join_next().is_some() {}
+        if stream.set_zero_linger().is_err() {
+            continue;
+        }
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let mut way = shared.way.clone();
+            let shared = &*shared;
+            let service = hyper::service::service_fn(move |request| answer(shared, request));
+            let serving =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // What breaks a connection is the client's to notice.
+            tokio::select! {
+                _ = serving => {}
+                _ = way.wait_for(|way| *way == Way::Refused) => {}
+            }
+        });
+    }
+}
+
+async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+    let mut way = shared.way.clone();
+    way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.context("take a request")?.to_bytes();
+    let token = token(head.uri.query().unwrap_or_default()).map(str::to_owned);
+    let Some(token) = token else {
+        return shared.forward(head, Halves::whole(body)).await;
+    };
+    let mut passage = Passage { leg: Leg::Head, token, body_bytes: body.len(), written_rows: 0 };
+    match shared.gate.pass(passage.clone()).await {
+        Verdict::Pass => {}
+        Verdict::Reset => bail!("reset before the send"),
+        Verdict::Answer(answer) => return answer.response(),
+    }
+    passage.leg = Leg::Middle;
+    let (broken, broken_in) = watch::channel(None);
+    let halves = Halves::with_gate(body, Arc::clone(&shared.gate), passage.clone(), broken);
+    let answered = shared.forward(head, halves).await;
+    match broken_in.borrow().clone() {
+        None | Some(Verdict::Pass) => {}
+        Some(Verdict::Reset) => bail!("reset in the middle"),
+        Some(Verdict::Answer(answer)) => return answer.response(),
+    }
+    let response = answered?;
+    passage.leg = Leg::Answered;
+    passage.written_rows = written_rows(&response);
+    match shared.gate.pass(passage).await {
+        Verdict::Pass => {}
+        Verdict::Reset => bail!("reset after the answer"),
+        Verdict::Answer(answer) => return answer.response(),
+    }
+    // A gateway that died meanwhile is told nothing; then this is dropped before it is polled to here.
+    way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
+    if response.status() == StatusCode::OK {
+        shared.stored.send_modify(|stored| {
+            *stored = Stored { inserts: stored.inserts + 1, last: Some(Instant::now()) };
+        });
+    }
+    Ok(response)
+}
+
+impl Shared {
+    async fn forward(
+        &self,
+        head: hyper::http::request::Parts,
+        body: Halves,
+    ) -> Result<Response<Full<Bytes>>> {
+        let stream = TcpStream::connect(&self.upstream).await.context("reach the server")?;
+        stream.set_nodelay(true).context("prepare a connection")?;
+        // Driven from here and not by a task: what ends the gateway's connection then also ends the server's.
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.context("greet the server")?;
+        let answering = async {
+            let response = sender.send_request(Request::from_parts(head, body)).await;
+            let (head, body) = response.context("ask the server")?.into_parts();
+            let body = body.collect().await.context("read the server's answer")?.to_bytes();
+            Ok((head, body))
+        };
+        tokio::pin!(answering);
+        tokio::pin!(connection);
+        let answered: Result<_> = tokio::select! {
+            biased;
+            answered = &mut answering => answered,
+            over = &mut connection => match over {
+                // The answer may have come whole before the connection ended.
+                Ok(()) => answering.await,
+                Err(error) => Err(anyhow::Error::from(error).context("the connection to the server broke")),
+            },
+        };
+        let (head, body) = answered?;
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = head.status;
+        for (name, value) in &head.headers {
+            if name.as_str().starts_with("x-clickhouse") || name == "content-type" {
+                response.headers_mut().insert(name.clone(), value.clone());
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// A body that stops between its halves until the gate lets it pass.
+struct Halves {
+    left: usize,
+    next: Option<Bytes>,
+    second: Option<Bytes>,
+    waiting: Option<BoxFuture<'static, Verdict>>,
+    broken: Option<watch::Sender<Option<Verdict>>>,
+}
+
+impl Halves {
+    fn whole(body: Bytes) -> Halves {
+        Halves { left: body.len(), next: Some(body), second: None, waiting: None, broken: None }
+    }
+
+    fn with_gate(
+        mut body: Bytes,
+        gate: Arc<Gate<Passage, Verdict>>,
+        passage: Passage,
+        broken: watch::Sender<Option<Verdict>>,
+    ) -> Halves {
+        let left = body.len();
+        let first = body.split_to(left / 2);
+        let waiting = Some(async move { gate.pass(passage).await }.boxed());
+        Halves { left, next: Some(first), second: Some(body), waiting, broken: Some(broken) }
+    }
+}
+
+impl Body for Halves {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        polling: &mut Polling<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        let ready = |this: &mut Self, bytes: Bytes| {
+            this.left -= bytes.len();
+            Poll::Ready(Some(Ok(Frame::data(bytes))))
+        };
+        if let Some(next) = self.next.take().filter(|next| !next.is_empty()) {
+            return ready(&mut self, next);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            let Poll::Ready(verdict) = waiting.poll_unpin(polling) else { return Poll::Pending };
+            self.waiting = None;
+            if verdict != Verdict::Pass {
+                if let Some(broken) = &self.broken {
+                    broken.send_replace(Some(verdict));
+                }
+                let cut = std::io::Error::new(std::io::ErrorKind::ConnectionAborted, "cut by a scenario");
+                return Poll::Ready(Some(Err(cut)));
+            }
+        }
+        match self.second.take().filter(|second| !second.is_empty()) {
+            Some(second) => ready(&mut self, second),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
+/// The deduplication token in a query string.
+fn token(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("insert_deduplication_token="))
+}
+
+fn written_rows(response: &Response<Full<Bytes>>) -> u64 {
+    let summary = response.headers().get(SUMMARY_HEADER).and_then(|value| value.to_str().ok());
+    let summary: Option<serde_json::Value> = summary.and_then(|text| serde_json::from_str(text).ok());
+    let rows = summary.as_ref().and_then(|summary| summary["written_rows"].as_str()?.parse().ok());
+    rows.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const INSERT: &str = "/?query=INSERT&insert_deduplication_token=abc";
+    const BODY: &str = "0123456789";
+
+    /// A server that notes the bodies that it got, whole or not, and says that it has written two rows.
+    async fn server() -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let got: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = Arc::clone(&got);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let noted = Arc::clone(&noted);
+                tokio::spawn(async move {
+                    let mut text = String::new();
+                    let mut bytes = [0; 1024];
+                    while !text.ends_with(BODY) {
+                        match stream.read(&mut bytes).await {
+                            Ok(length) if length > 0 => {
+                                text += std::str::from_utf8(&bytes[..length]).unwrap()
+                            }
+                            _ => break,
+                        }
+                    }
+                    let body = text.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned();
+                    noted.lock().unwrap().push(body);
+                    let summary = r#"X-ClickHouse-Summary: {"written_rows":"2"}"#;
+                    let answer = format!("HTTP/1.1 200 OK\r\n{summary}\r\nContent-Length: 2\r\n\r\nok");
+                    stream.write_all(answer.as_bytes()).await.ok();
+                });
+            }
+        });
+        (address, got)
+    }
+
+    /// The status line and body of the answer; empty when the connection ended without one.
+    async fn post(front: SocketAddr, target: &str) -> String {
+        let mut stream = TcpStream::connect(front).await.unwrap();
+        let length = BODY.len();
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{BODY}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_insert_passes_and_is_counted() {
+        let (server, got) = server().await;
+        let front = SinkFront::start(&server).await.unwrap();
+        let answer = post(front.address, INSERT).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+        assert_eq!((*got.lock().unwrap()).as_slice(), [BODY]);
+        assert_eq!(front.stored().borrow().inserts, 1);
+        post(front.address, "/?query=SELECT").await;
+        assert_eq!(front.stored().borrow().inserts, 1, "a question is no insert");
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_at_its_head_never_reaches_the_server() {
+        let (server, got) = server().await;
+        let front = SinkFront::start(&server).await.unwrap();
+        let answer = Answer::exception(500, 241, "MEMORY_LIMIT_EXCEEDED", "Memory limit (total) exceeded.");
+        let rule = front.gate().rule(1, Verdict::Answer(answer), |passage| passage.leg == Leg::Head);
+        let said = post(front.address, INSERT).await;
+        assert!(said.starts_with("HTTP/1.1 500") && said.contains("exception-code: 241"), "{said}");
+        assert!(said.contains("Code: 241. DB::Exception: Memory limit"), "{said}");
+        assert_eq!(rule.applied(), 1);
+        assert!(got.lock().unwrap().is_empty());
+        assert_eq!(front.stored().borrow().inserts, 0);
+    }
+
+    #[tokio::test]
+    async fn the_server_has_half_of_what_is_caught_in_the_middle() {
+        let (server, got) = server().await;
+        let front = SinkFront::start(&server).await.unwrap();
+        let trap = front.gate().trap("middle", |passage| passage.leg == Leg::Middle);
+        let posting = tokio::spawn(post(front.address, INSERT));
+        trap.caught(PATIENCE).await.unwrap().decide(Verdict::Reset);
+        assert_eq!(posting.await.unwrap(), "");
+        let trap = front.gate().trap("middle", |passage| passage.leg == Leg::Middle);
+        let posting = tokio::spawn(post(front.address, INSERT));
+        trap.caught(PATIENCE).await.unwrap().decide(Verdict::Pass);
+        assert!(posting.await.unwrap().ends_with("ok"));
+        let got = got.lock().unwrap();
+        assert_eq!(got.as_slice(), [&BODY[..BODY.len() / 2], BODY]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_can_be_lost_after_the_commit() {
+        let (server, got) = server().await;
+        let front = SinkFront::start(&server).await.unwrap();
+        let trap = front.gate().trap("answer", |passage| passage.leg == Leg::Answered);
+        let posting = tokio::spawn(post(front.address, INSERT));
+        let caught = trap.caught(PATIENCE).await.unwrap();
+        assert_eq!((caught.passage.written_rows, caught.passage.token.as_str()), (2, "abc"));
+        caught.decide(Verdict::Answer(Answer { status: 502, code: None, text: "gone".into() }));
+        let answer = posting.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 502") && answer.ends_with("gone"), "{answer}");
+        assert_eq!((*got.lock().unwrap()).as_slice(), [BODY]);
+        assert_eq!(front.stored().borrow().inserts, 0, "the gateway was not told");
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_has_no_connection() {
+        let (server, _got) = server().await;
+        let front = SinkFront::start(&server).await.unwrap();
+        front.go(Way::Refused);
+        assert_eq!(post(front.address, INSERT).await, "");
+        front.go(Way::Open);
+        assert!(post(front.address, INSERT).await.ends_with("ok"));
+    }
+}
