@@ -1,7 +1,11 @@
 //! One round of a scenario, from an empty topic to the counts.
 
+pub mod broker;
+pub mod input;
 pub mod kill;
+pub mod process;
 pub mod refuse;
+pub mod server;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -32,13 +36,22 @@ pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Ro
 }
 
 /// What a gateway is told otherwise than usual.
-fn change(_fault: Fault) -> Value {
-    json!({})
+fn change(fault: Fault) -> Value {
+    match fault {
+        Fault::Process(process) => process.change(),
+        Fault::Server(server) => server.change(),
+        Fault::Input(input) => input.change(),
+        Fault::Kill(_) | Fault::Broker(_) | Fault::Refuse(_) => json!({}),
+    }
 }
 
 async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
     match fault {
         Fault::Kill(step) => kill::play(scene, step).await,
+        Fault::Process(process) => process.play(scene).await,
+        Fault::Broker(broker) => broker.play(scene).await,
+        Fault::Server(server) => server.play(scene).await,
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,
+        Fault::Input(input) => input.play(scene).await,
     }
 }

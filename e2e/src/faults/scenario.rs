@@ -1,7 +1,11 @@
 //! What is tried: each fault with its name, in the order of the path of a span.
 
+use super::course::broker::Broker;
+use super::course::input::Input;
 use super::course::kill::Step;
+use super::course::process::Process;
 use super::course::refuse::Refusal;
+use super::course::server::Server;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;
@@ -14,8 +18,16 @@ const ONE: u32 = 1;
 pub enum Fault {
     /// A gateway is killed at a step.
     Kill(Step),
-    /// The server refuses, or seems to.
+    /// Gateways are stopped, ended, joined or doubled.
+    Process(Process),
+    /// Brokers die, move, fall silent or forget.
+    Broker(Broker),
+    /// ClickHouse dies, is slow, silent or forgets.
+    Server(Server),
+    /// It refuses, or seems to.
     Refuse(Refusal),
+    /// What comes in is bad, or the table changes.
+    Input(Input),
 }
 
 /// A fault with its name.
@@ -37,12 +49,182 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max }
 }
 
-/// All of them.
+const PROCESSES: [Scenario; 6] = [
+    scenario(
+        "stop-shorter",
+        Fault::Process(Process::StopShort),
+        FEW,
+        "SIGSTOP for two seconds, within the session",
+    ),
+    scenario(
+        "stop-longer",
+        Fault::Process(Process::StopLong),
+        FEW,
+        "SIGSTOP until another member has taken over; the INSERT on its way arrives after that",
+    ),
+    scenario(
+        "term-dead-sink",
+        Fault::Process(Process::TermDeadSink),
+        FEW,
+        "SIGTERM while connections to the sink are refused",
+    ),
+    scenario(
+        "rebalance-storm",
+        Fault::Process(Process::Storm),
+        FEW,
+        "three members leave and come back in turn",
+    ),
+    scenario(
+        "partition-added",
+        Fault::Process(Process::PartitionAdded),
+        ONE,
+        "the topic grows from 8 to 12 partitions",
+    ),
+    scenario(
+        "duplicate-member",
+        Fault::Process(Process::DuplicateMember),
+        FEW,
+        "a second process says that it is the same member",
+    ),
+];
+
+const BROKERS: [Scenario; 10] = [
+    scenario("broker-kill", Fault::Broker(Broker::Kill), FEW, "SIGKILL of the broker, and a start"),
+    Scenario {
+        brokers: 3,
+        ..scenario(
+            "coordinator-move",
+            Fault::Broker(Broker::CoordinatorMove),
+            FEW,
+            "SIGKILL of that one of three brokers that keeps the group",
+        )
+    },
+    scenario(
+        "broker-silent",
+        Fault::Broker(Broker::SilentShort),
+        FEW,
+        "nothing passes for three seconds, within the session",
+    ),
+    scenario(
+        "broker-silent-longer",
+        Fault::Broker(Broker::SilentLong),
+        FEW,
+        "nothing passes for nine seconds",
+    ),
+    scenario(
+        "commit-answers-lost",
+        Fault::Broker(Broker::CommitAnswersLost),
+        FEW,
+        "four answers to commits are lost",
+    ),
+    scenario(
+        "fetch-answers-lost",
+        Fault::Broker(Broker::FetchAnswersLost),
+        FEW,
+        "four answers with messages are lost",
+    ),
+    scenario(
+        "join-answers-lost",
+        Fault::Broker(Broker::JoinAnswersLost),
+        FEW,
+        "two answers to joining are lost while a member comes",
+    ),
+    scenario(
+        "heartbeat-lost",
+        Fault::Broker(Broker::HeartbeatLost),
+        ONE,
+        "a heartbeat is lost; the group gives the member up",
+    ),
+    scenario(
+        "retention-passes",
+        Fault::Broker(Broker::RetentionPasses),
+        FEW,
+        "messages behind the position are deleted: 4,000 spans are lost",
+    ),
+    scenario(
+        "topic-recreated",
+        Fault::Broker(Broker::TopicRecreated),
+        ONE,
+        "the topic is deleted and made again",
+    ),
+];
+
+const SERVERS: [Scenario; 6] = [
+    scenario(
+        "clickhouse-kill-in-insert",
+        Fault::Server(Server::KillInInsert),
+        FEW,
+        "SIGKILL of ClickHouse when it has half of an INSERT",
+    ),
+    scenario(
+        "clickhouse-kill-after-commit",
+        Fault::Server(Server::KillAfterCommit),
+        FEW,
+        "SIGKILL of ClickHouse when it has stored one and its answer is on its way",
+    ),
+    scenario(
+        "slow",
+        Fault::Server(Server::Slow),
+        ONE,
+        "four answers are 20 s late, within the insert's timeout",
+    ),
+    scenario(
+        "slow-over-timeout",
+        Fault::Server(Server::SlowOverTimeout),
+        ONE,
+        "four answers are 20 s late, over the timeout",
+    ),
+    scenario(
+        "blackhole",
+        Fault::Server(Server::Silent),
+        FEW,
+        "nothing passes to or from ClickHouse, over the insert's timeout",
+    ),
+    scenario(
+        "past-window",
+        Fault::Server(Server::PastWindow),
+        FEW,
+        "an INSERT is sent again once its token is forgotten: its rows are doubled",
+    ),
+];
+
+const INPUTS: [Scenario; 5] = [
+    scenario(
+        "bad-messages-skipped",
+        Fault::Input(Input::BadSkipped),
+        FEW,
+        "garbage, truncated, hostile, empty and null messages in every partition, onMissing: Skip",
+    ),
+    scenario(
+        "bad-message-stops",
+        Fault::Input(Input::BadStops),
+        FEW,
+        "a message that cannot be read stops its partition alone, onMissing: Stop",
+    ),
+    scenario(
+        "wrong-encoding",
+        Fault::Input(Input::WrongEncoding),
+        FEW,
+        "1,600 spans come as JSON, onMissing: Skip",
+    ),
+    scenario(
+        "table-changed",
+        Fault::Input(Input::TableChanged),
+        FEW,
+        "a column is renamed under the gateway, and back",
+    ),
+    scenario("column-added", Fault::Input(Input::ColumnAdded), FEW, "a column is added under the gateway"),
+];
+
+/// All of them; those that need the same brokers stand together as far as the order allows.
 pub fn all() -> Vec<Scenario> {
     let kills = Step::ALL.map(|(step, name, describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
-    kills.into_iter().chain(refusals).collect()
+    let mut all = [&kills[..], &PROCESSES, &BROKERS, &SERVERS, &refusals, &INPUTS].concat();
+    // Stable: the order of a path stays, and servers are not started twice.
+    all.sort_by_key(|scenario| scenario.brokers);
+    all
 }
 
 #[cfg(test)]

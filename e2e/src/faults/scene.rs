@@ -38,7 +38,7 @@ const INTERVAL: &str = "300ms";
 const INSERT_TIMEOUT: &str = "10s";
 
 /// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How long a gateway may take to leave: over the 50 s that it gives its blocks in flight.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(70);
@@ -93,6 +93,13 @@ pub struct Scene<'a> {
 struct Member {
     gateway: Gateway,
     started: Instant,
+    is_retired: bool,
+}
+
+impl Member {
+    fn start(orders: Orders) -> Result<Member> {
+        Ok(Member { gateway: Gateway::start(orders)?, started: Instant::now(), is_retired: false })
+    }
 }
 
 impl<'a> Scene<'a> {
@@ -151,11 +158,6 @@ impl<'a> Scene<'a> {
         Ok(file.to_owned())
     }
 
-    /// The consumer group.
-    pub fn group(&self) -> &str {
-        &self.group
-    }
-
     /// What counts the rows.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(TABLE, self.producer.run())
@@ -191,7 +193,7 @@ impl<'a> Scene<'a> {
             member: member.map(str::to_owned),
             environment,
         };
-        self.members.push(Member { gateway: Gateway::start(orders)?, started: Instant::now() });
+        self.members.push(Member::start(orders)?);
         Ok(number)
     }
 
@@ -208,7 +210,7 @@ impl<'a> Scene<'a> {
         let found = &mut self.members[number];
         let member = member.map(str::to_owned);
         let orders = Orders { member, ..found.gateway.orders().clone() };
-        *found = Member { gateway: Gateway::start(orders)?, started: Instant::now() };
+        *found = Member::start(orders)?;
         Ok(())
     }
 
@@ -235,10 +237,28 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When the broker does not take them.
     pub async fn produce(&mut self, spans: u64) -> Result<()> {
-        let first = self.next_number();
         let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
-        let sent = self.producer.produce(&feed, first..first + spans).await?;
+        self.produce_as(&feed, spans).await
+    }
+
+    /// The same from this feed.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
+        let first = self.next_number();
+        let sent = self.producer.produce(feed, first..first + spans).await?;
         self.add(&sent);
+        Ok(())
+    }
+
+    /// Another producer of the same run: one that is idempotent remembers partitions that are gone.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn renew_producer(&mut self) -> Result<()> {
+        let run = self.producer.run();
+        self.producer = Producer::new(&self.stage.servers.kafka(), Compression::default(), run)?;
         Ok(())
     }
 
@@ -339,11 +359,21 @@ impl<'a> Scene<'a> {
         .await?
     }
 
+    /// A gateway that has ended is not started again.
+    ///
+    /// # Errors
+    /// When the kernel cannot say that it has.
+    pub fn retire(&mut self, number: usize) -> Result<()> {
+        let member = &mut self.members[number];
+        ensure!(member.gateway.ended()?.is_some(), "gateway {number} has not ended");
+        member.is_retired = true;
+        Ok(())
+    }
+
     fn tend(&mut self) -> Result<()> {
-        for member in &mut self.members {
+        for member in self.members.iter_mut().filter(|member| !member.is_retired) {
             if member.started.elapsed() >= START_AGAIN && member.gateway.ended()?.is_some() {
-                let gateway = Gateway::start(member.gateway.orders().clone())?;
-                *member = Member { gateway, started: Instant::now() };
+                *member = Member::start(member.gateway.orders().clone())?;
                 self.restarts += 1;
             }
         }
@@ -355,13 +385,38 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When it has not within [`PATIENCE`].
     pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
-        self.wait("everything committed", PATIENCE, async |scene| {
+        self.wait_committed_within(messages_left, PATIENCE).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it has not within that.
+    pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
+        self.wait("everything committed", patience, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;
             let done = lag.messages == messages_left;
             Ok(if done {
                 Seen::Done(())
             } else {
                 Seen::NotYet(format!("{} messages are left", lag.messages))
+            })
+        })
+        .await
+    }
+
+    /// Waits until every span that Kafka has taken has a row.
+    ///
+    /// # Errors
+    /// When one has none within [`PATIENCE`].
+    pub async fn wait_stored(&mut self) -> Result<()> {
+        let (oracle, sent) = (self.oracle(), self.sent.clone());
+        self.wait("everything stored", PATIENCE, async |_| {
+            let missing = sent.acked.count() - oracle.count(&sent).await?.unique_acked;
+            Ok(if missing == 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{missing} spans are missing"))
             })
         })
         .await
@@ -400,12 +455,12 @@ impl<'a> Scene<'a> {
 
     /// Ends all gateways as Kubernetes does; each must end well.
     async fn leave_all(&mut self) -> Result<()> {
-        for member in &mut self.members {
+        for member in self.members.iter_mut().filter(|member| !member.is_retired) {
             if member.gateway.ended()?.is_none() {
                 member.gateway.signal(Signal::TERM)?;
             }
         }
-        for mut member in std::mem::take(&mut self.members) {
+        for mut member in std::mem::take(&mut self.members).into_iter().filter(|member| !member.is_retired) {
             let code = member.gateway.end_within(LEAVE_PATIENCE).await?;
             ensure!(code == 0, "a gateway ended with code {code}; see {}", member.gateway.log().display());
         }

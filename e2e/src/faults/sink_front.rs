@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -53,10 +53,6 @@ pub enum Leg {
 pub struct Passage {
     /// The step.
     pub leg: Leg,
-    /// Its deduplication token.
-    pub token: String,
-    /// Bytes of its body.
-    pub body_bytes: usize,
     /// Rows that the server has written; before the answer, and for a refusal, none.
     pub written_rows: u64,
 }
@@ -69,6 +65,8 @@ pub enum Verdict {
     Pass,
     /// Both connections are ended.
     Reset,
+    /// It goes on after this time.
+    Late(Duration),
     /// The gateway gets this answer; what the server does not have yet it never gets.
     Answer(Answer),
 }
@@ -202,13 +200,12 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
     let (head, body) = request.into_parts();
     let body = body.collect().await.context("take a request")?.to_bytes();
-    let token = token(head.uri.query().unwrap_or_default()).map(str::to_owned);
-    let Some(token) = token else {
+    if !is_insert(head.uri.query().unwrap_or_default()) {
         return shared.forward(head, Halves::whole(body)).await;
-    };
-    let mut passage = Passage { leg: Leg::Head, token, body_bytes: body.len(), written_rows: 0 };
-    match shared.gate.pass(passage.clone()).await {
-        Verdict::Pass => {}
+    }
+    let mut passage = Passage { leg: Leg::Head, written_rows: 0 };
+    match shared.pass(passage.clone()).await {
+        Verdict::Pass | Verdict::Late(_) => {}
         Verdict::Reset => bail!("reset before the send"),
         Verdict::Answer(answer) => return answer.response(),
     }
@@ -217,15 +214,15 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     let halves = Halves::with_gate(body, Arc::clone(&shared.gate), passage.clone(), broken);
     let answered = shared.forward(head, halves).await;
     match broken_in.borrow().clone() {
-        None | Some(Verdict::Pass) => {}
+        None | Some(Verdict::Pass | Verdict::Late(_)) => {}
         Some(Verdict::Reset) => bail!("reset in the middle"),
         Some(Verdict::Answer(answer)) => return answer.response(),
     }
     let response = answered?;
     passage.leg = Leg::Answered;
     passage.written_rows = written_rows(&response);
-    match shared.gate.pass(passage).await {
-        Verdict::Pass => {}
+    match shared.pass(passage).await {
+        Verdict::Pass | Verdict::Late(_) => {}
         Verdict::Reset => bail!("reset after the answer"),
         Verdict::Answer(answer) => return answer.response(),
     }
@@ -240,6 +237,15 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
 }
 
 impl Shared {
+    /// What becomes of a passage; what goes on late is waited for here.
+    async fn pass(&self, passage: Passage) -> Verdict {
+        let verdict = self.gate.pass(passage).await;
+        if let Verdict::Late(time) = verdict {
+            tokio::time::sleep(time).await;
+        }
+        verdict
+    }
+
     async fn forward(
         &self,
         head: hyper::http::request::Parts,
@@ -324,7 +330,7 @@ impl Body for Halves {
         if let Some(waiting) = &mut self.waiting {
             let Poll::Ready(verdict) = waiting.poll_unpin(polling) else { return Poll::Pending };
             self.waiting = None;
-            if verdict != Verdict::Pass {
+            if !matches!(verdict, Verdict::Pass | Verdict::Late(_)) {
                 if let Some(broken) = &self.broken {
                     broken.send_replace(Some(verdict));
                 }
@@ -347,9 +353,9 @@ impl Body for Halves {
     }
 }
 
-/// The deduplication token in a query string.
-fn token(query: &str) -> Option<&str> {
-    query.split('&').find_map(|pair| pair.strip_prefix("insert_deduplication_token="))
+/// Whether a query string is that of an INSERT: nothing else has a token.
+fn is_insert(query: &str) -> bool {
+    query.split('&').any(|pair| pair.starts_with("insert_deduplication_token="))
 }
 
 fn written_rows(response: &Response<Full<Bytes>>) -> u64 {
@@ -362,7 +368,6 @@ fn written_rows(response: &Response<Full<Bytes>>) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -466,7 +471,7 @@ mod tests {
         let trap = front.gate().trap("answer", |passage| passage.leg == Leg::Answered);
         let posting = tokio::spawn(post(front.address, INSERT));
         let caught = trap.caught(PATIENCE).await.unwrap();
-        assert_eq!((caught.passage.written_rows, caught.passage.token.as_str()), (2, "abc"));
+        assert_eq!(caught.passage.written_rows, 2);
         caught.decide(Verdict::Answer(Answer { status: 502, code: None, text: "gone".into() }));
         let answer = posting.await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 502") && answer.ends_with("gone"), "{answer}");

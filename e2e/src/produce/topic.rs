@@ -115,6 +115,24 @@ impl Topic {
         self.wait_for_leaders().await
     }
 
+    /// Removes the messages of these partitions below these offsets.
+    pub async fn delete_records(&self, before: &[(i32, i64)]) -> Result<()> {
+        let mut offsets = TopicPartitionList::new();
+        for (partition, offset) in before {
+            offsets
+                .add_partition_offset(&self.name, *partition, Offset::Offset(*offset))
+                .with_context(|| format!("name offset {offset} of partition {partition}"))?;
+        }
+        let deleted = self.admin.delete_records(&offsets, &options()).await;
+        let deleted = deleted.with_context(|| format!("delete messages of topic {}", self.name))?;
+        for element in deleted.elements() {
+            element.error().with_context(|| {
+                format!("delete messages of topic {}, partition {}", self.name, element.partition())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Removes the topic. One that is gone already is fine.
     pub async fn delete(&self) -> Result<()> {
         let results = self.admin.delete_topics(&[&self.name], &options()).await;

@@ -1,0 +1,186 @@
+//! What brokers do to a gateway: die, move, fall silent, lose answers, forget messages.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::cluster::{Seen, until};
+use crate::faults::kafka_front::{Leg, Passage, Verdict, Way};
+use crate::faults::kafka_wire::{FETCH, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT};
+use crate::faults::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::process::Signal;
+use crate::produce::Topic;
+use crate::spans::Shape;
+
+/// Spans while a broker is silent: three seconds of load, within the session.
+const SPANS_SILENT_SHORT: u64 = 24_000;
+
+/// Over the session.
+const SPANS_SILENT_LONG: u64 = 72_000;
+
+/// Answers that are lost in a row.
+const ANSWERS_LOST: u32 = 4;
+
+/// Spans before and behind what Kafka forgets.
+const SPANS_STORED: u64 = 16_000;
+
+/// Partitions that forget messages, and how many messages each: behind the committed position.
+const PARTITIONS_FORGOTTEN: i32 = 4;
+const MESSAGES_FORGOTTEN: i64 = 10;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broker {
+    /// SIGKILL, and a start.
+    Kill,
+    /// SIGKILL of the one of three that keeps the group.
+    CoordinatorMove,
+    /// Nothing passes, shorter than the session.
+    SilentShort,
+    /// Longer.
+    SilentLong,
+    /// Answers to commits are lost, which were done.
+    CommitAnswersLost,
+    /// Answers with messages are lost.
+    FetchAnswersLost,
+    /// Answers to who wants to join are lost.
+    JoinAnswersLost,
+    /// A heartbeat is lost.
+    HeartbeatLost,
+    /// Messages behind the position are deleted.
+    RetentionPasses,
+    /// The topic is deleted and made again.
+    TopicRecreated,
+}
+
+impl Broker {
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a server could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        match self {
+            Broker::RetentionPasses => return retention_passes(scene).await,
+            Broker::TopicRecreated => return topic_recreated(scene).await,
+            _ => {}
+        }
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let since = match self {
+            Broker::Kill => kill(scene, 1).await?,
+            Broker::CoordinatorMove => coordinator_move(scene).await?,
+            Broker::SilentShort => silent(scene, SPANS_SILENT_SHORT).await?,
+            Broker::SilentLong => silent(scene, SPANS_SILENT_LONG).await?,
+            Broker::CommitAnswersLost => answers_lost(scene, OFFSET_COMMIT, ANSWERS_LOST).await?,
+            Broker::FetchAnswersLost => answers_lost(scene, FETCH, ANSWERS_LOST).await?,
+            Broker::JoinAnswersLost => {
+                scene.start_gateway(Some("gateway-1"))?;
+                answers_lost(scene, JOIN_GROUP, 2).await?
+            }
+            Broker::HeartbeatLost => heartbeat_lost(scene).await?,
+            Broker::RetentionPasses | Broker::TopicRecreated => Instant::now(),
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn kill(scene: &Scene<'_>, broker: u32) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    servers.kill_broker(broker).await?;
+    servers.start_broker(broker).await?;
+    Ok(Instant::now())
+}
+
+/// The broker that answers commits keeps the group. It comes back only once another one does.
+async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    let commit = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == OFFSET_COMMIT;
+    let caught = servers.kafka_gate().trap("commit", commit).caught(PATIENCE).await?;
+    let coordinator = caught.passage.broker;
+    drop(caught);
+    servers.kill_broker(coordinator).await?;
+    let killed = Instant::now();
+    let elsewhere = move |passage: &Passage| commit(passage) && passage.broker != coordinator;
+    let moved = servers.kafka_gate().trap("commit to another coordinator", elsewhere).caught(PATIENCE).await;
+    servers.start_broker(coordinator).await?;
+    moved.map(|_| killed)
+}
+
+async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Instant> {
+    scene.stage.servers.kafka_goes(Way::Blackhole);
+    let waited = scene.wait_acked(spans).await;
+    scene.stage.servers.kafka_goes(Way::Open);
+    waited.map(|()| Instant::now())
+}
+
+/// The broker has done what was asked; its answer never arrives, nor does anything else on that connection.
+async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Instant> {
+    let lost = move |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == api;
+    let rule = scene.stage.servers.kafka_gate().rule(times, Verdict::Reset, lost);
+    scene
+        .wait("lost answers", PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= times { Seen::Done(()) } else { Seen::NotYet(format!("{applied} of {times}")) })
+        })
+        .await?;
+    Ok(Instant::now())
+}
+
+/// The client waits for its answer and sends no other: the group gives it up.
+async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
+    let gate = scene.stage.servers.kafka_gate();
+    let heartbeat = |passage: &Passage| passage.leg == Leg::Asked && passage.request.api == HEARTBEAT;
+    gate.trap("heartbeat", heartbeat).caught(PATIENCE).await?.decide(Verdict::Drop);
+    let joins = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == JOIN_GROUP;
+    gate.trap("member that joins again", joins).caught(PATIENCE).await?;
+    Ok(Instant::now())
+}
+
+/// Kafka deletes messages that nobody has read: what they held is lost, exactly.
+async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    scene.gateway(0).end_within(PATIENCE).await?;
+    let committed = scene.topic.watermarks().await?;
+    scene.produce(SPANS_STORED).await?;
+    let forgotten = committed.iter().filter(|found| found.partition < PARTITIONS_FORGOTTEN);
+    let before: Vec<(i32, i64)> =
+        forgotten.map(|found| (found.partition, found.high + MESSAGES_FORGOTTEN)).collect();
+    scene.topic.delete_records(&before).await?;
+    scene.start_again(0, Some("gateway-0"))?;
+    let started = Instant::now();
+    let recovery = scene.recovered(started).await?;
+    let messages = u64::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?;
+    Ok(Expected {
+        lost: messages * Shape::Numbered.message_spans(),
+        recovery_s: Some(recovery),
+        ..Expected::default()
+    })
+}
+
+/// Offsets begin at 0 again, with other messages.
+async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    scene.topic.delete().await?;
+    let (brokers, name) = (scene.stage.servers.kafka(), scene.topic.name().to_owned());
+    scene.topic = until("the topic made again", PATIENCE, async || {
+        // Deleting goes on after the answer.
+        Ok(match Topic::create_replicated(&brokers, &name, PARTITIONS, scene.stage.servers.brokers()).await {
+            Ok(topic) => Seen::Done(topic),
+            Err(error) => Seen::NotYet(format!("{error:#}")),
+        })
+    })
+    .await?;
+    scene.renew_producer()?;
+    let recreated = Instant::now();
+    scene.produce(SPANS_STORED / 2).await?;
+    let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
+    scene.wait_stored().await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}

@@ -1,0 +1,147 @@
+//! Gateways are stopped, ended, joined and doubled while they work.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::faults::kafka_front::Way;
+use crate::faults::scene::{Expected, PATIENCE, Scene};
+use crate::faults::sink_front::{Leg, Verdict};
+use crate::process::Signal;
+
+/// How long a gateway gives its blocks in flight when it leaves and the sink is dead.
+const SHUTDOWN_DEADLINE: &str = "3s";
+
+/// How often members of the storm leave.
+const STORM_LEAVES: usize = 6;
+
+/// Members of the storm.
+const STORM_MEMBERS: usize = 3;
+
+/// Spans during a stop that no group notices: two seconds of load.
+const SPANS_SHORT: u64 = 16_000;
+
+/// Inserts that show that another member is at work: those in flight of one that was stopped are at most two.
+const INSERTS_OF_ANOTHER: u64 = 6;
+
+/// Partitions that the topic grows to.
+const PARTITIONS_MORE: i32 = 12;
+
+/// New partitions are found when the metadata is read again, once a minute.
+const METADATA_PATIENCE: Duration = Duration::from_mins(3);
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// SIGSTOP, and SIGCONT within the session.
+    StopShort,
+    /// SIGSTOP with an INSERT on its way; both go on once another member has taken over.
+    StopLong,
+    /// SIGTERM while the sink refuses connections.
+    TermDeadSink,
+    /// Three members come and go.
+    Storm,
+    /// The topic gets more partitions.
+    PartitionAdded,
+    /// A second process says that it is the same member.
+    DuplicateMember,
+}
+
+impl Process {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        match self {
+            Process::TermDeadSink => json!({"shutdown": {"deadline": SHUTDOWN_DEADLINE}}),
+            _ => json!({}),
+        }
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or a process could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway((self != Process::Storm).then_some("gateway-0"))?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let since = match self {
+            Process::StopShort => stop_short(scene).await?,
+            Process::StopLong => stop_long(scene).await?,
+            Process::TermDeadSink => term_dead_sink(scene).await?,
+            Process::Storm => storm(scene).await?,
+            Process::PartitionAdded => partition_added(scene).await?,
+            Process::DuplicateMember => duplicate_member(scene).await?,
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn stop_short(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.gateway(0).signal(Signal::STOP)?;
+    scene.wait_acked(SPANS_SHORT).await?;
+    scene.gateway(0).signal(Signal::CONT)?;
+    Ok(Instant::now())
+}
+
+async fn stop_long(scene: &mut Scene<'_>) -> Result<Instant> {
+    let gate = scene.stage.servers.sink.gate();
+    let caught = gate.trap("insert", |passage| passage.leg == Leg::Head).caught(PATIENCE).await?;
+    scene.gateway(0).signal(Signal::STOP)?;
+    scene.start_gateway(Some("gateway-1"))?;
+    scene.wait_inserts(INSERTS_OF_ANOTHER).await?;
+    // What was sent before the stop arrives after the next owner has sent the same.
+    caught.decide(Verdict::Pass);
+    scene.gateway(0).signal(Signal::CONT)?;
+    Ok(Instant::now())
+}
+
+async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.stage.servers.sink.go(Way::Refused);
+    scene.wait_acked(SPANS_SHORT).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let ended = scene.gateway(0).end_within(PATIENCE).await;
+    scene.stage.servers.sink.go(Way::Open);
+    ended?;
+    scene.start_again(0, Some("gateway-0"))?;
+    Ok(Instant::now())
+}
+
+async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
+    for _ in 1..STORM_MEMBERS {
+        scene.start_gateway(None)?;
+    }
+    for leaving in 0..STORM_LEAVES {
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let leaving = leaving % STORM_MEMBERS;
+        scene.gateway(leaving).signal(Signal::TERM)?;
+        scene.gateway(leaving).end_within(PATIENCE).await?;
+        scene.start_again(leaving, None)?;
+    }
+    Ok(Instant::now())
+}
+
+async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.stop_load().await?;
+    scene.topic.grow(PARTITIONS_MORE).await?;
+    let grown = Instant::now();
+    scene.start_load();
+    scene.wait_acked(SPANS_AFTER).await?;
+    scene.stop_load().await?;
+    scene.wait_committed_within(0, METADATA_PATIENCE).await?;
+    scene.start_load();
+    Ok(grown)
+}
+
+async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
+    let second = scene.start_gateway(Some("gateway-0"))?;
+    // The group gives the name to whoever came last; the first one must see that it has lost it and end.
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    crate::say::progress("duplicate", &format!("the first one ended with code {code}"));
+    scene.retire(0)?;
+    debug_assert_eq!(second, 1);
+    Ok(Instant::now())
+}

@@ -1,0 +1,128 @@
+//! What ClickHouse does to a gateway: dies, is slow, falls silent, forgets tokens.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::cluster::Seen;
+use crate::faults::kafka_front::Way;
+use crate::faults::scene::{Expected, PATIENCE, Scene};
+use crate::faults::sink_front::{Leg, Verdict};
+use crate::pipeline::TABLE;
+
+/// How long a slow server keeps its answers back.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// How many inserts are slow: both that a gateway has in flight, and two more.
+const SLOW_TIMES: u32 = 4;
+
+/// Spans while the server is silent: six seconds of load, over the insert's timeout below.
+const SPANS_SILENT: u64 = 48_000;
+
+/// Blocks whose tokens the server remembers, where it is to forget them soon.
+const WINDOW: u64 = 4;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// SIGKILL when it has half of an INSERT, and a start.
+    KillInInsert,
+    /// SIGKILL when it has stored one and its answer is on its way.
+    KillAfterCommit,
+    /// Answers are 20 s late; the gateway waits longer than that.
+    Slow,
+    /// The gateway waits less and sends again.
+    SlowOverTimeout,
+    /// Nothing passes, for longer than the gateway waits for an insert.
+    Silent,
+    /// An INSERT is sent again after the server has forgotten its token.
+    PastWindow,
+}
+
+impl Server {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let timeout = match self {
+            Server::Slow => "30s",
+            Server::Silent => "3s",
+            _ => return json!({}),
+        };
+        json!({"sink": {"clickhouse": {"insert": {"timeout": timeout}}}})
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come, or the server could not be handled.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        if self == Server::PastWindow {
+            let table = format!("`{}`.`{TABLE}`", scene.database.name());
+            let setting = format!("non_replicated_deduplication_window = {WINDOW}");
+            let statement = format!("ALTER TABLE {table} MODIFY SETTING {setting}");
+            scene.stage.servers.server.execute(&statement).await?;
+        }
+        scene.start_gateway(Some("gateway-0"))?;
+        scene.start_load();
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let mut doubled = 0;
+        let since = match self {
+            Server::KillInInsert => kill_at(scene, Leg::Middle).await?,
+            Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
+            Server::Slow | Server::SlowOverTimeout => slow(scene).await?,
+            Server::Silent => silent(scene).await?,
+            Server::PastWindow => {
+                doubled = past_window(scene).await?;
+                Instant::now()
+            }
+        };
+        let recovery = scene.recovered(since).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
+    let servers = &scene.stage.servers;
+    let caught =
+        servers.sink.gate().trap("insert", move |passage| passage.leg == leg).caught(PATIENCE).await?;
+    servers.kill_clickhouse().await?;
+    caught.decide(Verdict::Reset);
+    servers.start_clickhouse().await?;
+    Ok(Instant::now())
+}
+
+async fn slow(scene: &mut Scene<'_>) -> Result<Instant> {
+    let gate = scene.stage.servers.sink.gate();
+    let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
+    scene
+        .wait("slow inserts", PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(if applied >= SLOW_TIMES { Seen::Done(()) } else { Seen::NotYet(format!("{applied} so far")) })
+        })
+        .await?;
+    Ok(Instant::now())
+}
+
+async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.stage.servers.sink.go(Way::Blackhole);
+    let waited = scene.wait_acked(SPANS_SILENT).await;
+    scene.stage.servers.sink.go(Way::Open);
+    waited.map(|()| Instant::now())
+}
+
+/// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token.
+/// Gives the rows that it must then have twice.
+async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
+    let gate = scene.stage.servers.sink.gate();
+    let stored = |passage: &crate::faults::sink_front::Passage| {
+        passage.leg == Leg::Answered && passage.written_rows > 0
+    };
+    let caught = gate.trap("stored insert", stored).caught(PATIENCE).await?;
+    let rows = caught.passage.written_rows;
+    scene.wait_inserts(2 * WINDOW).await?;
+    ensure!(rows > 0, "the server has not said how many rows it has written");
+    caught.decide(Verdict::Reset);
+    Ok(rows)
+}
