@@ -86,13 +86,16 @@ impl Step {
         let commits = |leg: Leg, is_wanted: fn(&mut Seen, &Commit) -> bool| {
             let mut seen = Seen::default();
             let mut left = skips;
-            let group_topic = scene.topic.name().to_owned();
+            let topic = scene.topic.name().to_owned();
             let wants = move |passage: &kafka_front::Passage| {
-                let is_commit = passage.leg == leg && passage.request.api == OFFSET_COMMIT;
-                let ours = passage.request.commits.iter().filter(|commit| commit.topic == group_topic);
+                // The other leg says the same once more, and would be remembered as seen.
+                if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
+                    return false;
+                }
+                let ours = passage.request.commits.iter().filter(|commit| commit.topic == topic);
                 // Each is looked at, also behind the first that is wanted: `seen` remembers all.
-                let found = ours.fold(false, |found, commit| is_wanted(&mut seen, commit) || found);
-                is_commit && found && count_down(&mut left)
+                ours.fold(false, |found, commit| is_wanted(&mut seen, commit) || found)
+                    && count_down(&mut left)
             };
             Trap::Kafka(servers.kafka_gate().trap("such commit", wants))
         };
