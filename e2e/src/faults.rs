@@ -36,6 +36,22 @@ use scenario::Scenario;
 use scene::Stage;
 use servers::Servers;
 
+/// What `verify` runs: every step at which a gateway can die, and one of each kind of the others, none of which waits long.
+const SHORT: [&str; 12] = [
+    "kill-before-plan-commit",
+    "kill-after-plan-commit",
+    "kill-before-send",
+    "kill-in-the-middle",
+    "kill-after-server-commit",
+    "kill-before-offset-commit",
+    "kill-after-offset-commit",
+    "stop-longer",
+    "commit-answers-lost",
+    "retention-passes",
+    "clickhouse-kill-after-commit",
+    "past-window",
+];
+
 /// Which scenarios run, and how often.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
@@ -84,7 +100,9 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     let chosen: Vec<Scenario> = scenario::all().into_iter().filter(wanted).collect();
     ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
     if args.list {
-        chosen.iter().for_each(|scenario| say::line(&format!("{:<28} {}", scenario.name, scenario.describe)));
+        for scenario in &chosen {
+            say::line(&format!("{:<28} {}", scenario.name, scenario.describe));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::watch()?;
@@ -99,6 +117,18 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
         std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs a short selection, one round each, with the gateway of this checkout in release form.
+///
+/// # Errors
+/// When a server cannot be started, or one line for each count that is not the expected one.
+pub fn short() -> Result<()> {
+    let chosen: Vec<Scenario> =
+        scenario::all().into_iter().filter(|scenario| SHORT.contains(&scenario.name)).collect();
+    let report = run_all(&throughput::compiled()?, &chosen, 1)?;
+    ensure!(report.holds(), "{}", report.table().join("\n"));
+    Ok(())
 }
 
 fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report> {
@@ -152,4 +182,15 @@ async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32) -> Result<Out
         }
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_selection_names_scenarios() {
+        let names: Vec<&str> = scenario::all().iter().map(|scenario| scenario.name).collect();
+        assert!(SHORT.iter().all(|name| names.contains(name)), "{SHORT:?}");
+    }
 }

@@ -17,7 +17,7 @@ use super::scene::{Expected, Scene, Stage};
 /// Inserts that must be in before a fault: every partition has had its first blocks, and some commits are done.
 const INSERTS_BEFORE: u64 = 12;
 
-/// Spans that must come after a fault before the load stops: a second and a half of it.
+/// Spans that must come after a fault before the load stops: more than two seconds of it.
 const SPANS_AFTER: u64 = 12_000;
 
 /// Plays a round, by its number from 0 on, and removes what it made.

@@ -24,11 +24,11 @@ use crate::spans::{Encoding, Run, Shape};
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
 
-/// Load, spans a second: ten messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
-const SPANS_PER_SECOND: u64 = 8_000;
+/// Load, spans a second: six messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
+const SPANS_PER_SECOND: u64 = 5_000;
 
-/// Rows that close a block: what the load brings in half of the interval that closes it too, so that a block of a backlog ends by size
-/// and one of live spans by time.
+/// Rows that close a block: five times what the load brings to a partition in the interval that closes it too, so that blocks of a
+/// backlog end by size and those of live spans by time.
 const ROWS_MAX: u32 = 1_000;
 
 /// The interval.

@@ -393,7 +393,7 @@ mod tests {
                     while !text.ends_with(BODY) {
                         match stream.read(&mut bytes).await {
                             Ok(length) if length > 0 => {
-                                text += std::str::from_utf8(&bytes[..length]).unwrap()
+                                text += std::str::from_utf8(&bytes[..length]).unwrap();
                             }
                             _ => break,
                         }

@@ -14,10 +14,10 @@ use crate::produce::Topic;
 use crate::spans::Shape;
 
 /// Spans while a broker is silent: three seconds of load, within the session.
-const SPANS_SILENT_SHORT: u64 = 24_000;
+const SPANS_SILENT_SHORT: u64 = 15_000;
 
-/// Over the session.
-const SPANS_SILENT_LONG: u64 = 72_000;
+/// Nine seconds of load, over the session.
+const SPANS_SILENT_LONG: u64 = 45_000;
 
 /// Answers that are lost in a row.
 const ANSWERS_LOST: u32 = 4;

@@ -92,10 +92,12 @@ impl Step {
                 if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
                     return false;
                 }
-                let ours = passage.request.commits.iter().filter(|commit| commit.topic == topic);
-                // Each is looked at, also behind the first that is wanted: `seen` remembers all.
-                ours.fold(false, |found, commit| is_wanted(&mut seen, commit) || found)
-                    && count_down(&mut left)
+                let mut found = false;
+                for commit in passage.request.commits.iter().filter(|commit| commit.topic == topic) {
+                    // Each is looked at, also behind the first that is wanted: `seen` remembers all.
+                    found |= is_wanted(&mut seen, commit);
+                }
+                found && count_down(&mut left)
             };
             Trap::Kafka(servers.kafka_gate().trap("such commit", wants))
         };

@@ -21,7 +21,7 @@ const STORM_LEAVES: usize = 6;
 const STORM_MEMBERS: usize = 3;
 
 /// Spans during a stop that no group notices: two seconds of load.
-const SPANS_SHORT: u64 = 16_000;
+const SPANS_SHORT: u64 = 10_000;
 
 /// Inserts that show that another member is at work: those in flight of one that was stopped are at most two.
 const INSERTS_OF_ANOTHER: u64 = 6;
@@ -137,11 +137,9 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
 }
 
 async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
-    let second = scene.start_gateway(Some("gateway-0"))?;
+    scene.start_gateway(Some("gateway-0"))?;
     // The group gives the name to whoever came last; the first one must see that it has lost it and end.
-    let code = scene.gateway(0).end_within(PATIENCE).await?;
-    crate::say::progress("duplicate", &format!("the first one ended with code {code}"));
+    scene.gateway(0).end_within(PATIENCE).await?;
     scene.retire(0)?;
-    debug_assert_eq!(second, 1);
     Ok(Instant::now())
 }

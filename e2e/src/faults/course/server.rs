@@ -19,7 +19,7 @@ const SLOW: Duration = Duration::from_secs(20);
 const SLOW_TIMES: u32 = 4;
 
 /// Spans while the server is silent: six seconds of load, over the insert's timeout below.
-const SPANS_SILENT: u64 = 48_000;
+const SPANS_SILENT: u64 = 30_000;
 
 /// Blocks whose tokens the server remembers, where it is to forget them soon.
 const WINDOW: u64 = 4;
