@@ -252,7 +252,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Another producer of the same run: one that is idempotent remembers partitions that are gone.
+    /// Another producer of the same run: an old one remembers the topic's partitions as they were.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -127,6 +127,8 @@ async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
 async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.stop_load().await?;
     scene.topic.grow(PARTITIONS_MORE).await?;
+    // One that has seen the topic before holds messages for partitions that it does not know yet.
+    scene.renew_producer()?;
     let grown = Instant::now();
     scene.start_load();
     scene.wait_acked(SPANS_AFTER).await?;
