@@ -11,11 +11,12 @@ pub mod status;
 mod trace_pipeline;
 
 pub use manifest::{crd, crd_yaml};
-pub use status::{Lag, TopicStatus, TracePipelineStatus};
+pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};
 pub use trace_pipeline::{
-    ClickHouseSink, Credentials, DeadLetter, Delivery, Format, Gateway, ImagePullPolicy, InitialOffset,
-    KafkaSource, LogLevel, OnMissing, Queue, QueueMode, Resources, Schema, SchemaManagement, SecretRef, Sink,
-    Source, TracePipeline, TracePipelineSpec,
+    ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Format, Gateway, ImagePullPolicy,
+    InitialOffset, KafkaSource, LogLevel, OnMissing, OnTimeout, Queue, QueueMode, Resources, Scaling,
+    ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, Sink, Source, TracePipeline,
+    TracePipelineSpec,
 };
 
 /// The API group.

@@ -5,6 +5,10 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+mod scaling;
+
+pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +64,10 @@ pub struct TracePipelineStatus {
     /// How far the gateways are behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
+
+    /// Why there are as many gateways as there are; not set while scaling.mode is Fixed and none is on its way out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingStatus>,
 
     /// The gateways' image.
     #[serde(default, skip_serializing_if = "Option::is_none")]

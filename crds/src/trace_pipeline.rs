@@ -8,12 +8,14 @@
 mod delivery;
 mod gateway;
 mod queue;
+mod scaling;
 mod sink;
 mod source;
 
 pub use delivery::{DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
 pub use queue::{Queue, QueueMode};
+pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use sink::{ClickHouseSink, Credentials, Schema, SchemaManagement, SecretRef, Sink};
 pub use source::{Format, InitialOffset, KafkaSource, Source};
 
@@ -60,6 +62,10 @@ use serde::{Deserialize, Serialize};
         description = "messages that are not yet committed"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Cause", type_ = "string", json_path = ".status.scaling.cause", priority = 1,
+        description = "what limits, as far as the operator looks"
+    ),
     printcolumn(name = "Topic", type_ = "string", json_path = ".spec.source.kafka.topics[0]", priority = 1),
     printcolumn(name = "Table", type_ = "string", json_path = ".spec.sink.clickhouse.table", priority = 1),
     printcolumn(name = "Memory", type_ = "string", json_path = ".spec.gateway.resources.memory", priority = 1),
@@ -69,6 +75,13 @@ use serde::{Deserialize, Serialize};
     ),
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.scaling.mode != 'Auto' || !has(self.replicas)")
+        .message("replicas is the operator's while scaling.mode is Auto, and must not be set; bounds are scaling.minReplicas \
+                  and scaling.maxReplicas"),
+    validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
+        .message("replicas must be set while scaling.mode is External: the scale subresource cannot be read without it")
+)]
 pub struct TracePipelineSpec {
     /// Where messages come from.
     pub source: Source,
@@ -77,7 +90,7 @@ pub struct TracePipelineSpec {
     pub sink: Sink,
 
     /// Number of gateways, 0 to 1000; never more than there are partitions. When it is not set, the number follows from
-    /// partitionsPerReplica.
+    /// partitionsPerReplica, or from scaling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<u32>,
@@ -87,6 +100,10 @@ pub struct TracePipelineSpec {
     #[serde(default = "partitions_per_replica")]
     #[schemars(range(min = 1, max = 1024))]
     pub partitions_per_replica: u32,
+
+    /// Who sets the number of gateways, and within which bounds.
+    #[serde(default)]
+    pub scaling: Scaling,
 
     /// The gateway's image, size and behaviour.
     #[serde(default)]

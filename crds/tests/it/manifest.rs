@@ -66,7 +66,7 @@ fn the_full_sample_names_every_field_of_the_spec() {
     each(schema().pointer("/properties/spec").unwrap(), "", &mut |path, _| {
         let Some((_, name)) = path.rsplit_once("/properties/") else { return };
         if !name.contains('/') {
-            let pointer = format!("/spec{}", path.replace("/properties", ""));
+            let pointer = format!("/spec{}", path.replace("/properties", "").replace("/items", "/0"));
             assert!(sample.pointer(&pointer).is_some(), "{pointer}");
         }
     });
@@ -84,6 +84,18 @@ fn the_longest_name_leaves_room_for_the_revision_label() {
     // `controller-revision-hash` is the StatefulSet's name, a dash and a 32-bit number.
     assert!(NAME_CHARS_MAX + "-gateway-".len() + u32::MAX.to_string().len() <= 63);
     assert!(crd_yaml().contains(&format!("size(self.metadata.name) <= {NAME_CHARS_MAX} ")));
+}
+
+#[test]
+fn the_scale_subresource_reads_and_writes_fields_that_exist() {
+    let (definition, schema) = (crd(), schema());
+    let scale = definition.pointer("/spec/versions/0/subresources/scale").unwrap();
+    for (path, kind) in
+        [("specReplicasPath", "integer"), ("statusReplicasPath", "integer"), ("labelSelectorPath", "string")]
+    {
+        let pointer = scale[path].as_str().unwrap().replace('.', "/properties/");
+        assert_eq!(schema.pointer(&pointer).unwrap()["type"], kind, "{path}");
+    }
 }
 
 /// Visits a value and everything in it, with its JSON pointer.

@@ -90,6 +90,86 @@ const VALUES: &[Case] = &[
         refused: &[r#""63Mi""#, r#""10G""#, r#""10""#, r#""0Gi""#],
         message: "size is a whole number of Mi, Gi or Ti",
     },
+    Case {
+        pointer: "/spec/scaling",
+        taken: &["{}", r#"{"maxReplicas": 1}"#, r#"{"minReplicas": 3, "maxReplicas": 3, "mode": "Auto"}"#],
+        refused: &[
+            r#"{"minReplicas": 2, "maxReplicas": 1}"#,
+            r#"{"minReplicas": 4, "maxReplicas": 3, "mode": "Auto"}"#,
+        ],
+        message: "minReplicas must not be more than maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling/targetLag",
+        taken: &[r#""30s""#, r#""10m""#, r#""24h""#],
+        refused: &[r#""29s""#, r#""25h""#, r#""600""#, r#""1m30s""#],
+        message: "targetLag is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/scaleDownAfter",
+        taken: &[r#""60s""#, r#""1h""#],
+        refused: &[r#""59s""#, r#""61m""#, r#""0m""#],
+        message: "scaleDownAfter is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/drain/timeout",
+        taken: &[r#""10s""#, r#""6h""#],
+        refused: &[r#""9s""#, r#""7h""#, r#""long""#],
+        message: "timeout is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[
+            r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 2}]"#,
+            r#"[{"name": "a", "from": "22:00", "to": "06:00", "minReplicas": 2, "maxReplicas": 2, "days": ["Sunday"]}]"#,
+        ],
+        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 3, "maxReplicas": 2}]"#],
+        message: "minReplicas of a schedule must not be more",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "maxReplicas": 2}]"#],
+        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59"}]"#],
+        message: "a schedule has minReplicas or maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "09:05", "to": "10:00", "maxReplicas": 2}]"#],
+        refused: &[
+            r#"[{"name": "a", "from": "9:05", "to": "10:00", "maxReplicas": 2}]"#,
+            r#"[{"name": "a", "from": "24:00", "to": "10:00", "maxReplicas": 2}]"#,
+        ],
+        message: "from is hours and minutes",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2}]"#],
+        refused: &[r#"[{"name": "a", "from": "09:05", "to": "10:60", "maxReplicas": 2}]"#],
+        message: "to is hours and minutes",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "-03:30"}]"#,
+        ],
+        refused: &[
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "2"}]"#,
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "+15:00"}]"#,
+        ],
+        message: "utcOffset is a sign, hours and minutes",
+    },
+];
+
+/// Rules about replicas and who sets it: `replicas`, the mode, and a part of the message when it is refused.
+const REPLICAS: &[(&str, &str, &str)] = &[
+    ("null", "Fixed", ""),
+    ("3", "Fixed", ""),
+    ("null", "Auto", ""),
+    ("3", "Auto", "replicas is the operator's while scaling.mode is Auto"),
+    ("null", "Recommend", ""),
+    ("3", "Recommend", ""),
+    ("3", "External", ""),
+    ("null", "External", "replicas must be set while scaling.mode is External"),
 ];
 
 /// Rules about a change: from, to, whether it is taken, and a part of the message.
@@ -143,8 +223,26 @@ fn each_transition_rule_sees_the_change() {
 }
 
 #[test]
+fn replicas_belongs_to_whoever_sets_it() {
+    for (replicas, mode, message) in REPLICAS {
+        let mut object = with("/spec/scaling", &json!({"mode": mode}).to_string());
+        if *replicas != "null" {
+            object["spec"]["replicas"] = serde_json::from_str(replicas).unwrap();
+        }
+        let found = failures(&object, None);
+        assert_eq!(found.is_empty(), message.is_empty(), "{mode} {replicas}: {found:?}");
+        assert!(found.iter().all(|m| m.contains(message)), "{mode} {replicas}: {found:?}");
+    }
+}
+
+#[test]
 fn every_rule_compiles_stays_cheap_and_is_tried() {
-    let refused: Vec<_> = VALUES.iter().map(|case| case.message).chain(CHANGES.iter().map(|c| c.4)).collect();
+    let refused: Vec<_> = VALUES
+        .iter()
+        .map(|case| case.message)
+        .chain(CHANGES.iter().map(|c| c.4))
+        .chain(REPLICAS.iter().map(|c| c.2))
+        .collect();
     let mut rules = BTreeSet::new();
     collect(&schema(), &mut rules);
     assert!(rules.len() >= 12, "{rules:?}");

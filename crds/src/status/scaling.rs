@@ -1,0 +1,119 @@
+//! What the operator says about the number of gateways: why it is what it is, and what it was learned from.
+//!
+//! Numbers are rounded, so that a pipeline at rest has a status at rest.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::KubeSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What the operator says about the number of gateways.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalingStatus {
+    /// Gateways that it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommended_replicas: Option<u32>,
+
+    /// What limits: ComputeLimited, SinkLimited, PartitionSkewed, PartitionStuck or MemoryLimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+
+    /// Why nothing is decided and the number stays: MetricsUnavailable, Rebalancing, RolloutInProgress or Unschedulable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+
+    /// What keeps the number from being another one: TooFewPartitions, MaxReplicas, SinkLimited, PartitionSkewed,
+    /// PartitionStuck, Unschedulable, Budget or Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited: Option<String>,
+
+    /// All of it in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+
+    /// Messages a second that arrive, rounded to two significant digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival_rate: Option<i64>,
+
+    /// Messages that wait, in seconds of arrivals, rounded to two significant digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<i64>,
+
+    /// Messages a second that one gateway can do, as learned so far, rounded to two significant digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_per_replica: Option<i64>,
+
+    /// Numbers of gateways that are worth having, from the present one on; at most three.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3))]
+    pub next_steps: Vec<u32>,
+
+    /// When the number was changed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rescale_time: Option<Time>,
+
+    /// Gateways on their way out; not set while there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainStatus>,
+
+    /// What the operator goes on from after a restart. It is not meant to be read by anything else.
+    #[serde(default, skip_serializing_if = "Remembered::is_empty")]
+    pub remembered: Remembered,
+}
+
+/// Gateways on their way out.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainStatus {
+    /// Draining: they give up their partitions and insert what they hold. Resuming: they take part again. Waiting: they did
+    /// not get empty in time, and it is tried again later.
+    pub state: DrainState,
+    /// Gateways that are to be left.
+    pub target: u32,
+    /// Gateways there were before.
+    pub from: u32,
+    /// Since when.
+    pub since: Time,
+    /// What they still hold, or why they stay.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// How far gateways are on their way out.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DrainState {
+    /// They give up their partitions and insert what they hold.
+    Draining,
+    /// They take part again.
+    Resuming,
+    /// They stay, and it is tried again later.
+    Waiting,
+}
+
+/// What an operator hands on to the next one. Its fields are the operator's own affair and may change with its version.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Remembered(pub serde_json::Map<String, Value>);
+
+impl Remembered {
+    /// Whether there is nothing to hand on.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl JsonSchema for Remembered {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Remembered".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+}

@@ -1,0 +1,204 @@
+//! Who sets the number of gateways, and within which bounds.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Who sets the number of gateways, and within which bounds.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
+    .message("minReplicas must not be more than maxReplicas"))]
+pub struct Scaling {
+    /// Fixed (the default): replicas, or as many gateways as partitionsPerReplica makes. Auto: the operator, by what arrives,
+    /// what waits and what a gateway can do. Recommend: as Fixed, or what there is when replicas is not set; status.scaling
+    /// says what Auto would do. External: whoever writes the scale subresource, such as an HPA, KEDA or kubectl scale.
+    #[serde(default)]
+    pub mode: ScalingMode,
+
+    /// Gateways at least, in Auto and Recommend; 1 to 1000. Default 1.
+    #[serde(default = "replicas_min")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub min_replicas: u32,
+
+    /// Gateways at most, in Auto and Recommend; 1 to 1000, and never more than partitions. When it is not set, as many as
+    /// there are partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_replicas: Option<u32>,
+
+    /// The lag that is aimed at: a backlog is worked off within this time, and an older one sooner. A whole number of s, m
+    /// or h from 30s to 24h. Default 10m.
+    #[serde(default = "target_lag")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('30s') && duration(self) <= duration('24h')")
+        .message("targetLag is a whole number of s, m or h from 30s to 24h, such as 10m"))]
+    pub target_lag: String,
+
+    /// Gateways are taken away when they were too many for so long: a whole number of s, m or h from 1m to 1h. Default 10m.
+    #[serde(default = "scale_down_after")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1m') && duration(self) <= duration('1h')")
+        .message("scaleDownAfter is a whole number of s, m or h from 1m to 1h, such as 10m"))]
+    pub scale_down_after: String,
+
+    /// Gateways at least while Kafka or the gateways have not answered for five minutes, in Auto; 1 to 1000. There are never
+    /// fewer than before in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub fallback_replicas: Option<u32>,
+
+    /// Other bounds at some times of the week, in Auto and Recommend; at most 16. The first that is active counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub schedules: Vec<Schedule>,
+
+    /// What is done before gateways are taken away, in every mode.
+    #[serde(default)]
+    pub drain: Drain,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self {
+            mode: ScalingMode::default(),
+            min_replicas: replicas_min(),
+            max_replicas: None,
+            target_lag: target_lag(),
+            scale_down_after: scale_down_after(),
+            fallback_replicas: None,
+            schedules: Vec::new(),
+            drain: Drain::default(),
+        }
+    }
+}
+
+fn replicas_min() -> u32 {
+    1
+}
+
+fn target_lag() -> String {
+    "10m".to_owned()
+}
+
+fn scale_down_after() -> String {
+    "10m".to_owned()
+}
+
+/// Who sets the number of gateways.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ScalingMode {
+    /// The spec.
+    #[default]
+    Fixed,
+    /// The operator.
+    Auto,
+    /// The spec; what the operator would do is said.
+    Recommend,
+    /// Whoever writes the scale subresource.
+    External,
+}
+
+/// Other bounds at some times of the week.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
+        .message("minReplicas of a schedule must not be more than its maxReplicas"),
+    validation = Rule::new("has(self.minReplicas) || has(self.maxReplicas)")
+        .message("a schedule has minReplicas or maxReplicas, or both")
+)]
+pub struct Schedule {
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+
+    /// Days on which it begins. When there is none, every day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub days: Vec<Day>,
+
+    /// When it begins, as hours and minutes from 00:00 to 23:59.
+    #[schemars(length(max = 5))]
+    #[x_kube(validation = Rule::new("self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')")
+        .message("from is hours and minutes from 00:00 to 23:59"))]
+    pub from: String,
+
+    /// When it ends, as hours and minutes from 00:00 to 23:59; on the next day when that is not after the beginning.
+    #[schemars(length(max = 5))]
+    #[x_kube(validation = Rule::new("self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')")
+        .message("to is hours and minutes from 00:00 to 23:59"))]
+    pub to: String,
+
+    /// How far the clock that is meant is ahead of UTC, such as +02:00. When it is not set, the clock is UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 6))]
+    #[x_kube(validation = Rule::new("self.matches('^[+-](0[0-9]|1[0-4]):[0-5][0-9]$')")
+        .message("utcOffset is a sign, hours and minutes from -14:59 to +14:59, such as +02:00"))]
+    pub utc_offset: Option<String>,
+
+    /// Gateways at least while it is active; 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub min_replicas: Option<u32>,
+
+    /// Gateways at most while it is active; 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_replicas: Option<u32>,
+}
+
+/// A day of the week.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of days say what they are")]
+pub enum Day {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+/// What is done before gateways are taken away: those that leave give up their partitions and insert what they hold.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Drain {
+    /// How long gateways that leave may take: a whole number of s, m or h from 10s to 6h. Default 15m.
+    #[serde(default = "drain_timeout")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('10s') && duration(self) <= duration('6h')")
+        .message("timeout is a whole number of s, m or h from 10s to 6h, such as 15m"))]
+    pub timeout: String,
+
+    /// What is done with gateways that take longer. Abort (the default): all of them stay, and it is tried again after the
+    /// same time. Force: they are taken away; Kafka still has what they hold.
+    #[serde(default)]
+    pub on_timeout: OnTimeout,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { timeout: drain_timeout(), on_timeout: OnTimeout::default() }
+    }
+}
+
+fn drain_timeout() -> String {
+    "15m".to_owned()
+}
+
+/// What is done with gateways that do not get empty.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnTimeout {
+    /// They stay.
+    #[default]
+    Abort,
+    /// They are taken away.
+    Force,
+}
