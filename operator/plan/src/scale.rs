@@ -12,18 +12,22 @@
 
 mod capacity;
 mod cause;
+pub mod drain;
 mod gate;
 mod memory;
 mod numbers;
 mod pace;
 mod policy;
 mod reason;
+mod remembered;
 mod sample;
+mod spec;
 mod state;
 mod steps;
 mod target;
 mod trial;
 mod window;
+pub mod workload;
 
 pub use cause::Cause;
 pub use gate::Hold;
@@ -67,6 +71,22 @@ pub enum Limit {
     Budget,
     /// Memory fills whatever the number of partitions; the limit should be raised.
     Memory,
+}
+
+impl Limit {
+    /// Its word in a status.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::TooFewPartitions => "TooFewPartitions",
+            Self::MaxReplicas => "MaxReplicas",
+            Self::SinkLimited => "SinkLimited",
+            Self::PartitionSkewed => "PartitionSkewed",
+            Self::PartitionStuck => "PartitionStuck",
+            Self::Unschedulable => "Unschedulable",
+            Self::Budget => "Budget",
+            Self::Memory => "Memory",
+        }
+    }
 }
 
 /// What the decision saw, for status and metrics.
@@ -229,7 +249,12 @@ impl Situation<'_> {
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
         };
+        let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
+        if self.policy.mode == Mode::Recommend && moved.replicas != self.current {
+            // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
+            next = before;
+        }
         if forced && moved.replicas > self.current {
             next.memory_steps += 1;
         }

@@ -29,6 +29,19 @@ pub enum Cause {
     MemoryLimited,
 }
 
+impl Cause {
+    /// Its word in a status.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ComputeLimited => "ComputeLimited",
+            Self::SinkLimited => "SinkLimited",
+            Self::PartitionSkewed => "PartitionSkewed",
+            Self::PartitionStuck => "PartitionStuck",
+            Self::MemoryLimited => "MemoryLimited",
+        }
+    }
+}
+
 /// What the classification is made from, beside the rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Known {

@@ -27,6 +27,16 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// Its word in a status.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::MetricsUnavailable => "MetricsUnavailable",
+            Self::Rebalancing => "Rebalancing",
+            Self::RolloutInProgress => "RolloutInProgress",
+            Self::Unschedulable => "Unschedulable",
+        }
+    }
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {

@@ -150,6 +150,18 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// Gateways that each of them is sized for: the fewest that there may be, so that another number of them is no reason to
+    /// restart them all. `planned` is their number now.
+    pub(crate) fn replicas_sized_for(&self, planned: u32) -> u32 {
+        match self.mode {
+            Mode::Fixed | Mode::Recommend => planned,
+            Mode::Auto => self.replicas_min.min(planned),
+            Mode::External => 1.min(planned),
+        }
+    }
+}
+
 /// The least and the most gateways at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {

@@ -1,5 +1,6 @@
 //! Scaling decisions: the invariants over random courses, and one line for each failure that others react to wrongly.
 
 mod course;
+mod drain;
 mod failures;
 mod invariants;

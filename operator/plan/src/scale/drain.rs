@@ -1,0 +1,331 @@
+//! How gateways leave: first they are told to, then waited for until they hold nothing, and only then are they taken away.
+//!
+//! ```text
+//!            fewer are wanted                     all are empty, or it takes too long and is forced
+//!  (none) -------------------> Draining ------------------------------------> fewer replicas --> (none)
+//!    ^                            |  \ takes too long
+//!    |   all take part again      |   `-----> Waiting (they take part again) --+ after the same time,
+//!    +---------------- Resuming <-+ more are wanted                            | or another number is wanted
+//!                         ^----------------------------------------------------+
+//! ```
+//!
+//! The state stands in the pipeline's status, and a gateway is asked for something only when the status says so already:
+//! whoever starts after a crash, at whatever step, finds every gateway that may have been told to leave. All requests may
+//! be repeated. Pure: no clock and no client.
+
+use super::{sample::Moment, spec};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use sluice_crds::{DrainState, DrainStatus, OnTimeout, TracePipelineSpec};
+use sluice_gateway_config::Violations;
+use std::{collections::BTreeMap, ops::Range};
+
+/// How long it may take, and what then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Seconds.
+    pub timeout_seconds: u32,
+    /// What is done with gateways that take longer.
+    pub on_timeout: OnTimeout,
+}
+
+impl Terms {
+    /// Reads the terms.
+    pub fn of(spec: &TracePipelineSpec) -> Result<Self, Violations> {
+        let (drain, mut found) = (&spec.scaling.drain, Violations::default());
+        let timeout = spec::seconds("drain.timeout", &drain.timeout, &mut found);
+        found.or(Self { timeout_seconds: timeout.unwrap_or(1), on_timeout: drain.on_timeout })
+    }
+}
+
+/// What gateways are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Give up all partitions and insert what is held.
+    Drain,
+    /// Take part again.
+    Resume,
+}
+
+/// What one gateway answered, or why it did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// There is no such pod, or none that runs.
+    Gone,
+    /// It knows no such request: an older gateway, which leaves by itself when it is told to end.
+    Unknown,
+    /// It does as it was asked. To be drained is to have no blocks and nothing uncommitted.
+    Done,
+    /// It drains and holds so many blocks, or something uncommitted.
+    Holds {
+        /// Blocks that are not inserted.
+        blocks: u64,
+    },
+    /// It did not answer in time.
+    Silent,
+}
+
+impl Answer {
+    fn lets_go(self) -> bool {
+        matches!(self, Self::Gone | Self::Unknown | Self::Done)
+    }
+}
+
+/// The numbers that decide, and what gateways answered by ordinal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Replicas of the StatefulSet.
+    pub current: u32,
+    /// Replicas that are wanted.
+    pub wanted: u32,
+    /// Ordinals of pods that run.
+    pub running: Vec<u32>,
+    /// Answers to what [`request`] asked for.
+    pub answers: BTreeMap<u32, Answer>,
+}
+
+/// What to do now, and what to write into the status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Replicas to set.
+    pub replicas: u32,
+    /// The state from now on; `None` when nobody leaves.
+    pub next: Option<DrainStatus>,
+}
+
+/// What is asked now, and of which gateways; follows from what is written, and from nothing that is only wished.
+pub fn request(written: Option<&DrainStatus>) -> Option<(Request, Range<u32>)> {
+    let written = written?;
+    let request = match written.state {
+        DrainState::Draining => Request::Drain,
+        DrainState::Resuming | DrainState::Waiting => Request::Resume,
+    };
+    Some((request, written.target..written.from))
+}
+
+/// The next step.
+pub fn step(now: Moment, terms: Terms, written: Option<&DrainStatus>, seen: &Seen) -> Step {
+    match written {
+        None => begin(now, seen),
+        Some(drain) => match drain.state {
+            DrainState::Draining if seen.current <= drain.target => leaving(now, drain, seen),
+            DrainState::Draining => draining(now, terms, drain, seen),
+            DrainState::Resuming => resuming(now, drain, seen),
+            DrainState::Waiting => waiting(now, terms, drain, seen),
+        },
+    }
+}
+
+fn begin(now: Moment, seen: &Seen) -> Step {
+    let leaving = seen.wanted..seen.current;
+    if !seen.running.iter().any(|ordinal| leaving.contains(ordinal)) {
+        return Step { replicas: seen.wanted, next: None };
+    }
+    let drain = DrainStatus {
+        state: DrainState::Draining,
+        target: seen.wanted,
+        from: seen.current,
+        since: time(now),
+        reason: format!("{} gateways are about to be told to leave", leaving.len()),
+    };
+    Step { replicas: seen.current, next: Some(drain) }
+}
+
+/// They are taken away; a number that rises before all of them are gone may keep some of those that were told to leave.
+fn leaving(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
+    let is_there = seen.running.iter().any(|ordinal| (drain.target..drain.from).contains(ordinal));
+    if !is_there {
+        return begin(now, seen);
+    }
+    if seen.wanted > drain.target {
+        let next = changed(drain, DrainState::Resuming, now, "more gateways are wanted".into());
+        return Step { replicas: seen.wanted, next: Some(next) };
+    }
+    Step { replicas: seen.current, next: Some(drain.clone()) }
+}
+
+fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
+    let stay = |drain| Step { replicas: seen.current.max(seen.wanted), next: Some(drain) };
+    if seen.wanted > drain.target {
+        return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
+    }
+    if seen.wanted < drain.target {
+        // The others are told to leave as soon as this is written.
+        return stay(DrainStatus { target: seen.wanted, ..drain.clone() });
+    }
+    let late = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
+    let (leaving, held) = (drain.target..drain.from, held(drain, seen));
+    if held.is_empty() || (late && terms.on_timeout == OnTimeout::Force) {
+        let reason = gone(&held, seen, leaving);
+        return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
+    }
+    if late {
+        let reason = format!("not empty within {} s: {}", terms.timeout_seconds, named(&held));
+        return stay(changed(drain, DrainState::Waiting, now, reason));
+    }
+    let reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
+    stay(DrainStatus { reason, ..drain.clone() })
+}
+
+/// Nothing is taken away before every gateway that was told to leave takes part again.
+fn resuming(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
+    let replicas = seen.current.max(seen.wanted);
+    if held(drain, seen).is_empty() {
+        // Whether fewer are wanted is asked anew with the next step, from what is written then.
+        return Step { replicas, next: None };
+    }
+    Step { replicas, next: Some(changed(drain, DrainState::Resuming, now, drain.reason.clone())) }
+}
+
+fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
+    let over = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
+    if over || seen.wanted != drain.target {
+        return resuming(now, drain, seen);
+    }
+    Step { replicas: seen.current, next: Some(drain.clone()) }
+}
+
+/// Gateways that have not done what they were asked for, with what they said.
+fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
+    let asked = (drain.target..drain.from)
+        .map(|ordinal| (ordinal, seen.answers.get(&ordinal).copied().unwrap_or(Answer::Silent)));
+    asked.filter(|(_, answer)| !answer.lets_go()).collect()
+}
+
+fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) -> DrainStatus {
+    let since = if drain.state == state { drain.since.clone() } else { time(now) };
+    DrainStatus { state, since, reason, ..drain.clone() }
+}
+
+fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>) -> String {
+    if !held.is_empty() {
+        return format!("taken away all the same: {}", named(held));
+    }
+    let unknown = leaving.filter(|ordinal| seen.answers.get(ordinal) == Some(&Answer::Unknown)).count();
+    if unknown > 0 {
+        format!(
+            "{unknown} cannot be drained by their version, and insert what they hold when they are told to end"
+        )
+    } else {
+        "all are empty".to_owned()
+    }
+}
+
+/// Gateways that are named; the others are counted.
+const NAMED_MAX: usize = 3;
+
+fn named(held: &[(u32, Answer)]) -> String {
+    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
+        Answer::Holds { blocks } => format!("gateway {ordinal} holds {blocks} blocks"),
+        _ => format!("gateway {ordinal} does not answer"),
+    });
+    let mut words: Vec<String> = words.collect();
+    if held.len() > NAMED_MAX {
+        words.push(format!("and {} more", held.len() - NAMED_MAX));
+    }
+    words.join(", ")
+}
+
+/// In whole seconds, as the API server keeps times.
+pub(crate) fn time(moment: Moment) -> Time {
+    let seconds = i64::try_from(moment.0 / 1_000).unwrap_or(i64::MAX);
+    Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+fn moment(time: &Time) -> Moment {
+    Moment(u64::try_from(time.0.as_millisecond()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { timeout_seconds: 60, on_timeout: OnTimeout::Abort };
+
+    fn seen(current: u32, wanted: u32, answers: &[(u32, Answer)]) -> Seen {
+        Seen { current, wanted, running: (0..current).collect(), answers: answers.iter().copied().collect() }
+    }
+
+    fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
+        DrainStatus { state, target, from, since: time(Moment(0)), reason: String::new() }
+    }
+
+    #[test]
+    fn gateways_leave_once_all_of_them_are_empty() {
+        let begun = step(Moment(0), TERMS, None, &seen(4, 2, &[]));
+        assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 2..4))));
+        let holds = Answer::Holds { blocks: 7 };
+        for (answers, replicas) in [
+            (vec![], 4),
+            (vec![(2, Answer::Done)], 4),
+            (vec![(2, Answer::Done), (3, holds)], 4),
+            (vec![(2, Answer::Done), (3, Answer::Silent)], 4),
+            (vec![(2, Answer::Done), (3, Answer::Done)], 2),
+            (vec![(2, Answer::Gone), (3, Answer::Unknown)], 2),
+        ] {
+            let done = step(Moment(59_000), TERMS, begun.next.as_ref(), &seen(4, 2, &answers));
+            assert_eq!(done.replicas, replicas, "{answers:?}");
+            assert!(done.next.is_some(), "what was begun is written until it is seen to be over");
+        }
+        assert_eq!(
+            step(Moment(0), TERMS, begun.next.as_ref(), &seen(2, 2, &[])),
+            Step { replicas: 2, next: None }
+        );
+    }
+
+    #[test]
+    fn an_older_gateway_is_taken_away_and_that_is_said() {
+        let begun = drain(DrainState::Draining, 1, 2);
+        let done = step(Moment(0), TERMS, Some(&begun), &seen(2, 1, &[(1, Answer::Unknown)]));
+        assert!(done.next.unwrap().reason.starts_with("1 cannot be drained by their version"));
+    }
+
+    #[test]
+    fn without_pods_nobody_is_waited_for() {
+        let none = Seen { running: vec![0], ..seen(3, 1, &[]) };
+        assert_eq!(step(Moment(0), TERMS, None, &none), Step { replicas: 1, next: None });
+    }
+
+    #[test]
+    fn a_need_ends_it_and_is_met_at_once() {
+        for (wanted, replicas) in [(3, 4), (4, 4), (6, 6)] {
+            let done = step(
+                Moment(0),
+                TERMS,
+                Some(&drain(DrainState::Draining, 2, 4)),
+                &seen(4, wanted, &[(2, Answer::Done), (3, Answer::Done)]),
+            );
+            assert_eq!(done.replicas, replicas);
+            assert_eq!(request(done.next.as_ref()), Some((Request::Resume, 2..4)));
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_stays_or_is_forced() {
+        let (begun, late) = (drain(DrainState::Draining, 2, 4), seen(4, 2, &[(2, Answer::Done)]));
+        let aborted = step(Moment(60_000), TERMS, Some(&begun), &late);
+        let waiting = aborted.next.unwrap();
+        assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
+        assert_eq!(waiting.reason, "not empty within 60 s: gateway 3 does not answer");
+        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
+        assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
+        assert_eq!(step(Moment(60_000), forced, Some(&begun), &late).replicas, 2);
+        // It is tried again after the same time, once all take part.
+        let taking_part = seen(4, 2, &[(2, Answer::Done), (3, Answer::Done)]);
+        let still = step(Moment(119_000), TERMS, Some(&waiting), &taking_part);
+        assert_eq!(still.next.as_ref(), Some(&waiting));
+        assert_eq!(
+            step(Moment(120_000), TERMS, Some(&waiting), &taking_part),
+            Step { replicas: 4, next: None }
+        );
+    }
+
+    #[test]
+    fn a_number_that_rises_while_they_leave_keeps_nobody_drained() {
+        let begun = drain(DrainState::Draining, 2, 4);
+        let still_there = Seen { running: vec![0, 1, 2, 3], ..seen(2, 4, &[]) };
+        let kept = step(Moment(0), TERMS, Some(&begun), &still_there);
+        assert_eq!((kept.replicas, request(kept.next.as_ref())), (4, Some((Request::Resume, 2..4))));
+        let gone = Seen { running: vec![0, 1], ..still_there };
+        assert_eq!(step(Moment(0), TERMS, Some(&begun), &gone), Step { replicas: 4, next: None });
+    }
+}

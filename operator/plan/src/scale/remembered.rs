@@ -1,0 +1,171 @@
+//! What of a state is written into the status, and how an operator that starts goes on from it.
+//!
+//! A status at rest must not change, so that what was learned replaces what is written only when it is noticeably another
+//! number, and moments that every decision moves are not written at all. What is lost by that is little: windows begin
+//! anew after a restart, which makes an operator that starts slower to take gateways away, never quicker.
+
+use super::{memory::MemoryModel, sample::Moment, state::State};
+use serde_json::Value;
+use sluice_crds::Remembered;
+
+/// A number that differs by less than this share is the same number.
+const SAME_SHARE: f64 = 0.05;
+/// A moment of lasting pressure that differs by fewer seconds is the same moment; what it decides lasts hours.
+const SAME_SECONDS: f64 = 600.0;
+
+impl State {
+    /// What is to be written where `written` stands now; the same when there is nothing new.
+    pub fn remembered(&self, written: &Remembered) -> Remembered {
+        let before = read(written);
+        let kept = self.kept(&before);
+        if kept == before && !written.is_empty() {
+            return written.clone();
+        }
+        match serde_json::to_value(&kept) {
+            Ok(Value::Object(mut fields)) => {
+                // What is not set says nothing.
+                fields.retain(|_, value| !value.is_null() && *value != Value::Array(Vec::new()));
+                Remembered(fields)
+            }
+            _ => written.clone(),
+        }
+    }
+
+    /// The state that an operator which starts at this moment goes on from. Something of another version is nothing.
+    pub fn resumed(written: &Remembered, now: Moment) -> Self {
+        // Nothing is stale before this operator had its time to ask.
+        Self { valid_at: Some(now), ..read(written) }
+    }
+
+    fn kept(&self, before: &Self) -> Self {
+        let expired = before.rescales.ends_with(&self.rescales);
+        Self {
+            partitions: self.partitions,
+            revision: self.revision.clone(),
+            cause: self.cause,
+            capacity: same_number(before.capacity, self.capacity),
+            message_bytes: same_number(before.message_bytes, self.message_bytes),
+            memory: same_memory(before.memory, self.memory, self.partitions),
+            disruption_seconds: self.disruption_seconds,
+            rescales: if expired { before.rescales.clone() } else { self.rescales.clone() },
+            trial: self.trial,
+            in_vain: self.in_vain,
+            in_vain_until: self.in_vain_until,
+            memory_kills: self.memory_kills,
+            killed_at: self.killed_at,
+            pressure_at: same_moment(before.pressure_at, self.pressure_at),
+            memory_steps: self.memory_steps,
+            lost_at: self.lost_at,
+            lost: self.lost,
+            ..Self::default()
+        }
+    }
+}
+
+fn read(written: &Remembered) -> State {
+    serde_json::from_value(Value::Object(written.0.clone())).unwrap_or_default()
+}
+
+fn is_same(before: f64, now: f64) -> bool {
+    (now - before).abs() <= SAME_SHARE * before.abs()
+}
+
+fn same_number(before: Option<f64>, now: Option<f64>) -> Option<f64> {
+    match (before, now) {
+        (Some(before), Some(now)) if is_same(before, now) => Some(before),
+        _ => now,
+    }
+}
+
+fn same_moment(before: Option<Moment>, now: Option<Moment>) -> Option<Moment> {
+    match (before, now) {
+        (Some(before), Some(now)) if now >= before && now.seconds_since(before) < SAME_SECONDS => {
+            Some(before)
+        }
+        _ => now,
+    }
+}
+
+/// Sums are compared by what follows from them.
+fn same_memory(before: MemoryModel, now: MemoryModel, partitions: u32) -> MemoryModel {
+    let same =
+        [1, partitions.max(1)].iter().all(|held| match (before.expected(*held), now.expected(*held)) {
+            (Some(before), Some(now)) => is_same(before, now),
+            (before, now) => before.is_some() == now.is_some(),
+        });
+    if same { before } else { now }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample::PodSample, *};
+
+    fn pods(noise: u64) -> Vec<PodSample> {
+        let pod = |partitions: u32, mib: u64| PodSample {
+            memory_bytes: (mib << 20) + noise,
+            partitions: (0..partitions).collect(),
+            ..PodSample::default()
+        };
+        vec![pod(4, 120), pod(8, 140)]
+    }
+
+    #[test]
+    fn a_state_at_rest_is_written_once() {
+        let mut state = State { capacity: Some(10_000.0), partitions: 12, ..State::default() };
+        let mut written = Remembered::default();
+        let mut writes = 0;
+        for step in 0..2_000_u64 {
+            let now = Moment(step * 15_000);
+            state = state.at(now, "r");
+            state.memory = state.memory.learn(&pods(step % 7 * 1_000));
+            state.capacity = Some(10_000.0 + f64::from(u32::try_from(step % 9).unwrap()));
+            state.pressure_at = Some(Moment(0));
+            let next = state.remembered(&written);
+            writes += usize::from(next != written);
+            written = next;
+        }
+        assert_eq!(writes, 1);
+    }
+
+    #[test]
+    fn what_the_api_server_gives_back_is_nothing_new() {
+        let state = State { capacity: Some(10_000.0), lost: 7, ..State::default() };
+        let written = state.remembered(&Remembered::default());
+        // The server writes a float without a fraction as a whole number.
+        let text = serde_json::to_string(&written).unwrap().replace("10000.0", "10000");
+        let given_back: Remembered = serde_json::from_str(&text).unwrap();
+        assert_eq!(state.remembered(&given_back), given_back);
+    }
+
+    #[test]
+    fn what_was_learned_outlives_the_operator_and_windows_do_not() {
+        let mut state = State { memory_kills: 3, ..State::default() }.at(Moment(1_000), "r");
+        state.capacity = Some(5.0);
+        state.see_rescale(Moment(1_000));
+        state.see_recommendation(Moment(1_000), 4, 600);
+        let resumed = State::resumed(&state.remembered(&Remembered::default()), Moment(60_000));
+        assert_eq!((resumed.capacity, resumed.memory_kills, resumed.revision.as_str()), (Some(5.0), 3, "r"));
+        assert_eq!(resumed.rescales, [Moment(1_000)]);
+        assert_eq!((resumed.falling_since, resumed.peaks.len()), (None, 0));
+        assert_eq!(resumed.valid_at, Some(Moment(60_000)));
+    }
+
+    #[test]
+    fn an_hour_after_a_rescale_nothing_is_written() {
+        let mut state = State::default().at(Moment(0), "r");
+        state.see_rescale(Moment(0));
+        let written = state.remembered(&Remembered::default());
+        let later = state.at(Moment(4_000_000), "r");
+        assert!(later.rescales.is_empty());
+        assert_eq!(later.remembered(&written), written);
+    }
+
+    #[test]
+    fn something_of_another_version_is_nothing() {
+        let other: Remembered = serde_json::from_str(r#"{"capacity": "much"}"#).unwrap();
+        assert_eq!(
+            State::resumed(&other, Moment(5)),
+            State { valid_at: Some(Moment(5)), ..State::default() }
+        );
+    }
+}

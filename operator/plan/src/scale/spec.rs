@@ -1,0 +1,143 @@
+//! From the fields of a spec to a policy. Everything that is written in it was checked by the API server's rules; an object
+//! that was stored before a rule was there may still break it, which is a violation and no panic.
+
+use super::policy::{InitialOffset, Mode, Policy, Schedule};
+use sluice_crds::{self as crds, Day, ScalingMode, TracePipelineSpec};
+use sluice_gateway_config::{Duration, Violations};
+
+/// Bits of all days of the week.
+const EVERY_DAY: u8 = 0b111_1111;
+
+impl Policy {
+    /// Reads the policy.
+    pub fn of(spec: &TracePipelineSpec) -> Result<Self, Violations> {
+        let (scaling, mut found) = (&spec.scaling, Violations::default());
+        let target_lag = seconds("targetLag", &scaling.target_lag, &mut found);
+        let down_after = seconds("scaleDownAfter", &scaling.scale_down_after, &mut found);
+        let schedules = scaling.schedules.iter().filter_map(|one| schedule(one, &mut found)).collect();
+        let default = Self::default();
+        let policy = Self {
+            mode: mode(scaling.mode),
+            replicas: spec.replicas,
+            partitions_per_replica: spec.partitions_per_replica,
+            replicas_min: scaling.min_replicas,
+            replicas_max: scaling.max_replicas,
+            schedules,
+            initial_offset: match spec.source.kafka.initial_offset {
+                crds::InitialOffset::Earliest => InitialOffset::Earliest,
+                crds::InitialOffset::Latest => InitialOffset::Latest,
+            },
+            catch_up_seconds: target_lag.map_or(default.catch_up_seconds, f64::from),
+            down_after_seconds: down_after.unwrap_or(default.down_after_seconds),
+            fallback_replicas: scaling.fallback_replicas,
+            ..default
+        };
+        found.or(policy)
+    }
+}
+
+fn mode(mode: ScalingMode) -> Mode {
+    match mode {
+        ScalingMode::Fixed => Mode::Fixed,
+        ScalingMode::Auto => Mode::Auto,
+        ScalingMode::Recommend => Mode::Recommend,
+        ScalingMode::External => Mode::External,
+    }
+}
+
+/// Whole seconds of a duration of `spec.scaling`, at least one.
+pub(super) fn seconds(field: &str, text: &str, found: &mut Violations) -> Option<u32> {
+    let path = format!("spec.scaling.{field}");
+    match text.parse::<Duration>() {
+        Ok(duration) => Some(u32::try_from(duration.as_millis() / 1_000).unwrap_or(u32::MAX).max(1)),
+        Err(error) => {
+            found.add(path, format!("{error}"));
+            None
+        }
+    }
+}
+
+fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedule> {
+    let offset = schedule.utc_offset.as_deref().map_or(Some(0), ahead);
+    let (Some(from_minute), Some(to_minute), Some(ahead_minutes)) =
+        (minute(&schedule.from), minute(&schedule.to), offset)
+    else {
+        found.add(
+            "spec.scaling.schedules",
+            format!("{:?} begins, ends or has an offset that is no hours and minutes", schedule.name),
+        );
+        return None;
+    };
+    let days = schedule.days.iter().fold(0, |days, day| days | bit(*day));
+    Some(Schedule {
+        name: schedule.name.clone(),
+        days: if days == 0 { EVERY_DAY } else { days },
+        from_minute,
+        to_minute,
+        ahead_minutes,
+        replicas_min: schedule.min_replicas,
+        replicas_max: schedule.max_replicas,
+    })
+}
+
+fn bit(day: Day) -> u8 {
+    match day {
+        Day::Monday => 1,
+        Day::Tuesday => 1 << 1,
+        Day::Wednesday => 1 << 2,
+        Day::Thursday => 1 << 3,
+        Day::Friday => 1 << 4,
+        Day::Saturday => 1 << 5,
+        Day::Sunday => 1 << 6,
+    }
+}
+
+/// `08:30` as a minute of the day.
+fn minute(text: &str) -> Option<u32> {
+    let (hours, minutes) = text.split_once(':')?;
+    let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
+}
+
+/// `-03:30` as minutes.
+fn ahead(text: &str) -> Option<i32> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+')?),
+    };
+    i32::try_from(minute(rest)?).ok().map(|minutes| sign * minutes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_and_offsets_are_read_or_refused() {
+        for (text, expected) in [("00:00", Some(0)), ("23:59", Some(1_439)), ("24:00", None), ("8", None)] {
+            assert_eq!(minute(text), expected, "{text}");
+        }
+        for (text, expected) in [("+02:00", Some(120)), ("-03:30", Some(-210)), ("02:00", None), ("+x", None)]
+        {
+            assert_eq!(ahead(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_bits_and_none_is_all() {
+        let of = |days: &[Day]| {
+            let one = crds::Schedule {
+                name: "a".into(),
+                days: days.to_vec(),
+                from: "08:00".into(),
+                to: "18:00".into(),
+                utc_offset: None,
+                min_replicas: Some(2),
+                max_replicas: None,
+            };
+            schedule(&one, &mut Violations::default()).unwrap().days
+        };
+        assert_eq!(of(&[]), EVERY_DAY);
+        assert_eq!(of(&[Day::Monday, Day::Sunday]), 0b100_0001);
+    }
+}

@@ -1,0 +1,143 @@
+//! The gateways' workload as a sample: from the `StatefulSet` and the status of its pods.
+
+use super::sample::WorkloadSample;
+use crate::{WorkloadSeen, names::GATEWAY_CONTAINER};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+
+/// The kubelet's word for a container that the kernel ended for its memory.
+const KILLED_FOR_MEMORY: &str = "OOMKilled";
+
+impl WorkloadSample {
+    /// Reads the workload. `staying` is the number of gateways that are not on their way out: the others do nothing any more,
+    /// and whether they are needed after all is decided as if they were gone already.
+    pub fn of(seen: &WorkloadSeen, pods: &[Pod], staying: u32) -> Self {
+        let desired = seen.wanted.min(staying);
+        let stays = |pod: &&Pod| ordinal(pod).is_some_and(|ordinal| ordinal < desired);
+        let count = |is: fn(&Pod) -> bool| {
+            u32::try_from(pods.iter().filter(stays).filter(|pod| is(pod)).count()).unwrap_or(u32::MAX)
+        };
+        Self {
+            desired,
+            ready: count(is_ready),
+            unschedulable: count(is_unschedulable),
+            rolling: seen.current_revision != seen.update_revision,
+            revision: seen.update_revision.clone().unwrap_or_default(),
+            memory_kills: pods.iter().map(memory_kills).fold(0, u32::saturating_add),
+        }
+    }
+}
+
+/// The number at the end of a pod's name.
+pub fn ordinal(pod: &Pod) -> Option<u32> {
+    pod.metadata.name.as_deref()?.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Whether a pod is ready and is to stay so.
+pub fn is_ready(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && has_condition(pod, "Ready", "True", None)
+}
+
+/// Whether the gateway of a pod runs and is not told to end: what runs may hold something.
+pub fn is_running(pod: &Pod) -> bool {
+    let runs =
+        |container: &ContainerStatus| container.state.as_ref().is_some_and(|state| state.running.is_some());
+    pod.metadata.deletion_timestamp.is_none() && gateway(pod).is_some_and(runs)
+}
+
+fn is_unschedulable(pod: &Pod) -> bool {
+    has_condition(pod, "PodScheduled", "False", Some("Unschedulable"))
+}
+
+fn has_condition(pod: &Pod, kind: &str, status: &str, reason: Option<&str>) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut found = conditions.filter(|condition| condition.type_ == kind && condition.status == status);
+    found.any(|condition| reason.is_none() || condition.reason.as_deref() == reason)
+}
+
+fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    containers.iter().find(|container| container.name == GATEWAY_CONTAINER)
+}
+
+/// At least how often: Kubernetes remembers only the last end of a container. What counts is that the number grows.
+fn memory_kills(pod: &Pod) -> u32 {
+    let Some(container) = gateway(pod) else { return 0 };
+    let was_killed = |state: &Option<ContainerState>| {
+        let ended = state.as_ref().and_then(|state| state.terminated.as_ref());
+        ended.is_some_and(|ended| ended.reason.as_deref() == Some(KILLED_FOR_MEMORY))
+    };
+    let restarts = u32::try_from(container.restart_count).unwrap_or(0);
+    if was_killed(&container.state) {
+        // Its restart is still to come.
+        restarts.saturating_add(1)
+    } else if was_killed(&container.last_state) {
+        restarts
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, ready: &str, state: &Value, last_state: &Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": {
+            "conditions": [{"type": "Ready", "status": ready}],
+            "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 2,
+                "state": state, "lastState": last_state}],
+        }}))
+        .unwrap()
+    }
+
+    fn ended(reason: &str) -> Value {
+        json!({"terminated": {"exitCode": 137, "reason": reason}})
+    }
+
+    #[test]
+    fn kills_for_memory_are_counted_once_each() {
+        let running = json!({"running": {}});
+        for (state, last_state, expected) in [
+            (&running, &json!({}), 0),
+            (&running, &ended("Error"), 0),
+            (&running, &ended("OOMKilled"), 2),
+            (&ended("OOMKilled"), &ended("OOMKilled"), 3),
+            (&ended("OOMKilled"), &json!({}), 3),
+            (&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &ended("OOMKilled"), 2),
+        ] {
+            assert_eq!(
+                memory_kills(&pod("a-0", "True", state, last_state)),
+                expected,
+                "{state} {last_state}"
+            );
+        }
+    }
+
+    #[test]
+    fn gateways_on_their_way_out_are_not_counted() {
+        let running = json!({"running": {}});
+        let pods: Vec<Pod> =
+            ["a-0", "a-1", "a-2"].iter().map(|name| pod(name, "True", &running, &json!({}))).collect();
+        let seen = WorkloadSeen { wanted: 3, ..WorkloadSeen::default() };
+        for (staying, expected) in [(u32::MAX, (3, 3)), (2, (2, 2)), (0, (0, 0))] {
+            let sample = WorkloadSample::of(&seen, &pods, staying);
+            assert_eq!((sample.desired, sample.ready), expected);
+        }
+    }
+
+    #[test]
+    fn pods_that_no_node_takes_and_pods_that_end_are_told_apart() {
+        let mut waiting = pod("a-1", "False", &json!({}), &json!({}));
+        let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+        waiting.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
+        let mut ending = pod("a-0", "True", &json!({"running": {}}), &json!({}));
+        assert!(is_ready(&ending) && is_running(&ending));
+        ending.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        assert!(!is_ready(&ending) && !is_running(&ending));
+        let seen = WorkloadSeen { wanted: 2, ..WorkloadSeen::default() };
+        let sample = WorkloadSample::of(&seen, &[ending, waiting], u32::MAX);
+        assert_eq!((sample.ready, sample.unschedulable), (0, 1));
+    }
+}

@@ -1,0 +1,188 @@
+//! Gateways that leave, against a world in which anything may fail at any moment: the operator between any two of its
+//! writes, gateways that do not answer, and people who want another number meanwhile.
+
+use proptest::prelude::*;
+use sluice_crds::{DrainStatus, OnTimeout};
+use sluice_plan::scale::{
+    Moment,
+    drain::{Answer, Request, Seen, Step, Terms, request, step},
+};
+
+/// Gateways at most in these worlds.
+const PODS_MAX: u32 = 6;
+/// Steps after which a world that is left alone must have come to rest: each gateway's blocks, and a few states.
+const CALM_STEPS: u32 = 120;
+const TIMEOUT_SECONDS: u32 = 100;
+const STEP_SECONDS: u64 = 2;
+
+/// One gateway as it is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pod {
+    drained: bool,
+    blocks: u64,
+    silent: bool,
+    is_older: bool,
+}
+
+/// What happens in one turn.
+#[derive(Debug, Clone)]
+enum Event {
+    /// The operator looks, and gets as far as this: asking, setting replicas, writing the status.
+    Look {
+        writes_replicas: bool,
+        writes_status: bool,
+    },
+    /// The StatefulSet controller starts and ends pods.
+    Control,
+    /// Somebody wants this number.
+    Want(u32),
+    /// A gateway gets blocks, or becomes silent, or answers again, or is replaced.
+    Blocks(u32, u64),
+    Silent(u32, bool),
+    Restart(u32),
+    /// Time passes.
+    Wait(u64),
+}
+
+#[derive(Debug)]
+struct World {
+    now: Moment,
+    terms: Terms,
+    wanted: u32,
+    replicas: u32,
+    pods: Vec<Pod>,
+    written: Option<DrainStatus>,
+}
+
+impl World {
+    fn new(on_timeout: OnTimeout, replicas: u32) -> Self {
+        Self {
+            now: Moment(1_000_000),
+            terms: Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout },
+            wanted: replicas,
+            replicas,
+            pods: vec![Pod::default(); replicas as usize],
+            written: None,
+        }
+    }
+
+    fn answer(&mut self, ordinal: u32, asked: Request) -> Answer {
+        let Some(pod) = self.pods.get_mut(ordinal as usize) else { return Answer::Gone };
+        if pod.silent {
+            return Answer::Silent;
+        }
+        if pod.is_older {
+            return Answer::Unknown;
+        }
+        pod.drained = asked == Request::Drain;
+        match asked {
+            Request::Drain if pod.blocks > 0 => Answer::Holds { blocks: pod.blocks },
+            _ => Answer::Done,
+        }
+    }
+
+    fn look(&mut self, writes_replicas: bool, writes_status: bool) {
+        let mut seen = Seen {
+            current: self.replicas,
+            wanted: self.wanted,
+            running: (0..u32::try_from(self.pods.len()).unwrap()).collect(),
+            answers: [].into(),
+        };
+        if let Some((asked, ordinals)) = request(self.written.as_ref()) {
+            seen.answers = ordinals.map(|ordinal| (ordinal, self.answer(ordinal, asked))).collect();
+        }
+        let Step { replicas, next } = step(self.now, self.terms, self.written.as_ref(), &seen);
+        self.check(replicas, &seen);
+        if writes_replicas {
+            self.replicas = replicas;
+        }
+        // The replicas are written before the status.
+        if writes_replicas && writes_status {
+            self.written = next;
+        }
+    }
+
+    /// Nobody is taken away who holds something, unless that is what the user asked for.
+    fn check(&self, replicas: u32, seen: &Seen) {
+        for ordinal in replicas..self.replicas {
+            let Some(pod) = self.pods.get(ordinal as usize) else { continue };
+            let forced = self.terms.on_timeout == OnTimeout::Force
+                && self.now.0
+                    >= self.written.as_ref().map_or(0, since_ms) + u64::from(TIMEOUT_SECONDS) * 1_000;
+            let empty = pod.drained && pod.blocks == 0;
+            let answer = seen.answers.get(&ordinal);
+            assert!(empty || pod.is_older || forced, "{ordinal} of {self:?} was taken away: {answer:?}");
+        }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        self.now = Moment(self.now.0 + STEP_SECONDS * 1_000);
+        match *event {
+            Event::Look { writes_replicas, writes_status } => self.look(writes_replicas, writes_status),
+            Event::Control => self.pods.resize(self.replicas as usize, Pod::default()),
+            Event::Want(wanted) => self.wanted = wanted,
+            Event::Blocks(ordinal, blocks) => {
+                // Who is drained reads nothing and gets no new blocks.
+                self.change(ordinal, |pod| {
+                    pod.blocks = if pod.drained { pod.blocks.min(blocks) } else { blocks }
+                });
+            }
+            Event::Silent(ordinal, silent) => self.change(ordinal, |pod| pod.silent = silent),
+            Event::Restart(ordinal) => {
+                self.change(ordinal, |pod| *pod = Pod { is_older: pod.is_older, ..Pod::default() })
+            }
+            Event::Wait(seconds) => self.now = Moment(self.now.0 + seconds * 1_000),
+        }
+    }
+
+    fn change(&mut self, ordinal: u32, change: impl FnOnce(&mut Pod)) {
+        self.pods.get_mut(ordinal as usize).map_or((), change);
+    }
+}
+
+fn since_ms(drain: &DrainStatus) -> u64 {
+    u64::try_from(drain.since.0.as_millisecond()).unwrap()
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let ordinal = || 0..PODS_MAX;
+    prop_oneof![
+        6 => (any::<bool>(), any::<bool>())
+            .prop_map(|(writes_replicas, writes_status)| Event::Look { writes_replicas, writes_status }),
+        6 => Just(Event::Look { writes_replicas: true, writes_status: true }),
+        3 => Just(Event::Control),
+        2 => (0..=PODS_MAX).prop_map(Event::Want),
+        2 => (ordinal(), 0u64..3).prop_map(|(ordinal, blocks)| Event::Blocks(ordinal, blocks)),
+        1 => (ordinal(), any::<bool>()).prop_map(|(ordinal, silent)| Event::Silent(ordinal, silent)),
+        1 => ordinal().prop_map(Event::Restart),
+        1 => (0u64..200).prop_map(Event::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_taken_away_full_and_nobody_stays_drained(
+        events in proptest::collection::vec(event(), 0..60), replicas in 1..=PODS_MAX, force in any::<bool>(),
+        older in any::<bool>(),
+    ) {
+        let mut world = World::new(if force { OnTimeout::Force } else { OnTimeout::Abort }, replicas);
+        world.pods[0].is_older = older;
+        for event in &events {
+            world.happen(event);
+        }
+        // Left alone: everybody answers, what is drained gets empty, and the operator is not interrupted.
+        for _ in 0..CALM_STEPS {
+            for pod in &mut world.pods {
+                pod.silent = false;
+                pod.blocks = if pod.drained { 0 } else { pod.blocks };
+            }
+            world.happen(&Event::Look { writes_replicas: true, writes_status: true });
+            world.happen(&Event::Control);
+        }
+        prop_assert_eq!(world.replicas, world.wanted, "{:?}", world);
+        prop_assert_eq!(&world.written, &None, "{:?}", world);
+        prop_assert!(world.pods.iter().all(|pod| !pod.drained), "{:?}", world);
+    }
+}
