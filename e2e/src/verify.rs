@@ -112,6 +112,7 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     let outcome = target.resolve().and_then(|resolved| {
         if args.only.is_none() {
             steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
+            steps.tests(on_kafka(&resolved.kafka.host))?;
         }
         let images = install::images(&resolved, &args.images)?;
         install::operator(&resolved.kubeconfig, &images)?;
@@ -126,6 +127,13 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
 fn on_servers(clickhouse: &str, kafka: &str) -> Command {
     let mut command = cargo(&["test", "-p", "sluice-gateway", "--test", "live"]);
     command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
+    command
+}
+
+/// The operator's tests that need a Kafka and nothing else.
+fn on_kafka(address: &str) -> Command {
+    let mut command = cargo(&["test", "-p", "sluice-operator", "--test", "live"]);
+    command.env("SLUICE_KAFKA", address);
     command
 }
 

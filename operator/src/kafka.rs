@@ -96,10 +96,10 @@ impl Error {
 pub struct Position {
     /// Where the group goes on, if it ever committed.
     pub committed: Option<i64>,
-    /// The oldest message that Kafka still has; asked for only where nothing was committed.
-    pub begin: i64,
-    /// Behind the newest message.
-    pub end: i64,
+    /// The oldest message that Kafka still has; `None` when nobody answers for the partition.
+    pub begin: Option<i64>,
+    /// Behind the newest message; `None` when nobody answers for the partition, as when it has no leader.
+    pub end: Option<i64>,
 }
 
 /// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too.
@@ -165,14 +165,11 @@ impl Client {
             .map_err(|source| Error::Committed { group: self.group.clone(), source })?;
         let committed = offsets(&committed);
         let ends = self.ends(list(all(), Offset::End), deadline)?;
-        let uncommitted = all().filter(|at| !committed.contains_key(&key(*at)));
-        let begins = self.ends(list(uncommitted, Offset::Beginning), deadline)?;
+        let begins = self.ends(list(all(), Offset::Beginning), deadline)?;
         let position = |at: (&str, u32)| {
             let at = key(at);
-            let committed = committed.get(&at).copied();
-            // A partition without a leader has no end for now; it counts nothing rather than everything.
-            let end = ends.get(&at).copied().or(committed).unwrap_or(0);
-            Position { committed, begin: begins.get(&at).copied().unwrap_or(end), end }
+            let of = |offsets: &HashMap<_, i64>| offsets.get(&at).copied();
+            Position { committed: of(&committed), begin: of(&begins), end: of(&ends) }
         };
         Ok(all().map(position).collect())
     }
@@ -325,8 +322,8 @@ mod tests {
         client.consumer.commit(&commit, CommitMode::Sync).unwrap();
 
         let positions = client.positions(&[("spans".to_owned(), 2)], soon()).unwrap();
-        assert_eq!(positions[0], Position { committed: Some(3), begin: 5, end: 5 });
-        assert_eq!(positions[1], Position { committed: None, begin: 0, end: 2 });
+        assert_eq!(positions[0], Position { committed: Some(3), begin: Some(0), end: Some(5) });
+        assert_eq!(positions[1], Position { committed: None, begin: Some(0), end: Some(2) });
     }
 
     #[test]

@@ -4,9 +4,12 @@
 //! [`ASK_SECONDS`] to find its answer, and a reconcile waits [`WAIT_SECONDS`] for it, but for the first question about a
 //! source. A later answer is kept for the next reconcile. At most [`ASKING_MAX`] questions run at the same time, and one per source.
 
+pub mod exposition;
+pub mod gateway;
+
 use crate::kafka::{self, ClientKey, Clients, IDLE_SECONDS_MAX, Position};
 use rdkafka::types::RDKafkaErrorCode;
-use sluice_plan::SourceFailure;
+use sluice_plan::{SourceFailure, scale::PartitionSample};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -40,7 +43,7 @@ pub struct Source {
 }
 
 /// What Kafka answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Topics with their partitions.
     pub topics: Vec<(String, u32)>,
@@ -48,6 +51,11 @@ pub struct Sample {
     pub missing: Vec<String>,
     /// Messages that the group has not committed yet; where all topics exist and the offsets could be read.
     pub lag_messages: Option<u64>,
+    /// Offsets of all partitions, topics one after another; `None` for one that nobody answers for, and empty where
+    /// `lag_messages` is `None`.
+    pub partitions: Vec<Option<PartitionSample>>,
+    /// When Kafka answered.
+    pub answered: Option<Instant>,
 }
 
 /// Why there is no answer.
@@ -185,7 +193,7 @@ impl Sampler {
 fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
     let deadline = Instant::now() + Duration::from_secs(ASK_SECONDS);
     let client = clients.get(&source.client)?;
-    let mut sample = Sample { topics: Vec::new(), missing: Vec::new(), lag_messages: None };
+    let mut sample = Sample::default();
     for topic in &source.topics {
         match client.partitions(topic, deadline)? {
             Some(partitions) => sample.topics.push((topic.clone(), partitions)),
@@ -194,20 +202,38 @@ fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
     }
     if sample.missing.is_empty() {
         match client.positions(&sample.topics, deadline) {
-            Ok(positions) => sample.lag_messages = Some(lag_messages(&positions, source.from_earliest)),
+            Ok(positions) => {
+                sample.lag_messages = Some(lag_messages(&positions, source.from_earliest));
+                sample.partitions = positions.iter().map(partition).collect();
+            }
             // Partitions without offsets are worth having: a coordinator that is away says nothing about their number.
             Err(error) => debug!(%error, group = %source.client.consumer_group, "no lag"),
         }
     }
+    sample.answered = Some(Instant::now());
     Ok(sample)
+}
+
+/// Offsets below zero are Kafka's way to say that there is none.
+fn partition(position: &Position) -> Option<PartitionSample> {
+    let offset = |offset: i64| u64::try_from(offset).ok();
+    Some(PartitionSample {
+        log_start: position.begin.and_then(offset)?,
+        end: position.end.and_then(offset)?,
+        committed: position.committed.and_then(offset),
+        // Gateways do not say how far they have read.
+        position: None,
+    })
 }
 
 fn lag_messages(positions: &[Position], from_earliest: bool) -> u64 {
     let behind = |position: &Position| {
-        let first = if from_earliest { position.begin } else { position.end };
+        // A partition without a leader has no end for now; it counts nothing rather than everything.
+        let Some(end) = position.end else { return 0 };
+        let first = if from_earliest { position.begin.unwrap_or(end) } else { end };
         let at = position.committed.unwrap_or(first);
         // A topic that was made again ends before what was committed on the old one.
-        u64::try_from(position.end.saturating_sub(at)).unwrap_or(0)
+        u64::try_from(end.saturating_sub(at)).unwrap_or(0)
     };
     positions.iter().map(behind).fold(0, u64::saturating_add)
 }
@@ -224,7 +250,7 @@ mod tests {
 
     #[test]
     fn lag_is_what_is_behind_the_committed_offset() {
-        let of = |committed, begin, end| Position { committed, begin, end };
+        let of = |committed, begin, end| Position { committed, begin: Some(begin), end: Some(end) };
         let positions = [of(Some(90), 100, 100), of(None, 40, 100), of(Some(7), 7, 7)];
         assert_eq!(lag_messages(&positions, true), 70);
         assert_eq!(lag_messages(&positions, false), 10);
@@ -232,7 +258,24 @@ mod tests {
 
     #[test]
     fn a_topic_that_was_made_again_has_no_negative_lag() {
-        assert_eq!(lag_messages(&[Position { committed: Some(500), begin: 3, end: 3 }], true), 0);
+        assert_eq!(lag_messages(&[Position { committed: Some(500), begin: Some(3), end: Some(3) }], true), 0);
+    }
+
+    #[test]
+    fn a_partition_that_nobody_answers_for_is_missing_and_has_no_lag() {
+        let known = Position { committed: None, begin: Some(2), end: Some(9) };
+        let sample = PartitionSample { log_start: 2, end: 9, committed: None, position: None };
+        assert_eq!(partition(&known), Some(sample));
+        let negative = Position { committed: Some(-1_001), ..known };
+        assert_eq!(partition(&negative), Some(sample));
+        for missing in [
+            Position { begin: None, ..known },
+            Position { end: None, ..known },
+            Position { end: Some(-1), ..known },
+        ] {
+            assert_eq!(partition(&missing), None);
+        }
+        assert_eq!(lag_messages(&[Position { committed: Some(4), begin: None, end: None }], true), 0);
     }
 
     #[tokio::test]
@@ -243,6 +286,8 @@ mod tests {
         let sample = sampler.sample(&source(&cluster.bootstrap_servers())).await.unwrap();
         assert_eq!(sample.topics, [("spans".to_owned(), 4)]);
         assert_eq!(sample.lag_messages, Some(0));
+        assert_eq!(sample.partitions, vec![Some(PartitionSample::default()); 4]);
+        assert!(sample.answered.is_some());
     }
 
     #[tokio::test]

@@ -4,5 +4,6 @@
 
 mod encodes;
 mod layouts;
+mod metrics;
 mod odd_values;
 mod rows;

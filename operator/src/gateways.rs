@@ -1,0 +1,260 @@
+//! Asks gateways over HTTP, by the address of their pods: what they say of themselves, and to leave or to stay.
+//!
+//! Any of them may be away or slow: a request has [`REQUEST_SECONDS`], an answer [`ANSWER_BYTES_MAX`], and at most
+//! [`REQUESTS_MAX`] are under way for one pipeline. A connection is made for each request: one every 15 s is not worth keeping.
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Method, Request, StatusCode, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use sluice_plan::{
+    names::ADMIN_PORT,
+    scale::{
+        drain::{self, Answer},
+        workload,
+    },
+};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    time::{Duration, Instant},
+};
+use tokio::{net::TcpStream, time::timeout};
+
+/// Longest request in seconds: what a scrape waits for a busy node, below the two seconds that a reconcile waits for Kafka.
+const REQUEST_SECONDS: u64 = 2;
+/// Largest answer in bytes: two lines of 100 bytes for each of 10,000 partitions, and the rest.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Requests at the same time for one pipeline.
+const REQUESTS_MAX: usize = 32;
+
+/// A gateway that can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gateway {
+    /// The number in its name.
+    pub ordinal: u32,
+    /// Whether it is ready and is to stay.
+    pub is_ready: bool,
+    address: SocketAddr,
+}
+
+/// Why a gateway gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No connection.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("cannot ask {address} for {path}: {source}")]
+    Ask {
+        /// Where.
+        address: SocketAddr,
+        /// For what.
+        path: &'static str,
+        /// What went wrong.
+        source: hyper::Error,
+    },
+    /// The answer broke off, or is too large.
+    #[error("cannot read the answer of {address} to {path}: {reason}")]
+    Read {
+        /// Where.
+        address: SocketAddr,
+        /// To what.
+        path: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing in time.
+    #[error("{address} does not answer {path} within {REQUEST_SECONDS} s")]
+    Timeout {
+        /// Where.
+        address: SocketAddr,
+        /// What.
+        path: &'static str,
+    },
+    /// It answers that it cannot.
+    #[error("{address} answers {path} with status {status}")]
+    Refused {
+        /// Where.
+        address: SocketAddr,
+        /// What.
+        path: &'static str,
+        /// With what.
+        status: StatusCode,
+    },
+}
+
+/// `{"blocks":0,"bytes":0,"uncommitted":0}`: what a gateway that drains still holds.
+#[derive(Debug, Deserialize)]
+struct Held {
+    blocks: u64,
+    #[serde(default)]
+    uncommitted: u64,
+}
+
+impl Gateway {
+    /// `None` for a pod whose gateway does not run, or that has no address.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let address: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+        let port = u16::try_from(ADMIN_PORT).ok()?;
+        let gateway = Self {
+            ordinal: workload::ordinal(pod)?,
+            is_ready: workload::is_ready(pod),
+            address: SocketAddr::new(address, port),
+        };
+        workload::is_running(pod).then_some(gateway)
+    }
+
+    /// What it says of itself, in Prometheus' text format.
+    pub async fn metrics(self) -> Result<String, Error> {
+        let path = "/metrics";
+        let (status, body) = self.ask(Method::GET, path).await?;
+        if status != StatusCode::OK {
+            return Err(Error::Refused { address: self.address, path, status });
+        }
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
+    async fn request(self, request: drain::Request) -> Answer {
+        let path = match request {
+            drain::Request::Drain => "/drain",
+            drain::Request::Resume => "/resume",
+        };
+        match (request, self.ask(Method::POST, path).await) {
+            (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
+            (drain::Request::Resume, Ok((status, _))) if status.is_success() => Answer::Done,
+            (drain::Request::Drain, Ok((status, _))) if status.is_success() => self.held().await,
+            _ => Answer::Silent,
+        }
+    }
+
+    async fn held(self) -> Answer {
+        match self.ask(Method::GET, "/drainz").await {
+            Ok((StatusCode::NOT_FOUND, _)) => Answer::Unknown,
+            Ok((status, body)) if status.is_success() => held(&body),
+            _ => Answer::Silent,
+        }
+    }
+
+    async fn ask(self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+        let answer = timeout(Duration::from_secs(REQUEST_SECONDS), self.exchange(method, path)).await;
+        answer.unwrap_or(Err(Error::Timeout { address: self.address, path }))
+    }
+
+    async fn exchange(self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
+        let address = self.address;
+        let stream =
+            TcpStream::connect(address).await.map_err(|source| Error::Connect { address, source })?;
+        let broken = |source| Error::Ask { address, path, source };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, address.to_string())
+            .body(Empty::<Bytes>::new())
+            .expect("the parts of a request are constants, but for an address, which is a valid header");
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(broken)?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| Error::Read { address, path, reason: error.to_string() })?;
+            Ok((status, body.to_bytes()))
+        };
+        // The connection ends with the exchange, whichever way that ends.
+        tokio::select! {
+            answer = exchange => answer,
+            Err(source) = connection => Err(broken(source)),
+        }
+    }
+}
+
+fn held(body: &[u8]) -> Answer {
+    match serde_json::from_slice(body) {
+        Ok(Held { blocks: 0, uncommitted: 0 }) => Answer::Done,
+        Ok(Held { blocks, .. }) => Answer::Holds { blocks },
+        Err(_) => Answer::Silent,
+    }
+}
+
+/// What one gateway said of itself.
+#[derive(Debug)]
+pub struct Said {
+    /// Which.
+    pub ordinal: u32,
+    /// How long after the question to all of them.
+    pub after: Duration,
+    /// The text; an error when it gave no answer.
+    pub text: Result<String, Error>,
+}
+
+/// Asks all of them what they say of themselves.
+pub async fn metrics_of(gateways: impl Iterator<Item = Gateway>) -> Vec<Said> {
+    let begun = Instant::now();
+    let answers = stream::iter(gateways).map(|gateway| async move {
+        let text = gateway.metrics().await;
+        Said { ordinal: gateway.ordinal, after: begun.elapsed(), text }
+    });
+    answers.buffer_unordered(REQUESTS_MAX).collect().await
+}
+
+/// Asks those with these ordinals; one that does not run is gone.
+pub async fn request_all(
+    request: drain::Request,
+    ordinals: Range<u32>,
+    gateways: &[Gateway],
+) -> BTreeMap<u32, Answer> {
+    let answers = stream::iter(ordinals).map(|ordinal| {
+        let gateway = gateways.iter().find(|gateway| gateway.ordinal == ordinal).copied();
+        async move {
+            match gateway {
+                Some(gateway) => (ordinal, gateway.request(request).await),
+                None => (ordinal, Answer::Gone),
+            }
+        }
+    });
+    answers.buffer_unordered(REQUESTS_MAX).collect().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_is_without_blocks_and_with_everything_committed() {
+        for (body, expected) in [
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Done),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":5}"#, Answer::Holds { blocks: 0 }),
+            (r#"{"blocks":3,"bytes":9}"#, Answer::Holds { blocks: 3 }),
+            (r#"{"bytes":9}"#, Answer::Silent),
+            ("ok", Answer::Silent),
+        ] {
+            assert_eq!(held(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_asked_while_its_gateway_runs() {
+        let pod = |name: &str, ip: &str, state: serde_json::Value| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {"name": name}, "status": {"podIP": ip,
+                "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": state}]}}))
+            .unwrap()
+        };
+        let running = || serde_json::json!({"running": {}});
+        let found = Gateway::of(&pod("prod-gateway-12", "fd00::1", running())).unwrap();
+        assert_eq!((found.ordinal, found.address.to_string().as_str()), (12, "[fd00::1]:9090"));
+        assert_eq!(Gateway::of(&pod("prod-gateway-12", "", running())), None);
+        assert_eq!(Gateway::of(&pod("prod-gateway", "10.0.0.1", running())), None);
+        assert_eq!(Gateway::of(&pod("prod-gateway-1", "10.0.0.1", serde_json::json!({"waiting": {}}))), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! What one gateway says of itself at `/metrics`: the few numbers of it that a scaling decision is made from.
+//!
+//! The names are the gateway's, which the operator does not link: `tests/gateway-metrics.txt` is what it exports, and is read
+//! here and compared with the gateway in the gateway's own tests.
+
+use super::exposition::{Line, lines};
+use sluice_plan::scale::{Moment, PodSample};
+use std::collections::BTreeSet;
+
+const WORKER_SECONDS: &str = "sluice_gateway_worker_seconds_total";
+const MESSAGES: &str = "sluice_gateway_messages_total";
+const MESSAGE_BYTES: &str = "sluice_gateway_message_bytes_total";
+const INSERT_FAILURES: &str = "sluice_gateway_insert_failures_total";
+const MEMORY_USED: &str = "sluice_gateway_memory_used_bytes";
+const MEMORY_BUDGET: &str = "sluice_gateway_memory_budget_bytes";
+const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
+const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
+const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
+
+/// Numbers up to here are exact in a float; larger ones are none of ours.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// One gateway's numbers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GatewayNumbers {
+    /// For the decision.
+    pub sample: PodSample,
+    /// Partitions it owns, whether or not it says which.
+    pub partitions_owned: u64,
+}
+
+/// Why an answer is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {0} in what it says")]
+pub struct Missing(&'static str);
+
+/// Sums of what was found; `None` until it was found once.
+#[derive(Default)]
+struct Found {
+    workers: BTreeSet<String>,
+    busy_seconds: Option<f64>,
+    source_seconds: Option<f64>,
+    messages: Option<u64>,
+    message_bytes: Option<u64>,
+    insert_failures: u64,
+    memory_bytes: Option<u64>,
+    memory_limit_bytes: Option<u64>,
+    partitions_owned: Option<u64>,
+    partitions: BTreeSet<u32>,
+}
+
+/// Reads an answer. `topics` are those of the sample, in its order, by which partitions are numbered.
+pub fn read(
+    text: &str,
+    ordinal: u32,
+    at: Moment,
+    topics: &[(String, u32)],
+) -> Result<GatewayNumbers, Missing> {
+    let mut found = Found::default();
+    for line in lines(text) {
+        found.see(&line, topics);
+    }
+    let partitions_owned = found.partitions_owned.ok_or(Missing(PARTITIONS_OWNED))?;
+    // A partition shows by name only once it was committed: an incomplete list would make others look idle.
+    let is_whole = u64::try_from(found.partitions.len()) == Ok(partitions_owned);
+    let sample = PodSample {
+        ordinal,
+        at,
+        workers: u32::try_from(found.workers.len()).unwrap_or(u32::MAX).max(1),
+        busy_seconds: found.busy_seconds.ok_or(Missing(WORKER_SECONDS))?,
+        source_seconds: found.source_seconds.ok_or(Missing(WORKER_SECONDS))?,
+        messages: found.messages.ok_or(Missing(MESSAGES))?,
+        message_bytes: found.message_bytes.ok_or(Missing(MESSAGE_BYTES))?,
+        insert_failures: found.insert_failures,
+        memory_bytes: found.memory_bytes.ok_or(Missing(MEMORY_USED))?,
+        memory_limit_bytes: found.memory_limit_bytes.ok_or(Missing(MEMORY_BUDGET))?,
+        // Gateways do not export what is on their queue volumes.
+        spool_bytes: 0,
+        partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
+    };
+    Ok(GatewayNumbers { sample, partitions_owned })
+}
+
+impl Found {
+    fn see(&mut self, line: &Line<'_>, topics: &[(String, u32)]) {
+        match line.name {
+            WORKER_SECONDS => self.see_worker(line),
+            MESSAGES => add(&mut self.messages, line),
+            MESSAGE_BYTES => add(&mut self.message_bytes, line),
+            INSERT_FAILURES => self.insert_failures += whole(line).unwrap_or(0),
+            MEMORY_USED if line.label("part").as_deref() == Some("process") => {
+                add(&mut self.memory_bytes, line)
+            }
+            MEMORY_BUDGET => add(&mut self.memory_limit_bytes, line),
+            PARTITIONS_OWNED => add(&mut self.partitions_owned, line),
+            COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
+            _ => {}
+        }
+    }
+
+    fn see_worker(&mut self, line: &Line<'_>) {
+        let (Some(worker), Some(state)) = (line.label("worker"), line.label("state")) else { return };
+        self.workers.insert(worker.into_owned());
+        let sum = match &*state {
+            "busy" => &mut self.busy_seconds,
+            "source" => &mut self.source_seconds,
+            _ => return,
+        };
+        if line.value.is_finite() && line.value >= 0.0 {
+            *sum = Some(sum.unwrap_or(0.0) + line.value);
+        }
+    }
+}
+
+fn add(sum: &mut Option<u64>, line: &Line<'_>) {
+    if let Some(value) = whole(line) {
+        *sum = Some(sum.unwrap_or(0).saturating_add(value));
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
+fn whole(line: &Line<'_>) -> Option<u64> {
+    (0.0..EXACT_MAX).contains(&line.value).then_some(line.value as u64)
+}
+
+/// The partition's number over all topics.
+fn place(line: &Line<'_>, topics: &[(String, u32)]) -> Option<u32> {
+    let (topic, partition) = (line.label("topic")?, line.label("partition")?.parse::<u32>().ok()?);
+    let mut first = 0_u32;
+    for (name, partitions) in topics {
+        if *name == topic {
+            return (partition < *partitions).then(|| first.saturating_add(partition));
+        }
+        first = first.saturating_add(*partitions);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPORTED: &str = include_str!("../../tests/gateway-metrics.txt");
+
+    fn topics() -> Vec<(String, u32)> {
+        vec![("other".to_owned(), 4), ("spans".to_owned(), 8)]
+    }
+
+    #[test]
+    fn what_a_gateway_exports_is_read() {
+        let numbers = read(EXPORTED, 3, Moment(7), &topics()).unwrap();
+        assert_eq!(numbers.partitions_owned, 2);
+        let expected = PodSample {
+            ordinal: 3,
+            at: Moment(7),
+            workers: 2,
+            busy_seconds: 3.5,
+            source_seconds: 40.0,
+            messages: 1_000,
+            message_bytes: 900_000,
+            insert_failures: 3,
+            memory_bytes: 104_857_600,
+            memory_limit_bytes: 268_435_456,
+            spool_bytes: 0,
+            partitions: vec![4, 9],
+        };
+        assert_eq!(numbers.sample, expected);
+    }
+
+    #[test]
+    fn an_answer_without_one_of_the_numbers_is_none() {
+        for name in [WORKER_SECONDS, MESSAGES, MESSAGE_BYTES, MEMORY_USED, MEMORY_BUDGET, PARTITIONS_OWNED] {
+            let less: Vec<_> = EXPORTED.lines().filter(|line| !line.starts_with(name)).collect();
+            assert_eq!(read(&less.join("\n"), 0, Moment(0), &topics()), Err(Missing(name)), "{name}");
+        }
+        assert!(read("", 0, Moment(0), &topics()).is_err());
+    }
+
+    #[test]
+    fn negative_numbers_and_numbers_that_are_none_count_as_missing() {
+        for value in ["-1", "NaN", "+Inf", "1e300"] {
+            let text = EXPORTED.replace(
+                "sluice_gateway_messages_total 1000",
+                &format!("sluice_gateway_messages_total {value}"),
+            );
+            assert_eq!(read(&text, 0, Moment(0), &topics()), Err(Missing(MESSAGES)), "{value}");
+        }
+    }
+
+    #[test]
+    fn partitions_that_are_not_all_named_are_not_numbered() {
+        let text = EXPORTED.replace("partitions_owned 2", "partitions_owned 3");
+        let numbers = read(&text, 0, Moment(0), &topics()).unwrap();
+        assert_eq!((numbers.partitions_owned, numbers.sample.partitions), (3, vec![]));
+    }
+}
