@@ -65,7 +65,8 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
 
-    /// Why there are as many gateways as there are; not set while scaling.mode is Fixed and none is on its way out.
+    /// Why there are as many gateways as there are; not set while scaling.mode is Fixed or External and none is on its way
+    /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
 

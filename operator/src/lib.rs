@@ -1,9 +1,10 @@
 //! The Sluice operator: it observes a pipeline's surroundings, lets `sluice-plan` decide, and applies the result.
 //!
 //! ```text
-//!  watch, cache ---+
-//!                  +--> reconcile: observe -> plan -> build -> apply, prune -> report
-//!  kafka, sample --+                          `--- sluice-plan ---'
+//!  watch, cache ---+                         decide
+//!                  +--> reconcile: observe -> scaling -> plan -> build -> apply, prune -> report
+//!  kafka, sample --+                             |   `--- sluice-plan ---'
+//!                                                `--> gateways: their metrics, and to leave or to stay
 //!
 //!  run: admin, lease, watches                 memory: what is kept between two reconciles
 //! ```
@@ -16,6 +17,7 @@ pub mod apply;
 pub mod args;
 pub mod cache;
 pub mod drift;
+pub mod gateways;
 pub mod kafka;
 pub mod lease;
 pub mod memory;
@@ -26,5 +28,6 @@ pub mod reconcile;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod scaling;
 pub mod watch;
 pub mod watch_state;

@@ -3,6 +3,7 @@
 use crate::{
     api_error::{ApiError, ErrorClass},
     cache::{self, Cache, find},
+    gateways::Gateway,
     kafka::ClientKey,
     reconcile::World,
     sample::{self, Sample, Source},
@@ -14,8 +15,8 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    Defaults, Names, Observed, Partitions, SchemaSeen, SecretSeen, TopicSeen, WorkloadSeen, names,
-    schema_job_name,
+    Defaults, Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, TopicSeen, WorkloadSeen,
+    names, schema_job_name,
 };
 
 /// What could not be read. Kafka is not among it: that it is away is a fact, not an error.
@@ -40,13 +41,19 @@ impl Error {
     }
 }
 
-/// Facts, and the lag as it is.
+/// Facts as they are.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// What the plan and the status are made from.
     pub observed: Observed,
     /// Messages behind, not rounded.
     pub lag_messages: Option<u64>,
+    /// What Kafka answered; `None` when it did not.
+    pub kafka: Option<Sample>,
+    /// Pods of gateways.
+    pub pods: Vec<Pod>,
+    /// Gateways that can be asked.
+    pub gateways: Vec<Gateway>,
 }
 
 /// Reads all facts about one pipeline.
@@ -56,16 +63,20 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let source = source(pipeline, &names);
     let (secret, answer) = tokio::join!(secret(pipeline, world), world.shared.sampler.sample(&source));
     let secret = secret?;
-    let lag_messages = answer.as_ref().ok().and_then(|sample| sample.lag_messages);
+    let kafka = answer.as_ref().ok().cloned();
+    let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
+    let pods = gateway_pods(&names, &world.cache);
     let observed = Observed {
         partitions: partitions(&source.topics, answer),
         schema: schema(pipeline, &secret, &world.cache, &world.shared.defaults),
-        workload: workload(&names, &world.cache),
+        workload: workload(&names, &pods, &world.cache),
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
         secret,
+        scaling: ScalingSeen::default(),
     };
-    Ok(Facts { observed, lag_messages })
+    let gateways = pods.iter().filter_map(Gateway::of).collect();
+    Ok(Facts { observed, lag_messages, kafka, pods, gateways })
 }
 
 fn source(pipeline: &TracePipeline, names: &Names) -> Source {
@@ -123,12 +134,15 @@ fn schema(pipeline: &TracePipeline, secret: &SecretSeen, cache: &Cache, defaults
     SchemaSeen::of(Some(&job), &pods, Timestamp::now())
 }
 
-fn workload(names: &Names, cache: &Cache) -> Option<WorkloadSeen> {
+fn workload(names: &Names, pods: &[Pod], cache: &Cache) -> Option<WorkloadSeen> {
     let stateful_set = find(&cache.stateful_sets, names.namespace(), &names.gateway())?;
+    Some(WorkloadSeen::of(&stateful_set, pods))
+}
+
+fn gateway_pods(names: &Names, cache: &Cache) -> Vec<Pod> {
     let is_gateway =
         |pod: &Pod| pod.labels().get(names::COMPONENT).is_some_and(|part| part == names::GATEWAY);
-    let pods = pods(cache, names.namespace(), names.pipeline(), is_gateway);
-    Some(WorkloadSeen::of(&stateful_set, &pods))
+    pods(cache, names.namespace(), names.pipeline(), is_gateway)
 }
 
 fn pods(cache: &Cache, namespace: &str, pipeline: &str, is_meant: impl Fn(&Pod) -> bool) -> Vec<Pod> {
@@ -144,7 +158,7 @@ mod tests {
     #[test]
     fn every_topic_is_known_missing_or_unavailable() {
         let topics = ["a".to_owned(), "b".to_owned()];
-        let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], lag_messages: None };
+        let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], ..Sample::default() };
         let seen = partitions(&topics, Ok(sample));
         assert_eq!((&seen["a"], &seen["b"]), (&TopicSeen::Known(4), &TopicSeen::Missing));
         let error = sample::Error { failure: SourceFailure::Timeout, message: "late".into() };

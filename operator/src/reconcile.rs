@@ -1,10 +1,10 @@
-//! One look at one pipeline: observe, plan, build, apply, report. And what happens when it fails.
+//! One look at one pipeline: observe, decide, plan, build, apply, report. And what happens when it fails.
 //!
 //! ```text
-//!               reads      pure    pure      writes                writes
-//!  pipeline -> observe ->  plan -> build ->  apply (and prune) ->  report
-//!                            |                                       ^
-//!                            `-- Violations, Waiting ----------------'
+//!               reads      pure      pure    pure      asks          writes                writes
+//!  pipeline -> observe -> decide ->  plan -> build ->  drain ->  apply (and prune) ->  report
+//!                        (scaling)    |                                                  ^
+//!                                     `-- Violations, Waiting ---------------------------'
 //! ```
 //!
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
@@ -15,8 +15,10 @@ use crate::{
     cache::{Cache, Pipeline},
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
-    observe, prune, report,
+    observe::{self, Facts},
+    prune, report,
     sample::Sampler,
+    scaling::{self, Scaling},
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -24,7 +26,7 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
 };
-use sluice_crds::TracePipeline;
+use sluice_crds::{DrainState, ScalingMode, TracePipeline};
 use sluice_plan::{
     Defaults, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build, plan, status,
 };
@@ -41,6 +43,8 @@ const RUNNING_SECONDS: u64 = 30;
 const WAITING_SECONDS: u64 = 5;
 /// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
 const REFUSED_SECONDS: u64 = 60;
+/// Gateways are on their way out: they are asked again after this many seconds how far they are.
+const LEAVING_SECONDS: u64 = 2;
 /// The schema Job was deleted to be run again; by then it is gone.
 const AGAIN_SECONDS: u64 = 1;
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
@@ -62,6 +66,8 @@ pub struct Shared {
     pub defaults: Defaults,
     /// What is remembered of each pipeline.
     pub memory: Memory,
+    /// Decides how many gateways there are.
+    pub scaling: Scaling,
 }
 
 /// What a reconcile works with.
@@ -79,6 +85,7 @@ impl World {
         if !self.shared.memory.forget(&key) {
             return;
         }
+        self.shared.scaling.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
         info!(namespace = %key.namespace, pipeline = %key.name, "gone");
@@ -159,11 +166,17 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action 
 
 /// The story.
 async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
-    let facts = observe::observe(pipeline, world).await?;
+    let mut facts = observe::observe(pipeline, world).await?;
+    facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
-    let carried_out = match &planned {
-        Ok(Planned::Ready(plan)) => carry_out(pipeline, plan, &facts.observed, world).await,
-        Ok(Planned::Waiting(_)) | Err(_) => Ok(()),
+    let ready = planned.as_ref().ok().and_then(|planned| match planned {
+        Planned::Ready(plan) => Some(&**plan),
+        Planned::Waiting(_) => None,
+    });
+    let replicas = leave(pipeline, ready, &mut facts, &world.shared.scaling).await;
+    let carried_out = match ready {
+        Some(plan) => carry_out(pipeline, (plan, replicas), &facts.observed, world).await,
+        None => Ok(()),
     };
     let now = Time(Timestamp::now());
     let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
@@ -173,17 +186,30 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     carried_out?;
-    Ok(next(&planned, &facts.observed))
+    Ok(next(pipeline, &planned, &facts.observed))
+}
+
+/// The number of gateways to have now: the planned one, once those that are too many may be taken away.
+async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts, scaling: &Scaling) -> u32 {
+    let Some(workload) = &facts.observed.workload else {
+        facts.observed.scaling.drain = None;
+        return plan.map_or(0, Plan::replicas);
+    };
+    // Without a plan nobody is to leave, and whoever was told to is to stay.
+    let wanted = plan.map_or(workload.wanted, Plan::replicas);
+    let step = scaling.drain_step(pipeline, workload, wanted, &facts.gateways).await;
+    facts.observed.scaling.drain = step.next;
+    step.replicas
 }
 
 async fn carry_out(
     pipeline: &TracePipeline,
-    plan: &Plan,
+    (plan, replicas): (&Plan, u32),
     observed: &Observed,
     world: &World,
 ) -> Result<(), Error> {
     // Ten objects are kept over ten waits: 40 KB that belong on the heap.
-    let applied = Box::pin(apply::apply(pipeline, build(plan), plan.replicas(), world)).await?;
+    let applied = Box::pin(apply::apply(pipeline, build(plan), replicas, world)).await?;
     prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
     Ok(())
 }
@@ -195,7 +221,7 @@ struct Next {
     after_seconds: u64,
 }
 
-fn next(planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
+fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
     let source_is_away =
         observed.partitions.values().any(|seen| matches!(seen, TopicSeen::Unavailable { .. }));
     let (result, after_seconds) = match planned {
@@ -210,7 +236,19 @@ fn next(planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
             SchemaStep::NotNeeded | SchemaStep::Done => (ReconcileResult::Done, RUNNING_SECONDS),
         },
     };
-    Next { result, after_seconds }
+    Next { result, after_seconds: after_seconds.min(scaling_seconds(pipeline, observed)) }
+}
+
+/// Scaling looks again after so many seconds.
+fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
+    let drain = observed.scaling.drain.as_ref();
+    if drain.is_some_and(|drain| matches!(drain.state, DrainState::Draining | DrainState::Resuming)) {
+        return LEAVING_SECONDS;
+    }
+    match pipeline.spec.scaling.mode {
+        ScalingMode::Auto | ScalingMode::Recommend => scaling::POLL_SECONDS,
+        ScalingMode::Fixed | ScalingMode::External => u64::MAX,
+    }
 }
 
 /// Runs the story within its time, and remembers how it ended.

@@ -99,7 +99,7 @@ async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, sha
     }
 }
 
-/// Equal but for the lag, it may wait; a lag that moves is written once in a while.
+/// Equal but for numbers that move all the time, it may wait; they are written once in a while.
 fn is_worth_writing(
     before: &TracePipelineStatus,
     after: &TracePipelineStatus,
@@ -108,8 +108,21 @@ fn is_worth_writing(
     if before == after {
         return false;
     }
-    let same_lag = TracePipelineStatus { lag: after.lag, ..before.clone() };
-    same_lag != *after || may_write_lag()
+    with_moving_parts_of(after, before.clone()) != *after || may_write_lag()
+}
+
+/// The lag, and the numbers that scaling is decided from; what was decided is none of them.
+fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineStatus) -> TracePipelineStatus {
+    before.lag = after.lag;
+    if let (Some(before), Some(after)) = (&mut before.scaling, &after.scaling) {
+        before.reason.clone_from(&after.reason);
+        before.arrival_rate = after.arrival_rate;
+        before.lag_seconds = after.lag_seconds;
+        before.capacity_per_replica = after.capacity_per_replica;
+        before.next_steps.clone_from(&after.next_steps);
+        before.remembered.clone_from(&after.remembered);
+    }
+    before
 }
 
 /// The condition `Ready` when its status or reason is another one.
@@ -141,7 +154,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-    use sluice_crds::Lag;
+    use sluice_crds::{Lag, ScalingStatus};
 
     fn status(reason: &str, lag: i64) -> TracePipelineStatus {
         let ready = Condition {
@@ -164,6 +177,25 @@ mod tests {
         assert!(is_written(&status(reason::RUNNING, 20), true));
         assert!(!is_written(&status(reason::RUNNING, 20), false));
         assert!(is_written(&status(reason::PROGRESSING, 20), false));
+    }
+
+    #[test]
+    fn what_was_decided_is_written_at_once_and_what_it_was_decided_from_is_not() {
+        let with = |cause: &str, arrival_rate| {
+            let scaling = ScalingStatus {
+                cause: Some(cause.to_owned()),
+                arrival_rate: Some(arrival_rate),
+                reason: format!("{arrival_rate} messages/s"),
+                ..ScalingStatus::default()
+            };
+            TracePipelineStatus { scaling: Some(scaling), ..status(reason::RUNNING, 1) }
+        };
+        let before = with("ComputeLimited", 100);
+        let is_written = |after: &TracePipelineStatus, due| is_worth_writing(&before, after, || due);
+        assert!(!is_written(&with("ComputeLimited", 200), false));
+        assert!(is_written(&with("ComputeLimited", 200), true));
+        assert!(is_written(&with("SinkLimited", 100), false));
+        assert!(is_written(&status(reason::RUNNING, 1), false), "scaling was switched off");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     metrics::Metrics,
     reconcile::{Shared, World, error_policy, reconcile},
     sample::Sampler,
+    scaling::Scaling,
     watch::{Scope, Watches},
     watch_state::WatchState,
 };
@@ -132,6 +133,7 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
         metrics,
         sampler: Sampler::default(),
         memory: Memory::default(),
+        scaling: Scaling::default(),
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
             operator_version: VERSION.to_owned(),

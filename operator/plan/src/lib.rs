@@ -25,8 +25,8 @@ mod status;
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{
-    Observed, Partitions, PodSeen, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    WorkloadSeen,
+    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure,
+    TopicSeen, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
 pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};

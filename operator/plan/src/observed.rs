@@ -14,7 +14,8 @@ pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use termination::Termination;
 pub use workload::{PodSeen, WorkloadSeen};
 
-use sluice_crds::Lag;
+use crate::scale::Decision;
+use sluice_crds::{DrainStatus, Lag};
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,4 +30,15 @@ pub struct Observed {
     pub workload: Option<WorkloadSeen>,
     /// How far the gateways are behind; `None` when it could not be found out.
     pub lag: Option<Lag>,
+    /// What scaling came to.
+    pub scaling: ScalingSeen,
+}
+
+/// What scaling came to, before anything is planned.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScalingSeen {
+    /// The decision; `None` where the spec wants none, and before enough was seen for one: then the number stays.
+    pub decision: Option<Decision>,
+    /// Gateways on their way out.
+    pub drain: Option<DrainStatus>,
 }

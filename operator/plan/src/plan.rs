@@ -6,10 +6,11 @@ use crate::{
     hash,
     observed::Partitions,
     resources::{self, Sized},
+    scale::{Policy, drain::Terms},
     schema::{CredentialsSeen, Identity, SchemaPlan, SchemaStep},
     size,
 };
-use sluice_crds::{QueueMode, TopicStatus, TracePipeline, status::reason};
+use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
 use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
 
 /// What the operator brings to every plan.
@@ -126,7 +127,8 @@ pub fn plan(
     let sized = Sizes::of(pipeline)?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
-    let (replicas, config) = sized.divide(pipeline, &identity.names, known)?;
+    let wanted = wanted(pipeline, observed);
+    let (replicas, config) = sized.divide(pipeline, &identity.names, known, wanted)?;
     let schema = SchemaPlan::of(pipeline, &identity)?;
     match (topics, credentials) {
         (Err(message), _) => Ok(Planned::Waiting(Waiting { reason: reason::SOURCE_UNAVAILABLE, message })),
@@ -146,6 +148,24 @@ pub fn plan(
     }
 }
 
+/// The number of gateways that is asked for; `None` when it follows from the partitions.
+fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
+    let scaling = &observed.scaling;
+    let decided = scaling.decision.as_ref().map(|decision| decision.replicas);
+    // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
+    let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
+    let as_it_is = || {
+        let target = leaving.map(|drain| drain.target);
+        target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted))
+    };
+    let or_as_it_is = || decided.or_else(as_it_is);
+    match pipeline.spec.scaling.mode {
+        ScalingMode::Fixed | ScalingMode::External => pipeline.spec.replicas,
+        ScalingMode::Recommend => pipeline.spec.replicas.or_else(or_as_it_is),
+        ScalingMode::Auto => or_as_it_is(),
+    }
+}
+
 /// The sizes that the spec gives, as numbers.
 struct Sizes {
     resources: Sized,
@@ -153,6 +173,7 @@ struct Sizes {
     record_batch_bytes_max: ByteSize,
     format: Format,
     workers: u32,
+    policy: Policy,
 }
 
 impl Sizes {
@@ -162,12 +183,16 @@ impl Sizes {
         let resources = resources::read(&spec.gateway.resources, &mut found);
         let grace = gateway_config::grace_period(spec, &mut found);
         let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
-        let (Some(resources), Some(grace), Some(record_batch_bytes_max)) = (resources, grace, batch) else {
+        let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
+        Terms::of(spec).map_err(|others| found.extend(others)).ok();
+        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy)) =
+            (resources, grace, batch, policy)
+        else {
             return Err(found);
         };
         let workers = spec.gateway.workers.unwrap_or(resources.cores);
         let format = gateway_config::format(spec);
-        found.or(Self { resources, grace, record_batch_bytes_max, format, workers })
+        found.or(Self { resources, grace, record_batch_bytes_max, format, workers, policy })
     }
 
     /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
@@ -177,11 +202,13 @@ impl Sizes {
         pipeline: &TracePipeline,
         names: &Names,
         topics: &[TopicStatus],
+        wanted: Option<u32>,
     ) -> Result<(u32, CheckedConfig), Violations> {
         let spec = &pipeline.spec;
         let partitions = sum(topics).max(1);
-        let replicas = size::replicas(spec.replicas, partitions, spec.partitions_per_replica);
-        let active = size::partitions_active(&self.sizing(), partitions, replicas);
+        let replicas = size::replicas(wanted, partitions, spec.partitions_per_replica);
+        let sized_for = self.policy.replicas_sized_for(replicas);
+        let active = size::partitions_active(&self.sizing(), partitions, sized_for);
         // Too little memory is one violation among others: the rest of the config is checked with one that would do.
         let memory = active.as_ref().map_or_else(|smallest| *smallest, |_| self.resources.memory);
         let share = Share { workers: self.workers, partitions_active_max: active.unwrap_or(1), memory };

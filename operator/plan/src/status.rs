@@ -4,6 +4,7 @@
 //! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
 
 mod progress;
+mod scaling;
 mod verdict;
 
 use crate::{Names, Observed, Plan, Planned, gateway_config};
@@ -31,6 +32,7 @@ pub fn status(
         observed_generation: pipeline.metadata.generation,
         conditions,
         lag: observed.lag.map(rounded),
+        scaling: scaling::scaling(pipeline.spec.scaling.mode, before.scaling.as_ref(), &observed.scaling),
         ..counted(before, observed)
     };
     match outcome {

@@ -75,6 +75,11 @@ impl ApiServer {
         state.store(what, object);
     }
 
+    /// Takes an object away.
+    pub fn remove(&self, what: &str) {
+        self.state.lock().unwrap().objects.remove(what);
+    }
+
     /// Changes an object behind the operator's back.
     pub fn change(&self, what: &str, change: impl FnOnce(&mut Value)) {
         let mut state = self.state.lock().unwrap();
@@ -121,7 +126,7 @@ impl ApiServer {
             (Some(code), _) => (code, failure(code, "scripted")),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
             (None, Method::PATCH) => {
-                (200, state.merge(what.trim_end_matches("/status"), body, &field_manager))
+                (200, state.apply(what.trim_end_matches("/status"), body, &field_manager))
             }
             (None, Method::DELETE) => found(state.objects.remove(&what)),
             (None, _) => (201, body),
@@ -133,8 +138,12 @@ impl ApiServer {
 }
 
 impl State {
-    fn merge(&mut self, what: &str, patch: Value, field_manager: &str) -> Value {
+    fn apply(&mut self, what: &str, patch: Value, field_manager: &str) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
+        // The status has one manager, and what it does not apply any more goes.
+        if !patch["status"].is_null() {
+            object["status"] = Value::Null;
+        }
         merge(&mut object, patch);
         let managed = &mut object["metadata"]["managedFields"];
         let mut managers = managed.as_array().cloned().unwrap_or_default();

@@ -20,6 +20,7 @@ use sluice_operator::{
     metrics::Metrics,
     reconcile::{Failed, Shared, World, reconcile},
     sample::Sampler,
+    scaling::Scaling,
 };
 use sluice_plan::Defaults;
 use std::sync::Arc;
@@ -132,6 +133,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         sampler: Sampler::default(),
         defaults: Defaults { gateway_image: "sluice-gateway:test".into(), operator_version: "test".into() },
         memory: Memory::default(),
+        scaling: Scaling::by(crate::scaling::clock),
     })
 }
 

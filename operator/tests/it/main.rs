@@ -7,5 +7,7 @@ mod api_server;
 mod bench;
 mod chart;
 mod failures;
+mod pods;
 mod quiet;
+mod scaling;
 mod schema;

@@ -9,7 +9,7 @@ mod statuses;
 
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, TopicSeen, plan};
+use sluice_plan::{Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, TopicSeen, plan};
 
 /// A sample of `config/samples` as the API server would return it.
 fn sample(name: &str) -> TracePipeline {
@@ -48,6 +48,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         schema: SchemaSeen::Succeeded,
         workload: None,
         lag: None,
+        scaling: ScalingSeen::default(),
     }
 }
 

@@ -4,3 +4,4 @@ mod course;
 mod drain;
 mod failures;
 mod invariants;
+mod specs;

@@ -136,7 +136,9 @@ impl World {
     }
 
     fn change(&mut self, ordinal: u32, change: impl FnOnce(&mut Pod)) {
-        self.pods.get_mut(ordinal as usize).map_or((), change);
+        if let Some(pod) = self.pods.get_mut(ordinal as usize) {
+            change(pod);
+        }
     }
 }
 

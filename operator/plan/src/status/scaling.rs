@@ -1,0 +1,103 @@
+//! What is said about the number of gateways. Numbers are rounded, and what was learned replaces what is written only when it
+//! is noticeably something else, so that a pipeline at rest has a status at rest.
+
+use crate::{
+    ScalingSeen,
+    scale::{Decision, Figures, drain},
+};
+use sluice_crds::{ScalingMode, ScalingStatus};
+
+/// What is said; `None` where nothing is decided and nobody leaves.
+pub(super) fn scaling(
+    mode: ScalingMode,
+    before: Option<&ScalingStatus>,
+    seen: &ScalingSeen,
+) -> Option<ScalingStatus> {
+    let decides = matches!(mode, ScalingMode::Auto | ScalingMode::Recommend);
+    let said = match &seen.decision {
+        Some(decision) if decides => Some(decided(before.cloned().unwrap_or_default(), decision)),
+        // Nothing was decided yet: what an earlier operator said still holds.
+        None if decides => before.cloned(),
+        _ => None,
+    };
+    match (said, &seen.drain) {
+        (None, None) => None,
+        (said, drain) => Some(ScalingStatus { drain: drain.clone(), ..said.unwrap_or_default() }),
+    }
+}
+
+fn decided(before: ScalingStatus, decision: &Decision) -> ScalingStatus {
+    let figures = decision.figures.as_ref();
+    let figure = |of: fn(&Figures) -> f64| figures.map(|figures| rounded(of(figures)));
+    let rescaled = decision.next.rescales.last().map(|at| drain::time(*at));
+    ScalingStatus {
+        recommended_replicas: Some(decision.recommended),
+        cause: Some(decision.cause.word().to_owned()),
+        held: decision.hold.map(|hold| hold.word().to_owned()),
+        limited: decision.limited.map(|limit| limit.word().to_owned()),
+        reason: decision.reason.clone(),
+        arrival_rate: figure(|figures| figures.arrival_rate),
+        lag_seconds: figure(|figures| figures.lag_seconds),
+        capacity_per_replica: decision.next.capacity.map(rounded),
+        next_steps: figures.map_or_else(Vec::new, |figures| figures.next_steps.clone()),
+        // A rescale is forgotten after an hour, the time of the last one is not.
+        last_rescale_time: rescaled.or(before.last_rescale_time),
+        drain: None,
+        remembered: decision.next.remembered(&before.remembered),
+    }
+}
+
+/// Two significant digits of a number that is not negative.
+#[expect(clippy::cast_possible_truncation, reason = "a float is cut off at the bounds of the integer")]
+fn rounded(number: f64) -> i64 {
+    let whole = number.round() as i64;
+    let mut unit = 1;
+    while whole / unit >= 100 {
+        unit *= 10;
+    }
+    whole / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scale::{Cause, Moment, State};
+
+    fn decision() -> Decision {
+        let figures = Figures { arrival_rate: 12_345.0, lag_seconds: 3.4, ..Figures::default() };
+        Decision {
+            replicas: 3,
+            recommended: 4,
+            cause: Cause::SinkLimited,
+            hold: None,
+            limited: None,
+            figures: Some(figures),
+            reason: "so it is".into(),
+            next: State { capacity: Some(10_234.0), rescales: vec![Moment(5_000)], ..State::default() },
+        }
+    }
+
+    #[test]
+    fn a_decision_is_said_in_rounded_numbers_and_once() {
+        let seen = ScalingSeen { decision: Some(decision()), drain: None };
+        let said = scaling(ScalingMode::Auto, None, &seen).unwrap();
+        assert_eq!((said.recommended_replicas, said.cause.as_deref()), (Some(4), Some("SinkLimited")));
+        assert_eq!(
+            (said.arrival_rate, said.lag_seconds, said.capacity_per_replica),
+            (Some(12_000), Some(3), Some(10_000))
+        );
+        let later = State { capacity: Some(10_240.0), rescales: Vec::new(), ..decision().next };
+        let later = ScalingSeen { decision: Some(Decision { next: later, ..decision() }), drain: None };
+        assert_eq!(scaling(ScalingMode::Auto, Some(&said), &later), Some(said), "an hour later");
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_is_decided() {
+        let seen = ScalingSeen { decision: Some(decision()), drain: None };
+        let said = scaling(ScalingMode::Recommend, None, &seen).unwrap();
+        for mode in [ScalingMode::Fixed, ScalingMode::External] {
+            assert_eq!(scaling(mode, Some(&said), &seen), None);
+        }
+        assert_eq!(scaling(ScalingMode::Auto, Some(&said), &ScalingSeen::default()), Some(said));
+    }
+}

@@ -1,0 +1,100 @@
+//! From a spec to the number of gateways: whose it is in each mode, and that it alone restarts nobody.
+
+use crate::{observed, planned, sample, with};
+use serde_json::{Value, json};
+use sluice_crds::{DrainState, DrainStatus, TracePipeline};
+use sluice_plan::{
+    Observed, ScalingSeen, WorkloadSeen,
+    scale::{Decision, Mode, Moment, Policy, Samples, State, decide},
+};
+
+const PARTITIONS: u32 = 96;
+
+fn pipeline(scaling: &Value, replicas: Option<u32>) -> TracePipeline {
+    let mut pipeline = with("/spec/scaling", scaling.clone());
+    pipeline.spec.replicas = replicas;
+    pipeline
+}
+
+fn decision(replicas: u32) -> Decision {
+    let nothing = decide(Moment(0), &Policy::default(), &State::default(), &Samples::default());
+    Decision { replicas, ..nothing }
+}
+
+fn facts(pipeline: &TracePipeline, decided: Option<u32>, there: u32) -> Observed {
+    Observed {
+        scaling: ScalingSeen { decision: decided.map(decision), drain: None },
+        workload: Some(WorkloadSeen { wanted: there, ..WorkloadSeen::default() }),
+        ..observed(pipeline, PARTITIONS)
+    }
+}
+
+#[test]
+fn the_number_is_whose_the_mode_says() {
+    for (mode, in_spec, decided, there, expected) in [
+        ("Fixed", Some(5), Some(9), 7, 5),
+        ("Fixed", None, Some(9), 7, 24),
+        ("External", Some(5), None, 7, 5),
+        ("External", Some(0), None, 7, 0),
+        ("External", Some(500), None, 7, PARTITIONS),
+        ("Recommend", Some(5), Some(9), 7, 5),
+        ("Recommend", None, Some(7), 7, 7),
+        ("Auto", None, Some(9), 7, 9),
+        // Not decided yet: what there is stays.
+        ("Auto", None, None, 7, 7),
+        ("Recommend", None, None, 7, 7),
+    ] {
+        let pipeline = pipeline(&json!({"mode": mode}), in_spec);
+        let plan = planned(&pipeline, &facts(&pipeline, decided, there));
+        assert_eq!(plan.replicas(), expected, "{mode} {in_spec:?} {decided:?} {there}");
+    }
+}
+
+#[test]
+fn whoever_was_told_to_leave_goes_on_leaving_until_something_is_decided() {
+    let pipeline = pipeline(&json!({"mode": "Auto"}), None);
+    let since = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let drain = DrainStatus { state: DrainState::Draining, target: 3, from: 7, since, reason: String::new() };
+    let mut facts = facts(&pipeline, None, 7);
+    facts.scaling.drain = Some(drain);
+    assert_eq!(planned(&pipeline, &facts).replicas(), 3);
+}
+
+#[test]
+fn another_number_of_gateways_is_no_reason_to_restart_them() {
+    for (mode, in_spec) in [("Auto", false), ("External", true)] {
+        let hash = |number: u32| {
+            let pipeline = pipeline(&json!({"mode": mode}), in_spec.then_some(number));
+            planned(&pipeline, &facts(&pipeline, Some(number), number)).config_hash()
+        };
+        let all: std::collections::BTreeSet<_> = [1, 2, 3, 6, 12, 24, 48, 96].map(hash).into();
+        assert_eq!(all.len(), 1, "{mode}");
+    }
+}
+
+#[test]
+fn the_full_sample_is_the_policy_that_it_reads_like() {
+    let policy = Policy::of(&sample("tracepipeline-full.yaml").spec).unwrap();
+    let [office] = &policy.schedules[..] else { panic!() };
+    assert_eq!((policy.mode, policy.replicas_min, policy.replicas_max), (Mode::Recommend, 2, Some(12)));
+    assert_eq!((policy.catch_up_seconds, policy.down_after_seconds), (600.0, 600));
+    assert_eq!(policy.fallback_replicas, Some(6));
+    assert_eq!((office.days, office.from_minute, office.to_minute), (0b1_1111, 480, 1_080));
+    assert_eq!((office.ahead_minutes, office.replicas_min, office.replicas_max), (120, Some(4), Some(12)));
+}
+
+#[test]
+fn what_was_stored_before_a_rule_was_there_is_a_violation() {
+    for (scaling, path) in [
+        (json!({"targetLag": "soon"}), "spec.scaling.targetLag"),
+        (json!({"scaleDownAfter": "10"}), "spec.scaling.scaleDownAfter"),
+        (json!({"drain": {"timeout": ""}}), "spec.scaling.drain.timeout"),
+        (json!({"schedules": [{"name": "a", "from": "8", "to": "18:00"}]}), "spec.scaling.schedules"),
+    ] {
+        let pipeline = pipeline(&scaling, None);
+        let found =
+            sluice_plan::plan(&pipeline, &observed(&pipeline, PARTITIONS), &crate::defaults()).unwrap_err();
+        let paths: Vec<_> = found.iter().map(|violation| violation.path.clone()).collect();
+        assert_eq!(paths, [path]);
+    }
+}

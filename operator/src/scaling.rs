@@ -1,0 +1,267 @@
+//! Polls Kafka and the gateways for pipelines whose number of gateways is decided here, keeps what was seen, and asks
+//! `sluice_plan::scale` for a decision. What lives here is bounded by the pipelines there are; what must outlive the process
+//! stands in the status.
+//!
+//! A poll that brings nothing is a sample too, without partitions: it holds the decision, and never counts as "nothing to do".
+
+use crate::{
+    gateways::{self, Gateway, Said},
+    memory::Key,
+    observe::Facts,
+    sample::{self, gateway::GatewayNumbers},
+};
+use sluice_crds::{DrainState, DrainStatus, Remembered, ScalingMode, TracePipeline};
+use sluice_plan::{
+    ScalingSeen, WorkloadSeen,
+    scale::{
+        Decision, History, Moment, Policy, Sample, Samples, State, WorkloadSample, decide,
+        drain::{Seen, Step, Terms, request, step},
+    },
+};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+use tracing::{debug, info};
+
+/// A pipeline whose number is decided here is looked at again after so many seconds.
+pub const POLL_SECONDS: u64 = 15;
+/// Reconciles come in bursts while pods roll; between two polls lie at least so many seconds.
+const POLL_SECONDS_MIN: f64 = 10.0;
+/// Nothing is decided before so many polls: rates need two, and what an earlier operator decided holds until then.
+const POLLS_MIN: u32 = 2;
+
+/// What was seen of one pipeline.
+#[derive(Debug, Default)]
+struct Course {
+    topics: Vec<(String, u32)>,
+    history: History,
+    polled_at: Option<Moment>,
+    polls: u32,
+    state: Option<State>,
+    decision: Option<Decision>,
+}
+
+/// All pipelines whose number is decided here.
+#[derive(Debug)]
+pub struct Scaling {
+    clock: fn() -> Moment,
+    courses: Mutex<HashMap<Key, Course>>,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self::by(now)
+    }
+}
+
+/// The system's time.
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Scaling {
+    /// By another clock than the system's, as in tests.
+    pub fn by(clock: fn() -> Moment) -> Self {
+        Self { clock, courses: Mutex::default() }
+    }
+
+    /// What scaling comes to now: the last decision, or a new one when a poll is due.
+    pub async fn look(&self, pipeline: &TracePipeline, key: &Key, facts: &Facts) -> ScalingSeen {
+        let drain = written(pipeline).cloned();
+        let mode = pipeline.spec.scaling.mode;
+        let policy = match mode {
+            ScalingMode::Auto | ScalingMode::Recommend => Policy::of(&pipeline.spec).ok(),
+            ScalingMode::Fixed | ScalingMode::External => None,
+        };
+        // What is wrong with the spec is said by the plan.
+        let Some(policy) = policy else {
+            self.forget(key);
+            return ScalingSeen { decision: None, drain };
+        };
+        let now = (self.clock)();
+        if !self.is_due(key, now) {
+            let decision = self.courses().get(key).and_then(|course| course.decision.clone());
+            return ScalingSeen { decision, drain };
+        }
+        let staying = staying(pipeline);
+        let poll = poll(facts, staying, now).await;
+        let workload = workload(facts, &policy, staying);
+        let decision = self.decided(pipeline, key, &policy, (poll, workload, now));
+        ScalingSeen { decision, drain }
+    }
+
+    /// Carries on with gateways on their way out: asks them what the status says that they are asked for, and says what is next.
+    pub async fn drain_step(
+        &self,
+        pipeline: &TracePipeline,
+        workload: &WorkloadSeen,
+        wanted: u32,
+        gateways: &[Gateway],
+    ) -> Step {
+        let written = written(pipeline);
+        let Ok(terms) = Terms::of(&pipeline.spec) else {
+            // What is wrong with the spec is said by the plan, which is none then.
+            return Step { replicas: workload.wanted, next: written.cloned() };
+        };
+        let answers = match request(written) {
+            Some((request, ordinals)) => gateways::request_all(request, ordinals, gateways).await,
+            None => [].into(),
+        };
+        let running = gateways.iter().map(|gateway| gateway.ordinal).collect();
+        let seen = Seen { current: workload.wanted, wanted, running, answers };
+        step((self.clock)(), terms, written, &seen)
+    }
+
+    /// Forgets a pipeline that is gone, or whose number is not decided here any more.
+    pub fn forget(&self, key: &Key) {
+        self.courses().remove(key);
+    }
+
+    fn is_due(&self, key: &Key, now: Moment) -> bool {
+        let courses = self.courses();
+        let polled_at = courses.get(key).and_then(|course| course.polled_at);
+        polled_at.is_none_or(|at| now < at || now.seconds_since(at) >= POLL_SECONDS_MIN)
+    }
+
+    fn decided(
+        &self,
+        pipeline: &TracePipeline,
+        key: &Key,
+        policy: &Policy,
+        (poll, workload, now): (Poll, WorkloadSample, Moment),
+    ) -> Option<Decision> {
+        let mut courses = self.courses();
+        let course = courses.entry(key.clone()).or_default();
+        course.see(poll, now);
+        if course.polls < POLLS_MIN {
+            return None;
+        }
+        let state = course.state.take().unwrap_or_else(|| resumed(pipeline, now));
+        let samples = Samples { workload, history: std::mem::take(&mut course.history) };
+        let decision = decide(now, policy, &state, &samples);
+        if decision.replicas != samples.workload.desired {
+            info!(
+                namespace = %key.namespace, pipeline = %key.name, from = samples.workload.desired,
+                to = decision.replicas, cause = decision.cause.word(), reason = %decision.reason, "rescale"
+            );
+        }
+        course.history = samples.history;
+        course.state = Some(decision.next.clone());
+        course.decision = Some(decision.clone());
+        Some(decision)
+    }
+
+    fn courses(&self) -> MutexGuard<'_, HashMap<Key, Course>> {
+        // Whatever the thread that held it died of: at worst a course has no history, which is a course that begins.
+        self.courses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Course {
+    fn see(&mut self, poll: Poll, now: Moment) {
+        self.polled_at = Some(now);
+        self.polls = self.polls.saturating_add(1);
+        if let Some(topics) = poll.topics
+            && topics != self.topics
+        {
+            // Partitions are known by their number over all topics, which means something else now.
+            self.history = History::default();
+            self.topics = topics;
+        }
+        self.history.push(poll.sample);
+    }
+}
+
+/// What one poll brought.
+#[derive(Debug, Default)]
+struct Poll {
+    /// Topics with their partitions, when Kafka answered.
+    topics: Option<Vec<(String, u32)>>,
+    sample: Sample,
+}
+
+/// Asks all gateways that are ready, and puts their answers beside Kafka's.
+async fn poll(facts: &Facts, staying: u32, now: Moment) -> Poll {
+    // An answer that is older than the last poll is no news, and was seen then.
+    let age_ms = |kafka: &sample::Sample| {
+        let age = kafka.answered?.elapsed();
+        u64::try_from(age.as_millis()).ok().filter(|_| age.as_secs_f64() < POLL_SECONDS_MIN)
+    };
+    let kafka = facts.kafka.as_ref().filter(|kafka| kafka.missing.is_empty());
+    let Some((kafka, age_ms)) = kafka.and_then(|kafka| Some((kafka, age_ms(kafka)?))) else {
+        return Poll { topics: None, sample: Sample { at: now, ..Sample::default() } };
+    };
+    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready).copied();
+    let said = gateways::metrics_of(ready).await;
+    let asked = said.len();
+    let answers = said.into_iter().filter_map(|said| numbers(&said, now, &kafka.topics));
+    let mut answers: Vec<GatewayNumbers> = answers.collect();
+    answers.sort_by_key(|numbers| numbers.sample.ordinal);
+    // While some are silent, nobody knows who has what; that they are silent holds the decision.
+    let group_stable = answers.len() < asked || is_settled(&answers, staying, kafka.partitions.len());
+    let pods =
+        answers.into_iter().map(|numbers| numbers.sample).filter(|pod| pod.ordinal < staying).collect();
+    let at = Moment(now.0.saturating_sub(age_ms));
+    let sample = Sample { at, group_stable, partitions: kafka.partitions.clone(), pods };
+    Poll { topics: Some(kafka.topics.clone()), sample }
+}
+
+/// The numbers of one that answered.
+fn numbers(said: &Said, now: Moment, topics: &[(String, u32)]) -> Option<GatewayNumbers> {
+    let ordinal = said.ordinal;
+    let text = match &said.text {
+        Ok(text) => text,
+        Err(error) => {
+            debug!(ordinal, %error, "a gateway does not say how it is");
+            return None;
+        }
+    };
+    let at = Moment(now.0.saturating_add(u64::try_from(said.after.as_millis()).unwrap_or(0)));
+    let numbers = sample::gateway::read(text, ordinal, at, topics);
+    numbers.inspect_err(|missing| debug!(ordinal, %missing, "a gateway says too little")).ok()
+}
+
+/// Whether those who stay have all partitions between them. Counted from what gateways say, not from the group's state: the
+/// two protocols of Kafka's groups have different ways to ask for that.
+fn is_settled(answers: &[GatewayNumbers], staying: u32, partitions: usize) -> bool {
+    let owned = |stays: bool| {
+        let those = answers.iter().filter(|numbers| (numbers.sample.ordinal < staying) == stays);
+        those.map(|numbers| numbers.partitions_owned).fold(0, u64::saturating_add)
+    };
+    u64::try_from(partitions) == Ok(owned(true)) && owned(false) == 0
+}
+
+/// The workload; before there is one, as many gateways as partitions make are on their way.
+fn workload(facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
+    match &facts.observed.workload {
+        Some(seen) => WorkloadSample::of(seen, &facts.pods, staying),
+        None => {
+            let partitions =
+                facts.kafka.as_ref().map_or(0, |kafka| kafka.topics.iter().map(|(_, count)| count).sum());
+            let desired = u32::div_ceil(partitions, policy.partitions_per_replica.max(1));
+            WorkloadSample { desired, ..WorkloadSample::default() }
+        }
+    }
+}
+
+/// Gateways with a lower ordinal stay; the others are on their way out.
+fn staying(pipeline: &TracePipeline) -> u32 {
+    let drain = written(pipeline).filter(|drain| drain.state == DrainState::Draining);
+    drain.map_or(u32::MAX, |drain| drain.target)
+}
+
+/// Gateways on their way out, as the status says: what is not written there has not begun.
+pub fn written(pipeline: &TracePipeline) -> Option<&DrainStatus> {
+    pipeline.status.as_ref()?.scaling.as_ref()?.drain.as_ref()
+}
+
+fn resumed(pipeline: &TracePipeline, now: Moment) -> State {
+    let scaling = pipeline.status.as_ref().and_then(|status| status.scaling.as_ref());
+    scaling.map_or_else(
+        || State::resumed(&Remembered::default(), now),
+        |scaling| State::resumed(&scaling.remembered, now),
+    )
+}

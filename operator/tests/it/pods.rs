@@ -1,0 +1,180 @@
+//! Gateways as the operator meets them: a pod that the API server lists, and its admin port on an address of this machine.
+
+use crate::{api_server::ApiServer, bench::NAMESPACE};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::{
+    convert::Infallible,
+    net::Ipv4Addr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// The port of every gateway.
+const ADMIN_PORT: u16 = 9090;
+/// Tests of one process that have gateways.
+static BENCHES: AtomicU8 = AtomicU8::new(1);
+
+/// What a gateway says and does.
+#[derive(Debug, Clone, Default)]
+pub struct Behaviour {
+    pub partitions: u32,
+    pub messages: u64,
+    pub busy_seconds: f64,
+    pub source_seconds: f64,
+    pub insert_failures: u64,
+    /// Whether it knows `/drain`.
+    pub can_drain: bool,
+    pub is_drained: bool,
+    pub blocks: u64,
+    /// Requests that change something, in their order.
+    pub told: Vec<String>,
+}
+
+impl Behaviour {
+    fn metrics(&self) -> String {
+        format!(
+            "sluice_gateway_worker_seconds_total{{state=\"busy\",worker=\"0\"}} {}\n\
+             sluice_gateway_worker_seconds_total{{state=\"source\",worker=\"0\"}} {}\n\
+             sluice_gateway_messages_total {}\nsluice_gateway_message_bytes_total {}\n\
+             sluice_gateway_insert_failures_total{{class=\"retry\"}} {}\n\
+             sluice_gateway_memory_used_bytes{{part=\"process\"}} 104857600\n\
+             sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n",
+            self.busy_seconds,
+            self.source_seconds,
+            self.messages,
+            self.messages * 900,
+            self.insert_failures,
+            self.partitions,
+        )
+    }
+
+    fn answer(&mut self, method: &str, path: &str) -> (u16, String) {
+        if method == "POST" {
+            self.told.push(path.to_owned());
+        }
+        match path {
+            "/metrics" => (200, self.metrics()),
+            "/drain" | "/resume" if self.can_drain => {
+                self.is_drained = path == "/drain";
+                (202, String::new())
+            }
+            "/drainz" if self.can_drain => {
+                (200, json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0}).to_string())
+            }
+            _ => (404, String::new()),
+        }
+    }
+}
+
+/// One gateway that runs; it stops with this value.
+pub struct Pod {
+    pub behaviour: Arc<Mutex<Behaviour>>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The gateways of one pipeline.
+pub struct Pods {
+    server: ApiServer,
+    pipeline: String,
+    network: [u8; 2],
+    pub pods: Vec<Pod>,
+}
+
+impl Pods {
+    pub fn of(server: &ApiServer, pipeline: &str) -> Self {
+        // Other processes on this machine have gateways on this port too.
+        let process = u8::try_from(std::process::id() % 250).unwrap() + 1;
+        let network = [process, BENCHES.fetch_add(1, Ordering::Relaxed)];
+        Self { server: server.clone(), pipeline: pipeline.to_owned(), network, pods: Vec::new() }
+    }
+
+    /// Starts and ends pods until there are so many, and shares so many partitions among them.
+    pub async fn become_ready(&mut self, count: usize, partitions: u32) {
+        while self.pods.len() < count {
+            self.start().await;
+        }
+        for ordinal in count..self.pods.len() {
+            self.server.remove(&format!("pods/{}", self.name(ordinal)));
+        }
+        self.pods.truncate(count);
+        let each = partitions / u32::try_from(count.max(1)).unwrap();
+        self.each(|behaviour| behaviour.partitions = each);
+    }
+
+    /// Changes what all of them say and do.
+    pub fn each(&self, change: impl Fn(&mut Behaviour)) {
+        self.pods.iter().for_each(|pod| change(&mut pod.behaviour.lock().unwrap()));
+    }
+
+    /// A pod ended for its memory so many times.
+    pub fn was_killed(&self, ordinal: usize, times: u32) {
+        self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+            let container = &mut pod["status"]["containerStatuses"][0];
+            container["restartCount"] = times.into();
+            container["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+        });
+    }
+
+    /// From now on it answers nobody.
+    pub fn falls_silent(&self, ordinal: usize) {
+        self.pods[ordinal].serving.abort();
+    }
+
+    fn name(&self, ordinal: usize) -> String {
+        format!("{}-gateway-{ordinal}", self.pipeline)
+    }
+
+    async fn start(&mut self) {
+        let ordinal = self.pods.len();
+        let [process, bench] = self.network;
+        let address = Ipv4Addr::new(127, process, bench, u8::try_from(ordinal + 1).unwrap());
+        let listener = TcpListener::bind((address, ADMIN_PORT)).await.unwrap();
+        let behaviour = Arc::new(Mutex::new(Behaviour { can_drain: true, ..Behaviour::default() }));
+        let serving = tokio::spawn(serve(listener, Arc::clone(&behaviour)));
+        self.pods.push(Pod { behaviour, serving });
+        let name = self.name(ordinal);
+        self.server.put(&format!("pods/{name}"), self.object(&name, &address.to_string()));
+    }
+
+    fn object(&self, name: &str, ip: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {
+                "app.kubernetes.io/managed-by": "sluice-operator", "app.kubernetes.io/instance": self.pipeline,
+                "app.kubernetes.io/component": "gateway",
+            }},
+            "status": {
+                "podIP": ip, "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": {"running": {}}, "lastState": {}}],
+            },
+        })
+    }
+}
+
+async fn serve(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let behaviour = Arc::clone(&behaviour);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (status, body) =
+                behaviour.lock().unwrap().answer(request.method().as_str(), request.uri().path());
+            let response = Response::builder().status(status).body(Full::new(Bytes::from(body))).unwrap();
+            async move { Ok::<_, Infallible>(response) }
+        });
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
