@@ -148,9 +148,14 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     if seen.wanted > drain.target {
         return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
     }
-    if seen.wanted < drain.target {
-        // The others are told to leave as soon as this is written.
-        return stay(DrainStatus { target: seen.wanted, ..drain.clone() });
+    if seen.wanted < drain.target || seen.current > drain.from {
+        // The others are told to leave as soon as this is written. There are more than there were when gateways were added and
+        // the operator ended before it had written that.
+        return stay(DrainStatus {
+            target: seen.wanted,
+            from: seen.current.max(drain.from),
+            ..drain.clone()
+        });
     }
     let late = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
@@ -317,6 +322,13 @@ mod tests {
             step(Moment(120_000), TERMS, Some(&waiting), &taking_part),
             Step { replicas: 4, next: None }
         );
+    }
+
+    #[test]
+    fn gateways_that_were_added_without_a_word_are_told_to_leave_too() {
+        let all = [(1, Answer::Done)];
+        let done = step(Moment(0), TERMS, Some(&drain(DrainState::Draining, 1, 2)), &seen(5, 1, &all));
+        assert_eq!((done.replicas, request(done.next.as_ref())), (5, Some((Request::Drain, 1..5))));
     }
 
     #[test]

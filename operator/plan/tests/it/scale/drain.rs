@@ -129,7 +129,7 @@ impl World {
             }
             Event::Silent(ordinal, silent) => self.change(ordinal, |pod| pod.silent = silent),
             Event::Restart(ordinal) => {
-                self.change(ordinal, |pod| *pod = Pod { is_older: pod.is_older, ..Pod::default() })
+                self.change(ordinal, |pod| *pod = Pod { is_older: pod.is_older, ..Pod::default() });
             }
             Event::Wait(seconds) => self.now = Moment(self.now.0 + seconds * 1_000),
         }
@@ -162,7 +162,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
     fn nobody_is_taken_away_full_and_nobody_stays_drained(
