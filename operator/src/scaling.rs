@@ -236,15 +236,13 @@ fn is_settled(answers: &[GatewayNumbers], staying: u32, partitions: usize) -> bo
 
 /// The workload; before there is one, as many gateways as partitions make are on their way.
 fn workload(facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
-    match &facts.observed.workload {
-        Some(seen) => WorkloadSample::of(seen, &facts.pods, staying),
-        None => {
-            let partitions =
-                facts.kafka.as_ref().map_or(0, |kafka| kafka.topics.iter().map(|(_, count)| count).sum());
-            let desired = u32::div_ceil(partitions, policy.partitions_per_replica.max(1));
-            WorkloadSample { desired, ..WorkloadSample::default() }
-        }
+    if let Some(seen) = &facts.observed.workload {
+        return WorkloadSample::of(seen, &facts.pods, staying);
     }
+    let topics = facts.kafka.as_ref().map_or(&[][..], |kafka| &kafka.topics);
+    let partitions = topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+    let desired = partitions.div_ceil(policy.partitions_per_replica.max(1));
+    WorkloadSample { desired, ..WorkloadSample::default() }
 }
 
 /// Gateways with a lower ordinal stay; the others are on their way out.

@@ -45,6 +45,7 @@ impl Behaviour {
              sluice_gateway_messages_total {}\nsluice_gateway_message_bytes_total {}\n\
              sluice_gateway_insert_failures_total{{class=\"retry\"}} {}\n\
              sluice_gateway_memory_used_bytes{{part=\"process\"}} 104857600\n\
+             sluice_gateway_block_pool_bytes{{state=\"free\"}} 0\n\
              sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n",
             self.busy_seconds,
             self.source_seconds,
@@ -90,7 +91,7 @@ pub struct Pods {
     server: ApiServer,
     pipeline: String,
     network: [u8; 2],
-    pub pods: Vec<Pod>,
+    pub all: Vec<Pod>,
 }
 
 impl Pods {
@@ -98,25 +99,25 @@ impl Pods {
         // Other processes on this machine have gateways on this port too.
         let process = u8::try_from(std::process::id() % 250).unwrap() + 1;
         let network = [process, BENCHES.fetch_add(1, Ordering::Relaxed)];
-        Self { server: server.clone(), pipeline: pipeline.to_owned(), network, pods: Vec::new() }
+        Self { server: server.clone(), pipeline: pipeline.to_owned(), network, all: Vec::new() }
     }
 
     /// Starts and ends pods until there are so many, and shares so many partitions among them.
     pub async fn become_ready(&mut self, count: usize, partitions: u32) {
-        while self.pods.len() < count {
+        while self.all.len() < count {
             self.start().await;
         }
-        for ordinal in count..self.pods.len() {
+        for ordinal in count..self.all.len() {
             self.server.remove(&format!("pods/{}", self.name(ordinal)));
         }
-        self.pods.truncate(count);
+        self.all.truncate(count);
         let each = partitions / u32::try_from(count.max(1)).unwrap();
         self.each(|behaviour| behaviour.partitions = each);
     }
 
     /// Changes what all of them say and do.
     pub fn each(&self, change: impl Fn(&mut Behaviour)) {
-        self.pods.iter().for_each(|pod| change(&mut pod.behaviour.lock().unwrap()));
+        self.all.iter().for_each(|pod| change(&mut pod.behaviour.lock().unwrap()));
     }
 
     /// A pod ended for its memory so many times.
@@ -130,7 +131,7 @@ impl Pods {
 
     /// From now on it answers nobody.
     pub fn falls_silent(&self, ordinal: usize) {
-        self.pods[ordinal].serving.abort();
+        self.all[ordinal].serving.abort();
     }
 
     fn name(&self, ordinal: usize) -> String {
@@ -138,13 +139,13 @@ impl Pods {
     }
 
     async fn start(&mut self) {
-        let ordinal = self.pods.len();
+        let ordinal = self.all.len();
         let [process, bench] = self.network;
         let address = Ipv4Addr::new(127, process, bench, u8::try_from(ordinal + 1).unwrap());
         let listener = TcpListener::bind((address, ADMIN_PORT)).await.unwrap();
         let behaviour = Arc::new(Mutex::new(Behaviour { can_drain: true, ..Behaviour::default() }));
         let serving = tokio::spawn(serve(listener, Arc::clone(&behaviour)));
-        self.pods.push(Pod { behaviour, serving });
+        self.all.push(Pod { behaviour, serving });
         let name = self.name(ordinal);
         self.server.put(&format!("pods/{name}"), self.object(&name, &address.to_string()));
     }

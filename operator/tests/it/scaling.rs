@@ -99,7 +99,7 @@ impl Scene {
     }
 
     fn told(&self, ordinal: usize) -> Vec<String> {
-        std::mem::take(&mut self.pods.pods[ordinal].behaviour.lock().unwrap().told)
+        std::mem::take(&mut self.pods.all[ordinal].behaviour.lock().unwrap().told)
     }
 }
 
@@ -230,7 +230,7 @@ async fn the_number_of_the_scale_subresource_is_taken_and_gateways_leave_in_ever
         scene.change_spec(|spec| spec["replicas"] = 6.into());
         scene.bench.settle("prod").await;
         assert_eq!((scene.replicas(), scene.told(3).pop()), (6, Some("/resume".to_owned())), "{mode}");
-        assert!(scene.pods.pods.iter().all(|pod| !pod.behaviour.lock().unwrap().is_drained));
+        assert!(scene.pods.all.iter().all(|pod| !pod.behaviour.lock().unwrap().is_drained));
         // Older gateways know nothing of it, and that is said.
         scene.control().await;
         scene.pods.each(|gateway| gateway.can_drain = false);

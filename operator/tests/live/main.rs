@@ -23,7 +23,8 @@ use sluice_plan::scale::PartitionSample;
 use std::time::Duration;
 
 fn client(group: &str) -> ClientConfig {
-    let servers = std::env::var("SLUICE_KAFKA").expect("SLUICE_KAFKA says where Kafka is, as 127.0.0.1:29092");
+    let servers =
+        std::env::var("SLUICE_KAFKA").expect("SLUICE_KAFKA says where Kafka is, as 127.0.0.1:29092");
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", servers).set("group.id", group);
     config
@@ -68,9 +69,8 @@ async fn end_committed_and_log_start_are_read_and_new_partitions_are_noticed() {
     admin.delete_records(&offsets(&name, &[(0, 3)]), &options).await.unwrap();
 
     let found = asked(&name).await;
-    let partition = |log_start, end, committed| {
-        Some(PartitionSample { log_start, end, committed, position: None })
-    };
+    let partition =
+        |log_start, end, committed| Some(PartitionSample { log_start, end, committed, position: None });
     assert_eq!(found.partitions, [partition(3, 7, Some(5)), partition(0, 2, None)]);
     assert_eq!(found.lag_messages, Some(4));
 
