@@ -14,9 +14,10 @@ use kube::{
 };
 use serde_json::json;
 use sluice_crds::{
-    TracePipeline, TracePipelineStatus,
+    DrainState, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
+use sluice_plan::scale::Limit;
 use std::time::Instant;
 use tracing::{debug, info};
 
@@ -45,7 +46,8 @@ impl Error {
     }
 }
 
-/// Writes the status if it says something new, and an event if the pipeline is ready, or no longer, or for another reason.
+/// Writes the status if it says something new, and events: if the pipeline is ready, or no longer, or for another reason, and
+/// if its number of gateways changes, or is kept from changing.
 pub async fn report(
     pipeline: &TracePipeline,
     key: &Key,
@@ -75,6 +77,9 @@ pub async fn report(
             message = %ready.message, "status changed"
         );
         publish(pipeline, &event(ready), &world.shared).await;
+    }
+    for event in scaling_events(before.scaling.as_ref(), status.scaling.as_ref()) {
+        publish(pipeline, &event, &world.shared).await;
     }
     Ok(())
 }
@@ -146,6 +151,40 @@ fn event(ready: &Condition) -> Event {
     }
 }
 
+/// What a person would want to read of scaling: that it was done, and what it is kept from by something that will not pass.
+fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>) -> Vec<Event> {
+    let Some(after) = after else { return Vec::new() };
+    let is_news = |of: fn(&ScalingStatus) -> Option<String>| {
+        of(after).filter(|now| before.and_then(of).as_ref() != Some(now))
+    };
+    let stays = |scaling: &ScalingStatus| {
+        let drain = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Waiting);
+        drain.map(|drain| drain.reason.clone())
+    };
+    let rescaled = is_news(|scaling| scaling.last_rescale_time.as_ref().map(|at| at.0.to_string()))
+        .map(|_| told("Rescaled", EventType::Normal, &after.reason));
+    let limited = is_news(|scaling| scaling.limited.clone())
+        .map(|limited| told(&limited, gravity(&limited), &after.reason));
+    let late = is_news(stays).map(|reason| told("DrainTimedOut", EventType::Warning, &reason));
+    [rescaled, limited, late].into_iter().flatten().collect()
+}
+
+/// To have as many as the user or the partitions allow is nothing to worry about by itself.
+fn gravity(limited: &str) -> EventType {
+    let is_bound = [Limit::MaxReplicas, Limit::TooFewPartitions].iter().any(|bound| bound.word() == limited);
+    if is_bound { EventType::Normal } else { EventType::Warning }
+}
+
+fn told(reason: &str, type_: EventType, note: &str) -> Event {
+    Event {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(shortened(note)),
+        action: "Scale".to_owned(),
+        secondary: None,
+    }
+}
+
 fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
 }
@@ -154,7 +193,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-    use sluice_crds::{Lag, ScalingStatus};
+    use sluice_crds::{DrainStatus, Lag};
 
     fn status(reason: &str, lag: i64) -> TracePipelineStatus {
         let ready = Condition {
@@ -206,6 +245,30 @@ mod tests {
         let told = event(changed_ready(&running, &stuck).unwrap());
         assert_eq!((told.type_, told.reason.as_str()), (EventType::Warning, reason::SOURCE_UNAVAILABLE));
         assert_eq!(event(changed_ready(&stuck, &running).unwrap()).type_, EventType::Normal);
+    }
+
+    #[test]
+    fn events_tell_of_rescales_and_of_what_keeps_from_them() {
+        let at = |second| Some(Time(Timestamp::from_second(second).unwrap()));
+        let before = ScalingStatus { last_rescale_time: at(1), ..ScalingStatus::default() };
+        let reasons = |after: &ScalingStatus| {
+            let events = scaling_events(Some(&before), Some(after));
+            events.into_iter().map(|event| event.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(reasons(&ScalingStatus { arrival_rate: Some(5), ..before.clone() }), Vec::<String>::new());
+        assert_eq!(reasons(&ScalingStatus { last_rescale_time: at(2), ..before.clone() }), ["Rescaled"]);
+        assert_eq!(reasons(&ScalingStatus { limited: Some("Budget".into()), ..before.clone() }), ["Budget"]);
+        let drain = |state| DrainStatus {
+            state,
+            target: 1,
+            from: 2,
+            since: Time(Timestamp::UNIX_EPOCH),
+            reason: "late".into(),
+        };
+        let with = |state| ScalingStatus { drain: Some(drain(state)), ..before.clone() };
+        assert_eq!(reasons(&with(DrainState::Waiting)), ["DrainTimedOut"]);
+        assert_eq!(reasons(&with(DrainState::Draining)), Vec::<String>::new());
+        assert!(scaling_events(Some(&before), None).is_empty());
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Progress {
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
             Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
                 .or_else(|| Self::of_schema(plan, &observed.schema))
+                .or_else(|| Self::of_leaving(plan, observed))
                 .unwrap_or_else(|| Self::of_workload(pipeline, plan, observed.workload.as_ref())),
         }
     }
@@ -93,6 +94,15 @@ impl Progress {
             )),
             _ => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
         }
+    }
+
+    /// Gateways that are too many and not empty yet.
+    fn of_leaving(plan: &Plan, observed: &Observed) -> Option<Self> {
+        let drain = observed.scaling.drain.as_ref()?;
+        let there = observed.workload.as_ref()?.wanted;
+        (there > plan.replicas()).then(|| {
+            moving(reason::SCALING, format!("{there} gateways to {}: {}", plan.replicas(), drain.reason))
+        })
     }
 
     fn of_workload(pipeline: &TracePipeline, plan: &Plan, seen: Option<&WorkloadSeen>) -> Self {
