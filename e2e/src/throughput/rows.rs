@@ -1,9 +1,10 @@
-//! The rows of an INSERT in `RowBinary`, walked from end to end.
+//! The rows of an INSERT in `RowBinary`, with or without names and types before them, walked from end to end.
 //!
-//! Job: find every row and the number of its span. Place in the flow: after the run, over what the null sink kept. Limits: the
+//! Job: find every row and the number of its span; where names and types come first, compare them with the table's, as the server
+//! does. Place in the flow: after the run, over what the null sink kept. Limits: the
 //! columns must be ones that [`Kind`] knows.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::kind::{Bytes, Kind};
 use crate::spans::{NUMBER_KEY, Run};
@@ -26,10 +27,9 @@ impl Columns {
         Columns(statement.lines().filter_map(column).collect())
     }
 
-    fn kind(&self, name: &str) -> Result<Kind> {
+    fn find(&self, name: &str) -> Result<&(String, String)> {
         let found = self.0.iter().find(|(column, _)| column == name);
-        let (_, type_name) = found.with_context(|| format!("the table has no column {name}"))?;
-        Kind::of_type(type_name)
+        found.with_context(|| format!("the table has no column {name}"))
     }
 }
 
@@ -44,7 +44,11 @@ enum Column {
 
 /// The columns of an INSERT in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout(Vec<Column>);
+pub struct Layout {
+    columns: Vec<Column>,
+    /// Names and types, in the order in which they stand before the rows; none in a format without them.
+    header: Option<Columns>,
+}
 
 /// What the walk found in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,29 +58,35 @@ pub struct Found {
 }
 
 impl Layout {
-    /// The layout that an INSERT names: ``INSERT INTO t (`Timestamp`, …) FORMAT RowBinary``.
+    /// The layout that an INSERT names: ``INSERT INTO t (`Timestamp`, …) FORMAT RowBinary``, or `RowBinaryWithNamesAndTypes`.
     pub fn of_insert(statement: &str, columns: &Columns) -> Result<Layout> {
-        if !statement.trim_end().ends_with("FORMAT RowBinary") {
-            bail!("rows can only be walked in the format RowBinary");
-        }
+        let has_header = match statement.trim_end().rsplit_once(" FORMAT ") {
+            Some((_, "RowBinary")) => false,
+            Some((_, "RowBinaryWithNamesAndTypes")) => true,
+            _ => bail!("rows can only be walked in the formats RowBinary and RowBinaryWithNamesAndTypes"),
+        };
         let (_, list) = statement.split_once(" (").context("the INSERT does not name its columns")?;
         let (list, _) = list.split_once(')').context("the INSERT does not name its columns")?;
-        let column = |name: &str| {
-            let name = name.trim().trim_matches('`');
-            let kind = columns.kind(name)?;
-            Ok(match (name, kind) {
+        let named = list.split(',').map(|name| columns.find(name.trim().trim_matches('`')).cloned());
+        let named: Vec<(String, String)> = named.collect::<Result<_>>()?;
+        let column = |(name, type_name): &(String, String)| {
+            Ok(match (name.as_str(), Kind::of_type(type_name)?) {
                 ("TraceId", Kind::Text) => Column::TraceId,
                 ("SpanAttributes", kind) => Column::SpanAttributes(kind),
                 (_, kind) => Column::Other(kind),
             })
         };
-        list.split(',').map(column).collect::<Result<_>>().map(Layout)
+        let columns = named.iter().map(column).collect::<Result<_>>()?;
+        Ok(Layout { columns, header: has_header.then_some(Columns(named)) })
     }
 
     /// Walks every row of `raw`, which must end with a row.
     pub fn walk(&self, raw: &[u8], run: Run, mut each: impl FnMut(Found)) -> Result<()> {
         let prefix = run.trace_id_prefix();
         let mut bytes = Bytes(raw);
+        if let Some(columns) = &self.header {
+            skip_header(&mut bytes, columns)?;
+        }
         while !bytes.0.is_empty() {
             each(self.row(&mut bytes, prefix.as_bytes())?);
         }
@@ -85,7 +95,7 @@ impl Layout {
 
     fn row(&self, bytes: &mut Bytes<'_>, prefix: &[u8]) -> Result<Found> {
         let (mut ours, mut number) = (false, None);
-        for column in &self.0 {
+        for column in &self.columns {
             match column {
                 Column::TraceId => ours = bytes.text()?.starts_with(prefix),
                 Column::SpanAttributes(Kind::Json(_)) => number = number_in_json(bytes)?,
@@ -95,6 +105,25 @@ impl Layout {
         }
         Ok(Found { number: number.filter(|_| ours) })
     }
+}
+
+/// Passes over the names and types before the rows, which must be those of the table.
+fn skip_header(bytes: &mut Bytes<'_>, columns: &Columns) -> Result<()> {
+    let count = bytes.length()?;
+    ensure!(count == columns.0.len(), "the rows have {count} columns, the INSERT {}", columns.0.len());
+    for (name, _) in &columns.0 {
+        let found = bytes.text()?;
+        ensure!(found == name.as_bytes(), "not {name} but {} is next", String::from_utf8_lossy(found));
+    }
+    for (name, type_name) in &columns.0 {
+        let found = bytes.text()?;
+        ensure!(
+            found == type_name.as_bytes(),
+            "type of {name} must be {type_name}, not {}",
+            String::from_utf8_lossy(found)
+        );
+    }
+    Ok(())
 }
 
 fn number_in_json(bytes: &mut Bytes<'_>) -> Result<Option<u64>> {
@@ -171,6 +200,24 @@ mod tests {
         layout.walk(&raw, RUN, |row| found.push(row.number)).unwrap();
         assert_eq!(found, [Some(263), None, Some(265)]);
         assert!(layout.walk(&raw[..raw.len() - 1], RUN, |_| ()).is_err(), "a row without its end");
+    }
+
+    #[test]
+    fn names_and_types_before_the_rows_are_those_of_the_table() {
+        let insert = "INSERT INTO `d`.`t` (`Time`, `TraceId`) FORMAT RowBinaryWithNamesAndTypes";
+        let layout = Layout::of_insert(insert, &Columns::of_statement(STATEMENT)).unwrap();
+        let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        let texts = |texts: &[&str]| texts.iter().flat_map(|one| text(one)).collect::<Vec<u8>>();
+        let body = |kind: &str| {
+            let row = [&[0; 8][..], &text("id")].concat();
+            [&[2], &texts(&["Time", "TraceId", "DateTime64(9)", kind])[..], &row, &row].concat()
+        };
+        let mut rows = 0;
+        layout.walk(&body("String"), RUN, |_| rows += 1).unwrap();
+        assert_eq!(rows, 2);
+        let error = layout.walk(&body("UInt64"), RUN, |_| ()).unwrap_err().to_string();
+        assert_eq!(error, "type of TraceId must be String, not UInt64");
+        assert!(layout.walk(&body("String")[1..], RUN, |_| ()).is_err());
     }
 
     #[test]

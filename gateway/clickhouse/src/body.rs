@@ -1,7 +1,8 @@
 //! The body of an INSERT: frames, shared and never copied.
 //!
 //! Job: a list of byte chunks as an HTTP body of known length. Place in the flow: a sealed block's frames become an
-//! [`InsertBody`] once; every attempt streams the same chunks (`BodyStream`), so that a retry sends the same bytes.
+//! [`InsertBody`] once; every attempt streams the same chunks (`BodyStream`) behind its target's header, so that a retry
+//! sends the same bytes.
 //! Owner: shared by reference count. Limits: memory is the chunks'; a stream adds less than 100 bytes.
 
 use std::convert::Infallible;
@@ -33,18 +34,19 @@ impl InsertBody {
         self.bytes
     }
 
-    /// Whether it has no bytes. Such a body is a valid INSERT of no rows.
+    /// Whether it has no bytes. Behind a header such a body is a valid INSERT of no rows.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// A stream of it, for one attempt, and whether that has begun.
-    pub(crate) fn stream(&self) -> (BodyStream, Begun) {
+    /// A stream of it behind `header`, for one attempt, and whether that has begun.
+    pub(crate) fn stream(&self, header: &Bytes) -> (BodyStream, Begun) {
         let begun = Begun::default();
         let stream = BodyStream {
+            header: Some(header.clone()).filter(|header| !header.is_empty()),
             chunks: Arc::clone(&self.chunks),
             next: 0,
-            bytes_left: self.bytes,
+            bytes_left: header.len() as u64 + self.bytes,
             begun: begun.clone(),
         };
         (stream, begun)
@@ -64,6 +66,8 @@ impl Begun {
 /// The HTTP body of one attempt.
 #[derive(Debug)]
 pub(crate) struct BodyStream {
+    /// What goes first; taken when it is sent.
+    header: Option<Bytes>,
     chunks: Arc<[Bytes]>,
     next: usize,
     bytes_left: u64,
@@ -78,17 +82,21 @@ impl Body for BodyStream {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(chunk) = self.chunks.get(self.next).cloned() else {
+        let chunk = if let Some(header) = self.header.take() {
+            header
+        } else if let Some(chunk) = self.chunks.get(self.next).cloned() {
+            self.next += 1;
+            chunk
+        } else {
             return Poll::Ready(None);
         };
         self.begun.0.store(true, Ordering::Release);
-        self.next += 1;
         self.bytes_left -= chunk.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.next == self.chunks.len()
+        self.header.is_none() && self.next == self.chunks.len()
     }
 
     /// Exact, which makes the request have a Content-Length: a body that ends early is then an error for the server.
@@ -111,17 +119,17 @@ mod tests {
         let body = body(&[b"abc", b"", b"de"]);
         assert_eq!(body.len(), 5);
         for _ in 0..2 {
-            let (stream, begun) = body.clone().stream();
+            let (stream, begun) = body.clone().stream(&Bytes::from_static(b"types:"));
             assert!(!begun.get());
-            assert_eq!(stream.collect().await.unwrap().to_bytes(), "abcde");
+            assert_eq!(stream.collect().await.unwrap().to_bytes(), "types:abcde");
             assert!(begun.get());
         }
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn the_size_is_exact_all_along() {
-        let (mut stream, _) = body(&[b"abc", b"de"]).stream();
-        for left in [5, 2] {
+        let (mut stream, _) = body(&[b"abc", b"de"]).stream(&Bytes::from_static(b"t"));
+        for left in [6, 5, 2] {
             assert_eq!(stream.size_hint().exact(), Some(left));
             assert!(!stream.is_end_stream());
             stream.frame().await.unwrap().unwrap();
@@ -133,7 +141,7 @@ mod tests {
 
     #[test]
     fn no_chunks_are_no_bytes() {
-        let (stream, _) = body(&[b"", b""]).stream();
+        let (stream, _) = body(&[b"", b""]).stream(&Bytes::new());
         assert!(stream.is_end_stream());
         assert!(body(&[]).is_empty());
     }

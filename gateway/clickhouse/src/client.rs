@@ -101,7 +101,7 @@ impl InsertClient {
         id: InsertId<'_>,
     ) -> Result<Inserted, InsertError> {
         let started = Instant::now();
-        let (stream, begun) = body.stream();
+        let (stream, begun) = body.stream(target.header());
         let attempt = self.attempt(request(target, stream, &id), &begun);
         let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
             Ok(Ok(Read::Nothing)) if !body.is_empty() => Err(Failure::no_body()),
@@ -142,7 +142,8 @@ impl InsertClient {
 /// What the server says that it has read of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Read {
-    /// Not a row. A body that was lost on the way as a whole is a valid INSERT of no rows, which a cut one never is.
+    /// Not a row. A body that was lost on the way as a whole, or behind the frame of its types, is a valid INSERT of no rows, which
+    /// one cut elsewhere never is.
     Nothing,
     /// Rows, or it does not say. How many is no proof of anything: views' rows may be among them.
     Something,

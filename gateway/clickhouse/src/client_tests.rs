@@ -22,7 +22,7 @@ enum Reply {
 /// A server that gives each connection's requests the same replies, and keeps what it read.
 struct Server {
     target: InsertTarget,
-    requests: tokio::task::JoinHandle<Vec<String>>,
+    requests: tokio::task::JoinHandle<Vec<(String, Vec<u8>)>>,
 }
 
 async fn serve(replies: Vec<Reply>) -> Server {
@@ -60,16 +60,17 @@ async fn serve(replies: Vec<Reply>) -> Server {
 }
 
 /// Head and body of one request, which must have a Content-Length.
-async fn read_request(stream: &mut TcpStream) -> String {
+async fn read_request(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut read = Vec::new();
     loop {
-        let text = String::from_utf8_lossy(&read).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+        if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8(read[..end].to_vec()).unwrap();
             let length = head.to_lowercase().lines().find_map(|line| {
                 line.strip_prefix("content-length: ").map(|length| length.parse::<usize>().unwrap())
             });
+            let body = &read[end + 4..];
             if body.len() >= length.expect("a Content-Length") {
-                return text;
+                return (head, body.to_vec());
             }
         }
         let mut piece = [0; 4096];
@@ -114,17 +115,18 @@ async fn failure(reply: Reply) -> InsertError {
 #[tokio::test(flavor = "current_thread")]
 async fn a_request_has_a_length_and_credentials_and_the_frames() {
     let server = serve(vec![answer("200 OK", "", "")]).await;
+    let header = server.target.header().clone();
     insert(&InsertClient::new(), &server).await.unwrap();
-    let requests = server.requests.await.unwrap();
-    let (head, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    let (head, body) = server.requests.await.unwrap().swap_remove(0);
     assert!(head.starts_with("POST /?database=otel&query=INSERT%20INTO%20"), "{head}");
     assert!(head.lines().next().unwrap().ends_with("&query_id=q&insert_deduplication_token=t HTTP/1.1"));
     let head = head.to_lowercase();
-    for line in ["\r\ncontent-length: 14", "\r\nx-clickhouse-user: gateway", "\r\nx-clickhouse-key: s3cret"] {
+    let length = format!("\r\ncontent-length: {}", header.len() + 14);
+    for line in [&length, "\r\nx-clickhouse-user: gateway", "\r\nx-clickhouse-key: s3cret"] {
         assert!(head.contains(line), "{line} in {head}");
     }
     assert!(!head.contains("transfer-encoding"));
-    assert_eq!(body, "frame-1frame-2");
+    assert_eq!(body, [&header[..], b"frame-1frame-2"].concat());
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -160,6 +162,16 @@ async fn an_exception_after_a_200_is_no_success() {
     assert_eq!((error.class, error.code), (Class::RefreshSchema, Some(33)));
     let error = failure(answer("200 OK", "", "<html>welcome</html>")).await;
     assert_eq!((error.class, error.code), (Class::InDoubt, None));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_body_of_which_no_row_was_read_is_sent_again() {
+    let summary =
+        |rows| format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"0\"}}\r\n");
+    let error = failure(answer("200 OK", &summary(0), "")).await;
+    assert_eq!((error.class, error.http_status), (Class::Retry, Some(200)));
+    let server = serve(vec![answer("200 OK", &summary(10), "")]).await;
+    insert(&InsertClient::new(), &server).await.unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -110,7 +110,7 @@ pub enum AttributeColumns {
     Nested,
 }
 
-/// How every set of attributes is written, hence all columns of a row.
+/// How every set of attributes is written, hence all columns of a row; and what their types are called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableColumns {
     /// `ResourceAttributes`
@@ -121,6 +121,9 @@ pub struct TableColumns {
     pub event: AttributeColumns,
     /// `Links.Attributes`
     pub link: AttributeColumns,
+    /// Name and type of each column as the server prints them, which rows are inserted as ([`crate::header`]). Empty for
+    /// columns that no server has described: their types are then those of [`ColumnType`].
+    pub described: Vec<(String, String)>,
 }
 
 /// A place in the order of a row.
@@ -260,7 +263,7 @@ impl TableColumns {
             Layout::Map => AttributeColumns::Map,
             Layout::Nested => AttributeColumns::Nested,
         };
-        Self { resource: set(), span: set(), event: set(), link: set() }
+        Self { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() }
     }
 
     /// How a set of attributes is written.
@@ -282,6 +285,12 @@ impl TableColumns {
             Slot::Attributes(set) => set.columns(self.of(*set).layout()),
         };
         SLOTS.iter().flat_map(columns).collect()
+    }
+
+    /// The type of one of them as the server prints it.
+    pub fn type_name(&self, column: &Column) -> String {
+        let described = self.described.iter().find(|(name, _)| *name == column.name);
+        described.map_or_else(|| column.column_type.to_string(), |(_, type_name)| type_name.clone())
     }
 }
 

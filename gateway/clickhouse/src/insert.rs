@@ -5,10 +5,10 @@
 //! hands it to [`crate::client::InsertClient`] with each block's body.
 //!
 //! ```text
-//! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinary&decompress=1&…
+//! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinaryWithNamesAndTypes&decompress=1&…
 //!     &max_execution_time=…&query_id=…[&insert_deduplication_token=…]
 //! X-ClickHouse-User, X-ClickHouse-Key, Content-Length
-//! body: frames (crate::frame)
+//! body: frames (crate::frame): one of names and types (crate::header), then those of the block
 //! ```
 //!
 //! Limits: the query string is about 2 KiB, 3 KiB with groups; the server takes 1 MiB (`http_max_uri_size`).
@@ -16,10 +16,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Uri};
 
 use crate::column::TableColumns;
 use crate::endpoint::{Credentials, Endpoint};
+use crate::header;
 use crate::outcome::Class;
 use crate::settings::PINNED;
 use crate::sql::{identifier, percent_encoded, table_name};
@@ -78,6 +80,8 @@ pub struct InsertTarget {
     uri_start: String,
     user: HeaderValue,
     password: HeaderValue,
+    /// The frame that goes before those of every block.
+    header: Bytes,
     timeout: Duration,
 }
 
@@ -91,17 +95,24 @@ impl InsertTarget {
         if spec.timeout < INSERT_TIMEOUT_MIN {
             return Err(TargetError::Timeout { table, timeout: spec.timeout });
         }
-        let header = |text: &str, what: &'static str| {
+        let value = |text: &str, what: &'static str| {
             let mut value = HeaderValue::from_bytes(text.as_bytes())
                 .map_err(|_| TargetError::Credential { table: table.clone(), what })?;
             // Keeps it out of every debug text.
             value.set_sensitive(true);
             Ok(value)
         };
-        let user = header(&spec.credentials.user, "user")?;
-        let password = header(&spec.credentials.password, "password")?;
-        let uri_start = uri_start(spec, &table);
-        Ok(Self { endpoint: spec.endpoint.clone(), table, uri_start, user, password, timeout: spec.timeout })
+        let user = value(&spec.credentials.user, "user")?;
+        let password = value(&spec.credentials.password, "password")?;
+        Ok(Self {
+            endpoint: spec.endpoint.clone(),
+            uri_start: uri_start(spec, &table),
+            table,
+            user,
+            password,
+            header: header::frame(spec.columns),
+            timeout: spec.timeout,
+        })
     }
 
     /// The server.
@@ -117,6 +128,12 @@ impl InsertTarget {
     /// How long one attempt may take.
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// The frame of names and types that goes before those of a block ([`crate::header`]). Blocks that were encoded for
+    /// these columns, and for no others, may be sent behind it.
+    pub fn header(&self) -> &Bytes {
+        &self.header
     }
 
     pub(crate) fn user(&self) -> HeaderValue {
@@ -177,7 +194,7 @@ pub struct InsertError {
 fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
     let columns = spec.columns.columns();
     let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
-    let query = format!("INSERT INTO {table} ({}) FORMAT RowBinary", columns.join(", "));
+    let query = format!("INSERT INTO {table} ({}) FORMAT {}", columns.join(", "), header::FORMAT);
     let server_timeout = spec.timeout.saturating_sub(SERVER_TIMEOUT_MARGIN);
     let mut uri = format!(
         "{}/?database={}&query={}&max_execution_time={}",
@@ -215,9 +232,9 @@ mod tests {
             "http://clickhouse:8123/?database=otel&query=INSERT%20INTO%20%60otel%60.%60otel_traces%60%20\
              %28%60Timestamp%60%2C%20%60TraceId%60%2C%20"
         ));
-        assert!(
-            uri.contains("%60Links.Attributes%60%29%20FORMAT%20RowBinary&max_execution_time=29&decompress=1")
-        );
+        assert!(uri.contains(
+            "%60Links.Attributes%60%29%20FORMAT%20RowBinaryWithNamesAndTypes&max_execution_time=29&decompress=1"
+        ));
         assert!(uri.ends_with("&query_id=q-1"), "{uri}");
         for (name, value) in PINNED {
             assert!(uri.contains(&format!("&{name}={value}")), "{name}");

@@ -8,7 +8,7 @@
 //! ----------------------------------------------------------      ------------------------------------------
 //! rowbinary, json, json_array -> row_frames -> frame, lz4  ====>   body  ->  client  ->  outcome::Class
 //!        ^ groups; in the order of                (256 KiB)                   ^
-//!        | column::TableColumns                                               | insert::InsertTarget, settings
+//!        | column::TableColumns                                               | insert::InsertTarget, settings, header
 //!
 //! a refused block:              block_rows, row_ends  ->  the rows of a window, as a body
 //! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication
@@ -25,7 +25,7 @@
 //! [`settings::BLOCK_ROWS_MAX`], an answer [`client::ANSWER_BYTES_MAX`].
 //!
 //! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
-//! block, stored whole or not at all; the same token twice stores once.
+//! block, stored whole or not at all; the same token twice stores once; rows for other types than the table has are refused.
 
 #[cfg(feature = "client")]
 pub mod block_rows;
@@ -47,6 +47,8 @@ pub mod exception;
 pub mod fate;
 pub mod frame;
 pub mod groups;
+#[cfg(feature = "client")]
+pub mod header;
 #[cfg(feature = "client")]
 pub mod insert;
 pub mod json;

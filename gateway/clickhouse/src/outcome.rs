@@ -64,6 +64,12 @@ impl Class {
 /// `TOO_MANY_PARTS`, whose meaning is in its message.
 const TOO_MANY_PARTS: u32 = 252;
 
+/// `INCORRECT_DATA`: rows, or the types that stand before them.
+const INCORRECT_DATA: u32 = 117;
+
+/// How the server ends a message about the types before the rows ([`crate::header`]). Measured on 26.7.
+const IN_HEADER: &str = "(while reading header)";
+
 /// Codes, their class, and the class once that has not helped. Sorted by code.
 #[rustfmt::skip]
 const CODES: &[(u32, Class, Class)] = &[
@@ -184,6 +190,8 @@ const CODES: &[(u32, Class, Class)] = &[
 pub fn classify(code: Option<u32>, http_status: u16, message: &str) -> Class {
     match code {
         Some(TOO_MANY_PARTS) => too_many_parts(message),
+        // The table has other types than the rows.
+        Some(INCORRECT_DATA) if message.contains(IN_HEADER) => Class::RefreshSchema,
         Some(code) => known(code).map_or_else(|| unknown_code(http_status), |(first, _)| first),
         None => no_code(http_status),
     }

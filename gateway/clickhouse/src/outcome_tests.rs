@@ -199,3 +199,12 @@ fn nothing_turns_into_a_settled_block_by_trying_again() {
     let labels: std::collections::HashSet<_> = Class::ALL.iter().map(|class| class.label()).collect();
     assert_eq!(labels.len(), Class::ALL.len());
 }
+
+#[test]
+fn other_types_than_the_tables_are_told_apart_from_rows_that_cannot_be_read() {
+    let types =
+        "Type of 'c' must be JSON(a Int64), not JSON(a UInt64): (while reading header): While executing";
+    assert_eq!(classify(Some(117), 400, types), Class::RefreshSchema);
+    assert_eq!(in_vain(Some(117), Class::RefreshSchema), Class::RefreshSchema, "never dead-lettered");
+    assert_eq!(classify(Some(117), 400, "Found duplicated path"), Class::Poison);
+}

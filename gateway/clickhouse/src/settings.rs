@@ -36,6 +36,10 @@ pub const PINNED: &[(&str, &str)] = &[
     // With a handler, the server keeps the rows it has read when a connection drops: a part of a block.
     ("input_format_connection_handling", "0"),
     ("input_format_max_block_wait_ms", "0"),
+    // Names and types before the rows are compared with the table's (crate::header), and are text.
+    ("input_format_with_names_use_header", "1"),
+    ("input_format_with_types_use_header", "1"),
+    ("input_format_binary_decode_types_in_binary_format", "0"),
     // Our JSON values are binary (crate::json), not text.
     ("input_format_binary_read_json_as_string", "0"),
     // With 1, binary input of a path that occurs twice is read as other rows than were sent.

@@ -5,7 +5,8 @@
 //! refused rows. Pure.
 //!
 //! Bytes are compared rather than names: `String` and `LowCardinality(String)` are written alike, a time zone changes how
-//! a time prints and not how it is stored. Columns that the gateway does not fill are left to the server, which gives
+//! a time prints and not how it is stored. The names that were found go before the rows of every INSERT ([`crate::header`]), so
+//! that a type that changes afterwards is noticed. Columns that the gateway does not fill are left to the server, which gives
 //! them their DEFAULT, computes them, or takes the default of their type.
 
 use std::fmt;
@@ -173,7 +174,11 @@ impl<'a> Described<'a> {
 
     fn columns(self) -> TableColumns {
         let [resource, span, event, link] = AttributeSet::ALL.map(|set| self.attributes(set));
-        TableColumns { resource, span, event, link }
+        let mut columns = TableColumns { resource, span, event, link, described: Vec::new() };
+        let ours = columns.columns();
+        let described = ours.iter().filter_map(|column| self.find(&column.name));
+        columns.described = described.map(|column| (column.name.clone(), column.type_name.clone())).collect();
+        columns
     }
 
     /// How a set of attributes seems to be meant. Where there is nothing that tells, JSON is.

@@ -17,6 +17,7 @@ mod cut;
 mod dead_letters;
 mod fate;
 mod guarantee;
+mod altered;
 mod layouts;
 mod messages;
 mod poison;
