@@ -49,6 +49,8 @@ pub struct JsonObject<'a> {
     scope: PathScope,
     /// Where the byte left for the count is.
     count_at: usize,
+    /// Paths that are taken and not written.
+    stood_in: usize,
     duplicates: usize,
     over_limit: usize,
 }
@@ -70,7 +72,7 @@ impl<'a> JsonObject<'a> {
     pub fn begin(out: &'a mut Vec<u8>, paths: &'a mut JsonPaths) -> Self {
         let (count_at, scope) = (out.len(), paths.open());
         out.push(0);
-        Self { out, paths, scope, count_at, duplicates: 0, over_limit: 0 }
+        Self { out, paths, scope, count_at, stood_in: 0, duplicates: 0, over_limit: 0 }
     }
 
     /// Names the next path. When this returns true, exactly one value must be written next; when it returns false the
@@ -107,6 +109,40 @@ impl<'a> JsonObject<'a> {
         let new =
             paths.count(scope) < JSON_PATHS_MAX && paths.add(scope, &out[..before], &out[start..], before);
         if !new {
+            out.truncate(before);
+            self.note_left_out();
+        }
+        new
+    }
+
+    /// As [`JsonObject::path_parts`], for a path that stands in for another one: it is `prefix`, a dot, and the path of
+    /// `parts`. It is taken only when the object has neither, and the object has both afterwards: what comes under the path of
+    /// `parts` later is left out.
+    #[cold]
+    #[must_use = "a value may only be written after a path that was taken"]
+    pub fn path_in_place_of(&mut self, prefix: &[u8], parts: &[&[u8]]) -> bool {
+        let Self { out, paths, scope, stood_in, .. } = self;
+        let before = out.len();
+        let part_bytes = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+        put_len(out, prefix.len() + part_bytes);
+        let start = out.len();
+        out.extend_from_slice(prefix);
+        for part in parts {
+            out.push(b'.');
+            out.extend_from_slice(part);
+        }
+        let other_at = start + prefix.len() + 1;
+        let new = paths.count(scope) + 1 < JSON_PATHS_MAX
+            && !paths.has(scope, &out[..before], &out[other_at..])
+            && paths.add(scope, &out[..before], &out[start..], before);
+        if new {
+            // Paths are compared as if their own length stood right before them; the length of more bytes takes at least as many.
+            let other = &out[other_at..];
+            let at = other_at - varuint_bytes(other.len() as u64);
+            let added = paths.add(scope, out, other, at);
+            assert!(added, "the object was asked for the path just now");
+            *stood_in += 1;
+        } else {
             out.truncate(before);
             self.note_left_out();
         }
@@ -187,8 +223,8 @@ impl<'a> JsonObject<'a> {
     )]
     #[inline(always)]
     pub fn finish(self) -> JsonSummary {
-        let Self { out, paths, scope, count_at, duplicates, over_limit } = self;
-        let count = paths.count(&scope);
+        let Self { out, paths, scope, count_at, stood_in, duplicates, over_limit } = self;
+        let count = paths.count(&scope) - stood_in;
         if count <= ONE_BYTE_COUNT_MAX {
             // A count of up to 127 is its own varuint.
             out[count_at] = count.to_le_bytes()[0];

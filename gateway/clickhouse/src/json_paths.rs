@@ -117,6 +117,25 @@ impl JsonPaths {
         true
     }
 
+    /// Whether the innermost scope has this path.
+    #[cold]
+    pub(crate) fn has(&self, scope: &PathScope, buffer: &[u8], path: &[u8]) -> bool {
+        let digest = digest(path);
+        let table = &self.slots[scope.first_slot..];
+        if table.is_empty() {
+            return self.is_listed(scope, buffer, path, digest);
+        }
+        let mask = table.len() - 1;
+        let mut slot = slot_of(&self.seed, path) & mask;
+        while table[slot] != FREE {
+            if self.paths[scope.first_path + table[slot]].is(digest, path, buffer) {
+                return true;
+            }
+            slot = (slot + 1) & mask;
+        }
+        false
+    }
+
     /// Closes the innermost scope.
     #[inline]
     pub(crate) fn close(&mut self, scope: &PathScope) {
@@ -231,6 +250,18 @@ mod tests {
             assert_eq!(new, model.insert(path));
         }
         assert_eq!(paths.count(&scope), model.len());
+    }
+
+    #[test]
+    fn has_says_what_add_would_say_and_adds_nothing() {
+        let (mut paths, mut buffer) = (JsonPaths::new(), Vec::new());
+        let mut scope = paths.open();
+        for n in 0..100 {
+            let path = format!("key.{n}");
+            assert!(!paths.has(&scope, &buffer, path.as_bytes()));
+            assert!(add(&mut paths, &mut scope, &mut buffer, path.as_bytes()));
+            assert!((0..=n).all(|known| paths.has(&scope, &buffer, format!("key.{known}").as_bytes())));
+        }
     }
 
     #[test]

@@ -179,3 +179,35 @@ fn an_array_value_is_written_through_its_kind() {
     });
     assert_eq!(bytes, [1, 1, b'a', 0x1e, 0x23, 0x15, 0x00]);
 }
+
+#[test]
+fn a_path_that_stands_in_for_another_keeps_it_from_being_written() {
+    for more in [0, 100] {
+        let (mut out, mut paths) = (Vec::new(), JsonPaths::new());
+        let mut object = JsonObject::begin(&mut out, &mut paths);
+        for n in 0..more {
+            assert!(object.path(format!("more.{n}").as_bytes()));
+            object.bool(true);
+        }
+        assert!(object.path(b"first"));
+        object.bool(true);
+        assert!(!object.path_in_place_of(b"kept", &[b"first"]), "the object has the path");
+        assert!(object.path_in_place_of(b"kept", &[b"a", b"b"]));
+        object.bool(false);
+        assert!(!object.path(b"a.b"), "another one stands in for it");
+        assert!(!object.path_in_place_of(b"kept", &[b"a.b"]));
+        assert!(!object.path(b"kept.a.b"));
+        assert!(object.path(b"kept.c"));
+        object.bool(true);
+        assert!(!object.path_in_place_of(b"kept", &[b"c"]), "the object has what would stand in");
+        assert!(object.path(b"c"));
+        object.bool(true);
+        assert_eq!(object.finish(), JsonSummary { paths: more + 4, duplicates: 5, over_limit: 0 });
+        if more == 0 {
+            assert_eq!(
+                out,
+                b"\x04\x05first\x2d\x01\x08kept.a.b\x2d\x00\x06kept.c\x2d\x01\x01c\x2d\x01"
+            );
+        }
+    }
+}

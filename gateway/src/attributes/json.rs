@@ -17,8 +17,8 @@
 //! A path that the column's type declares gets the value in that type, where the value is one of it in other words:
 //! `sluice_clickhouse::typed_value` has the list; a declared String takes every value as [`crate::value_text`] writes it,
 //! but a key-value list, whose members have paths of their own. A value that is not one of the type is kept under
-//! [`UNCONVERTED`] and its path, as if the path were not declared; the declared path then has its default. What the type
-//! skips is not sent.
+//! [`UNCONVERTED`] and its path, as if the path were not declared; the declared path then has its default, whatever comes under
+//! the same key later. What the type skips is not sent.
 //!
 //! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row that
 //! passes the limit of its buffer is given up at once.
@@ -230,10 +230,11 @@ impl Members<'_> {
             }
             return Ok(());
         }
+        // The first value of a path wins, whether it is one of the type or not.
         let kept = if depth == self.root {
-            self.object.path_parts(&[UNCONVERTED, key])
+            self.object.path_in_place_of(UNCONVERTED, &[key])
         } else {
-            self.object.path_parts(&[UNCONVERTED, prefix, key])
+            self.object.path_in_place_of(UNCONVERTED, &[prefix, key])
         };
         if kept {
             return self.value(value, depth);

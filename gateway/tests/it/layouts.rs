@@ -140,3 +140,32 @@ fn declared_paths_have_no_tag_and_what_does_not_fit_is_kept_with_one() {
     ]);
     assert_eq!(row(columns, span(attributes)), bare(START, b"\0\0", &expected, MAP_REST));
 }
+
+#[test]
+fn the_first_of_equal_keys_of_a_declared_path_wins_whether_it_converts_or_not() {
+    let json = JsonType::parse("JSON(`a` Int64, `b` Int64, `n.k` Int64, `l.k` Int64)").unwrap();
+    let columns = TableColumns { span: AttributeColumns::Json(json), ..TableColumns::default() };
+    let number = |value| Some(any(Value::IntValue(value)));
+    let list = |key: &str, members: Vec<KeyValue>| {
+        attribute(key, Some(any(Value::KvlistValue(KeyValueList { values: members }))))
+    };
+    let attributes = vec![
+        // The first does not convert: the second is not stored, under no path.
+        attribute("a", text("none")),
+        attribute("a", number(1)),
+        attribute("a", text("another")),
+        // The first converts.
+        attribute("b", number(2)),
+        attribute("b", text("none")),
+        list("n", vec![attribute("k", text("none")), attribute("k", number(3))]),
+        // A literal key wins over a list's, also when it does not convert and stands behind it.
+        list("l", vec![attribute("k", number(4))]),
+        attribute("l.k", text("literal")),
+    ];
+    let expected = bytes(&[
+        b"\x04\x14sluice.unconverted.a\x15\x04none\x01b",
+        &2_i64.to_le_bytes(),
+        b"\x16sluice.unconverted.l.k\x15\x07literal\x16sluice.unconverted.n.k\x15\x04none",
+    ]);
+    assert_eq!(row(columns, span(attributes)), bare(START, b"\0\0", &expected, MAP_REST));
+}
