@@ -6,12 +6,15 @@ use crate::{
 };
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
-use sluice_gateway_config::{CheckedConfig, SchemaManagement};
-use sluice_kafka::probe_topics;
+use sluice_gateway_config::{ByteSize, CheckedConfig, Kafka, SchemaManagement};
+use sluice_kafka::{batch_bytes_max, probe_topics, received_bytes_max};
 use std::{fmt, time::Duration};
 
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
+const BATCH_OVERHEAD_BYTES: u64 = 12;
 
 /// What was found.
 #[derive(Debug, Serialize)]
@@ -21,6 +24,8 @@ pub struct Findings {
     pub memory_budget: Vec<Part>,
     /// What is there.
     pub found: Vec<String>,
+    /// What may come to stand in the way.
+    pub warnings: Vec<String>,
     /// What stands in the way.
     pub problems: Vec<String>,
 }
@@ -38,30 +43,59 @@ pub struct Part {
 pub async fn check(checked: &CheckedConfig) -> Findings {
     let memory_budget =
         checked.budget().parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
-    let mut findings = Findings { memory_budget, found: Vec::new(), problems: Vec::new() };
-    let kafka = checked.config().source.kafka.clone();
-    let asked = tokio::task::spawn_blocking(move || probe_topics(&kafka, KAFKA_TIMEOUT)).await;
-    match asked {
-        Ok(Ok(topics)) => {
-            for topic in topics {
-                match topic.partitions {
-                    Some(count) => {
-                        findings.found.push(format!("topic {} has {count} partitions", topic.topic));
-                    }
-                    None => findings.problems.push(format!(
-                        "source.kafka.topics: the topic {} does not exist; create it, or name another",
-                        topic.topic
-                    )),
-                }
-            }
-        }
-        Ok(Err(error)) => findings.problems.push(format!("source.kafka.bootstrapServers: {error}")),
-        Err(error) => findings.problems.push(format!("the question to Kafka was not finished: {error}")),
-    }
+    let mut findings =
+        Findings { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() };
+    check_topics(&checked.config().source.kafka, &mut findings).await;
     if let Err(error) = check_sink(checked, &mut findings).await {
         findings.problems.push(format!("sink.clickhouse: {error}"));
     }
     findings
+}
+
+async fn check_topics(kafka: &Kafka, findings: &mut Findings) {
+    let asking = kafka.clone();
+    let asked = tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await;
+    let topics = match asked {
+        Ok(Ok(topics)) => topics,
+        Ok(Err(error)) => {
+            return findings.problems.push(format!("source.kafka.bootstrapServers: {error}"));
+        }
+        Err(error) => {
+            return findings.problems.push(format!("the question to Kafka was not finished: {error}"));
+        }
+    };
+    for topic in topics {
+        let Some(count) = topic.partitions else {
+            findings.problems.push(format!(
+                "source.kafka.topics: the topic {} does not exist; create it, or name another",
+                topic.topic
+            ));
+            continue;
+        };
+        findings.found.push(format!("topic {} has {count} partitions", topic.topic));
+        if let Some(bytes) = batch_bytes_max(kafka, &topic.topic, KAFKA_TIMEOUT).await {
+            findings.warnings.extend(batch_warning(kafka, &topic.topic, bytes));
+        }
+    }
+}
+
+/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
+/// when it is decompressed, of which the limit says nothing.
+fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
+    let expected = kafka.record_batch_bytes_max;
+    if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
+        return None;
+    }
+    let consequence = if bytes > received_bytes_max(kafka) {
+        "breaks the connection to its broker, for all of the broker's partitions"
+    } else {
+        "stops its partition"
+    };
+    let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
+    Some(format!(
+        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
+         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
+    ))
 }
 
 async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<(), sink::Error> {
@@ -108,9 +142,48 @@ impl fmt::Display for Findings {
         for line in &self.found {
             writeln!(f, "ok       {line}")?;
         }
+        for line in &self.warnings {
+            writeln!(f, "warning  {line}")?;
+        }
         for line in &self.problems {
             writeln!(f, "problem  {line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::parse;
+
+    fn kafka(batch: &str) -> Kafka {
+        let config = format!(
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 4GiB}}, \
+             source: {{kafka: {{bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g, recordBatchBytesMax: {batch}}}}}, \
+             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}"
+        );
+        parse::from_yaml(&config).unwrap().source.kafka
+    }
+
+    #[test]
+    fn a_topic_of_larger_batches_than_are_expected_is_warned_of_with_the_value_that_would_do() {
+        // The broker's own default fits the gateway's.
+        assert_eq!(batch_warning(&kafka("1MiB"), "t", 1_048_588), None);
+        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
+        let stops = warning("1MiB", 8 << 20);
+        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
+        let breaks = warning("1MiB", (16 << 20) + 12);
+        assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
+        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
+        assert_eq!(batch_warning(&kafka("16MiB"), "t", (16 << 20) + 12), None, "what would do does");
+    }
+
+    #[test]
+    fn a_batch_up_to_what_is_received_does_not_break_a_connection() {
+        let kafka = kafka("1MiB");
+        let most = received_bytes_max(&kafka);
+        assert!(batch_warning(&kafka, "t", most).unwrap().contains("stops its partition"));
+        assert!(batch_warning(&kafka, "t", most + 1).unwrap().contains("breaks"));
     }
 }

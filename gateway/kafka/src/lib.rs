@@ -44,10 +44,10 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
 pub use partition::{
     Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
 };
-pub use probe::{ProbeError, TopicPartitions, probe_topics};
+pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 pub use refusal::QueueProblem;
-pub use settings::{Identity, consumer_settings, probe_settings};
+pub use settings::{Identity, consumer_settings, probe_settings, received_bytes_max};
 pub use stats::{ConsumerStats, PartitionStats};
 pub use topic_reader::{TopicReader, TopicReaderError};

@@ -1,13 +1,19 @@
-//! One question to the brokers, for `check`: are they there, and do they have the topics?
+//! Questions to the brokers, for `check`: are they there, do they have the topics, and how large may a topic's record batches be?
 
 use crate::settings::probe_settings;
 use rdkafka::{
     ClientConfig,
+    admin::{AdminClient, AdminOptions, ResourceSpecifier},
+    client::DefaultClientContext,
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode},
 };
 use sluice_gateway_config::Kafka;
 use std::time::Duration;
+
+/// The topic's limit for a record batch as it is sent, hence compressed. The broker's own, where the topic has none, is described
+/// as the topic's.
+const BATCH_LIMIT: &str = "max.message.bytes";
 
 /// A topic and how many partitions it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,11 +52,7 @@ pub enum ProbeError {
 /// Asks for every topic of the config. Blocks for up to `timeout` per topic.
 pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartitions>, ProbeError> {
     let brokers = kafka.bootstrap_servers.join(",");
-    let mut config = ClientConfig::new();
-    for (name, value) in probe_settings(kafka) {
-        config.set(name, value);
-    }
-    let client: BaseConsumer = config
+    let client: BaseConsumer = client_config(kafka)
         .create()
         .map_err(|source| ProbeError::Settings { brokers: brokers.clone(), source: Box::new(source) })?;
     let ask = |topic: &String| {
@@ -74,4 +76,22 @@ pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartiti
         }
     };
     kafka.topics.iter().map(ask).collect()
+}
+
+/// The largest record batch that a topic takes, in bytes as it is sent. `None` when nobody says: a reader of a topic need not
+/// have the right to describe its configuration.
+pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> Option<u64> {
+    let client: AdminClient<DefaultClientContext> = client_config(kafka).create().ok()?;
+    let options = AdminOptions::new().request_timeout(Some(timeout));
+    let described = client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await.ok()?;
+    let described = described.into_iter().next()?.ok()?;
+    described.get(BATCH_LIMIT)?.value.as_ref()?.parse().ok()
+}
+
+fn client_config(kafka: &Kafka) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    for (name, value) in probe_settings(kafka) {
+        config.set(name, value);
+    }
+    config
 }

@@ -24,14 +24,28 @@ const FETCH_BYTES_MIN: u64 = 64 << 10;
 /// The largest: enough for any connection, and small beside the largest batches.
 const FETCH_BYTES_MAX: u64 = 1 << 20;
 
-/// All settings of the consumer.
-pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static str, String)> {
+/// The largest record batch, compressed as it is, that the consumer can receive from a broker. A larger one breaks the connection,
+/// and with it every partition of the broker, again and again.
+pub fn received_bytes_max(kafka: &Kafka) -> u64 {
+    // What the broker adds around a batch is in the bytes that an answer may have beyond.
+    let (_, fetch_all) = fetch_bytes(kafka);
+    fetch_all.saturating_add(kafka.record_batch_bytes_max.get().max(ANSWER_BYTES_MIN))
+}
+
+/// What is fetched of one partition, and of all partitions of a broker.
+fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
     let batch = kafka.record_batch_bytes_max.get();
     // The broker returns a first batch whole even if it is larger. Traces compress to about an eighth: so a fetch becomes about one
     // batch of the largest size. What it becomes beyond is refused and read again, see LIMIT_PROPERTY.
     let fetch = (batch / 8).clamp(FETCH_BYTES_MIN, FETCH_BYTES_MAX);
     // Messages that are not compressed keep the whole answer in memory, which therefore must not be larger than a batch.
-    let fetch_all = fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch);
+    (fetch, fetch.saturating_mul(u64::from(kafka.partitions_active_max)).min(batch))
+}
+
+/// All settings of the consumer.
+pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static str, String)> {
+    let batch = kafka.record_batch_bytes_max.get();
+    let (fetch, fetch_all) = fetch_bytes(kafka);
     let mut settings = probe_settings(kafka);
     settings.extend([
         ("client.id", identity.client_id.clone()),
@@ -57,7 +71,7 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
         ("message.max.bytes", fetch.to_string()),
         ("fetch.message.max.bytes", fetch.to_string()),
         ("fetch.max.bytes", fetch_all.to_string()),
-        ("receive.message.max.bytes", receive_bytes(fetch_all, batch).to_string()),
+        ("receive.message.max.bytes", receive_bytes(received_bytes_max(kafka)).to_string()),
         // How soon an empty queue is noticed, and how soon what was refused for want of room is read again. The defaults of a
         // second and of half of one would leave a partition idle.
         ("fetch.queue.backoff.ms", "5".into()),
@@ -93,10 +107,10 @@ pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
 }
 
 /// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
-fn receive_bytes(fetch_all: u64, batch: u64) -> u64 {
+fn receive_bytes(answer: u64) -> u64 {
     const LEAST: u64 = 1_000_000;
     const MOST: u64 = 2_147_483_647;
-    fetch_all.saturating_add(batch.max(ANSWER_BYTES_MIN)).saturating_add(64 << 10).clamp(LEAST, MOST)
+    answer.saturating_add(64 << 10).clamp(LEAST, MOST)
 }
 
 #[cfg(test)]
