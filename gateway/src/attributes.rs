@@ -11,19 +11,24 @@
 //! | typed groups | [`nested`] |
 //!
 //! In all of them the first of two equal keys wins.
+//!
+//! Limits: whoever calls says how long the buffer may become, which is what the row may still have. Every writer asks for room before
+//! it writes a key and its value ([`sluice_clickhouse::room`]); the row is given up when there is none. Scratch that a huge
+//! value took is given back as soon as it is in the row.
 
 pub mod json;
 pub mod map;
 pub mod nested;
 
+use crate::value_text;
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
     json::JsonSummary,
-    rowbinary::put_len,
+    room::{self, AROUND_BYTES, NoRoom, let_go},
+    rowbinary::{VARUINT_BYTES_MAX, put_len},
 };
-use sluice_gateway_config::budget::ROW_BYTES_MAX;
-use sluice_otlp::{Attributes, Malformed};
+use sluice_otlp::{Attributes, Malformed, Scalar, Value};
 
 /// Why attributes could not be written.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,21 +45,44 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Bytes of scratch that a buffer keeps between messages. Chosen: far above what spans carry; the scratch of a row near
-/// [`ROW_BYTES_MAX`] must not stay behind in every worker.
-const KEPT_BYTES_MAX: usize = 256 << 10;
-
-/// Empties scratch, and gives back what a huge row took.
-pub(crate) fn let_go(scratch: &mut Vec<u8>) {
-    if scratch.capacity() > KEPT_BYTES_MAX {
-        scratch.clear();
-        scratch.shrink_to(KEPT_BYTES_MAX);
+impl From<NoRoom> for Error {
+    fn from(NoRoom: NoRoom) -> Self {
+        Self::RowTooLarge
     }
 }
 
-/// Length of a buffer at which the row is given up.
-fn row_limit(out: &[u8]) -> usize {
-    out.len().saturating_add(usize::try_from(ROW_BYTES_MAX).unwrap_or(usize::MAX))
+/// What is written at once.
+#[derive(Clone, Copy)]
+pub struct Set<'a> {
+    /// How it lies in the table.
+    pub columns: &'a AttributeColumns,
+    /// The attributes.
+    pub attributes: &'a Attributes<'a>,
+    /// Key and value of one more, which is written last, unless the attributes have its key.
+    pub extra: Option<(&'a [u8], u64)>,
+}
+
+/// Bytes that a value takes in a buffer, but for what stands around it; of arrays and lists none: these ask for room themselves.
+fn value_bytes(value: &Value<'_>) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => value_text::base64_bytes(bytes),
+        Value::Empty
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Double(_)
+        | Value::Array(_)
+        | Value::KeyValues(_) => 0,
+    }
+}
+
+/// Bytes that a usual value takes, but for what stands around it.
+#[inline]
+fn scalar_bytes(scalar: &Scalar<'_>) -> usize {
+    match scalar {
+        Scalar::String(text) => text.len(),
+        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Double(_) => 0,
+    }
 }
 
 /// A row has all of its attributes, or there is none: those beyond the limit of an object are a reason to reject it, not to store
@@ -77,69 +105,83 @@ impl AttributeWriter {
     pub fn let_go(&mut self) {
         self.json.let_go();
         self.map.let_go();
+        self.groups.let_go();
         let_go(&mut self.text);
     }
 
-    /// Appends the columns of a set to a row. `extra` is written last, unless the attributes have its key.
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.json.memory_bytes() + self.map.memory_bytes() + self.groups.memory_bytes() + self.text.capacity()
+    }
+
+    /// Appends the columns of a set to a row that is given up beyond the length `limit`.
     #[inline]
-    pub fn write(
-        &mut self,
-        out: &mut Vec<u8>,
-        columns: &AttributeColumns,
-        attributes: &Attributes<'_>,
-        extra: Option<(&[u8], u64)>,
-    ) -> Result<(), Error> {
-        match columns {
-            AttributeColumns::Json(column) => self.json.write(out, column, attributes, extra),
-            AttributeColumns::Map => self.map.write(out, attributes, extra),
+    pub fn write(&mut self, out: &mut Vec<u8>, set: &Set<'_>, limit: usize) -> Result<(), Error> {
+        match set.columns {
+            AttributeColumns::Json(column) => self.json.write(out, column, set, limit),
+            AttributeColumns::Map => self.map.write(out, set, limit),
             AttributeColumns::Nested => {
-                nested::collect(&mut self.groups, &mut self.text, attributes, extra)?;
-                self.groups.put_columns(out);
+                self.collect(set, limit.saturating_sub(out.len()))?;
+                self.groups.put_columns(out, limit)?;
+                self.let_go_of_groups();
                 Ok(())
             }
         }
     }
 
-    /// Appends the columns of a set that has one element to a row.
+    /// Appends the columns of a set that has one element to a row that is given up beyond the length `limit`.
     #[inline]
     pub fn write_only_element(
         &mut self,
         row: &mut Vec<u8>,
         elements: &mut Elements,
-        (columns, attributes): (&AttributeColumns, &Attributes<'_>),
-        extra: Option<(&[u8], u64)>,
+        set: &Set<'_>,
+        limit: usize,
     ) -> Result<(), Error> {
-        match columns {
+        match set.columns {
             AttributeColumns::Json(_) | AttributeColumns::Map => {
+                room::make(row, 0, limit)?;
                 put_len(row, 1);
-                self.write(row, columns, attributes, extra)
+                self.write(row, set, limit)
             }
             AttributeColumns::Nested => {
                 elements.clear();
-                self.write_element(elements, columns, attributes, extra)?;
-                elements.put(row, columns, 1);
+                self.write_element(elements, set, limit.saturating_sub(row.len()))?;
+                elements.put(row, set.columns, (1, limit))
+            }
+        }
+    }
+
+    /// Appends one event's or link's attributes to the elements of the set's columns, which may have `bytes` more.
+    pub fn write_element(
+        &mut self,
+        elements: &mut Elements,
+        set: &Set<'_>,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        match set.columns {
+            AttributeColumns::Json(_) | AttributeColumns::Map => {
+                let limit = elements.single.len().saturating_add(bytes);
+                self.write(&mut elements.single, set, limit)
+            }
+            AttributeColumns::Nested => {
+                self.collect(set, bytes)?;
+                let limit = elements.bytes().saturating_add(bytes);
+                self.groups.put_pairs(&mut elements.groups, limit)?;
+                self.let_go_of_groups();
                 Ok(())
             }
         }
     }
 
-    /// Appends one event's or link's attributes to the elements of the set's columns.
-    pub fn write_element(
-        &mut self,
-        elements: &mut Elements,
-        columns: &AttributeColumns,
-        attributes: &Attributes<'_>,
-        extra: Option<(&[u8], u64)>,
-    ) -> Result<(), Error> {
-        match columns {
-            AttributeColumns::Json(_) | AttributeColumns::Map => {
-                self.write(&mut elements.single, columns, attributes, extra)
-            }
-            AttributeColumns::Nested => {
-                nested::collect(&mut self.groups, &mut self.text, attributes, extra)?;
-                self.groups.put_pairs(&mut elements.groups);
-                Ok(())
-            }
+    fn collect(&mut self, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
+        nested::collect(&mut self.groups, &mut self.text, set, bytes)
+    }
+
+    #[inline]
+    fn let_go_of_groups(&mut self) {
+        if self.groups.bytes() > room::KEPT_BYTES_MAX {
+            self.groups.let_go();
         }
     }
 }
@@ -171,8 +213,20 @@ impl Elements {
         self.single.len() + self.groups.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Appends the set's columns to a row: arrays of `len` elements.
-    pub fn put(&self, row: &mut Vec<u8>, columns: &AttributeColumns, len: usize) {
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.single.capacity() + self.groups.iter().map(Vec::capacity).sum::<usize>()
+    }
+
+    /// Appends the set's columns to a row: arrays of `len` elements. The row is given up beyond the length `limit`.
+    pub fn put(
+        &mut self,
+        row: &mut Vec<u8>,
+        columns: &AttributeColumns,
+        (len, limit): (usize, usize),
+    ) -> Result<(), Error> {
+        const { assert!(AROUND_BYTES >= Group::ALL.len() * VARUINT_BYTES_MAX, "a length for each column") };
+        room::make(row, self.bytes(), limit)?;
         let columns = match columns {
             AttributeColumns::Json(_) | AttributeColumns::Map => std::slice::from_ref(&self.single),
             AttributeColumns::Nested => &self.groups,
@@ -181,6 +235,10 @@ impl Elements {
             put_len(row, len);
             row.extend_from_slice(elements);
         }
+        if self.bytes() > room::KEPT_BYTES_MAX {
+            self.let_go();
+        }
+        Ok(())
     }
 
     /// Appends the set's columns of a span without events or links to a row: empty arrays.

@@ -17,6 +17,10 @@ const RESOURCE_BYTES_MAX: usize = 2 << 10;
 /// Bytes of a resource in the row. Chosen: nested lists repeat their path for every member, others grow by little.
 const ENCODED_BYTES_MAX: usize = 6 << 10;
 
+/// Memory of all of them.
+pub const MEMORY_BYTES_MAX: usize =
+    RESOURCES_MAX * (RESOURCE_BYTES_MAX + ENCODED_BYTES_MAX + size_of::<Encoded>());
+
 /// The resources, for one table: its columns decide what they are encoded to.
 #[derive(Debug, Default)]
 pub struct EncodedResources {
@@ -43,6 +47,12 @@ impl EncodedResources {
             row.extend_from_slice(&known.row_bytes);
         }
         known.is_some()
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        let kept = self.kept.iter().map(|one| one.message.capacity() + one.row_bytes.capacity());
+        kept.sum::<usize>() + self.kept.capacity() * size_of::<Encoded>()
     }
 
     /// Keeps what a message was encoded to.

@@ -27,14 +27,17 @@
 //! the difference was to move nothing large right after it was written (a [`sluice_otlp::Value`], a JSON object), since
 //! the load waits for the stores, and to append what has a fixed size at a fixed size, since that takes no call.
 
-use crate::attributes::{self, AttributeWriter, Elements};
-use crate::resources::EncodedResources;
+use crate::attributes::{self, AttributeWriter, Elements, Set};
+use crate::resources::{self, EncodedResources};
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
-    row_frames::{FrameStore, RowFrames},
+    frame::frame_bytes_max,
+    groups, json_paths,
+    room::{self, NoRoom},
+    row_frames::{FRAME_RAW_BYTES, FrameStore, RowFrames},
     rowbinary::{put_datetime64, put_len, put_string, put_u64},
 };
-use sluice_gateway_config::budget::ROW_BYTES_MAX;
+use sluice_gateway_config::budget::{ROW_BYTES_MAX, SCRATCH_BYTES};
 use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink};
 
 /// Attribute that keeps a span's start when the row's timestamp is not it.
@@ -46,6 +49,29 @@ pub const ORIGINAL_TIME: &[u8] = b"sluice.time_unix_nano";
 /// The largest time that `DateTime64(9)` holds without overflow in queries: 2262-04-11 23:47:16 UTC, the largest
 /// `i64` of nanoseconds (ClickHouse documentation, `DateTime64`).
 const TIME_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// The same as a length.
+#[expect(clippy::cast_possible_truncation, reason = "4 MiB fit every address space")]
+const ROW_LEN_MAX: usize = ROW_BYTES_MAX as usize;
+
+/// Bytes of a row's columns of fixed size, of its words and of the lengths of its strings: 3 numbers of 8, 2 words of
+/// [`WORD_BYTES`], 8 lengths of 5; and the counts of empty arrays.
+const FIXED_BYTES: usize = 128;
+
+/// Small buffers of a worker: of [`Scratch`] 2, of events and links 6, of the writers 5, of groups 1. Each may become twice as large
+/// as what is kept of it while a row is written.
+const SMALL_BUFFERS: usize = 14;
+
+const _: () = assert!(
+    json_paths::MEMORY_BYTES_MAX
+        + groups::ENTRIES_BYTES_MAX
+        + 2 * json_paths::KEPT_MEMORY_BYTES_MAX
+        + SMALL_BUFFERS * 2 * room::KEPT_BYTES_MAX
+        + resources::MEMORY_BYTES_MAX
+        + frame_bytes_max(FRAME_RAW_BYTES + 1)
+        <= SCRATCH_BYTES as usize,
+    "a worker needs more than the budget counts"
+);
 
 /// Why a message gave no rows.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +90,12 @@ pub enum RowError<E> {
 impl<E> From<Malformed> for RowError<E> {
     fn from(malformed: Malformed) -> Self {
         Self::Malformed(malformed)
+    }
+}
+
+impl<E> From<NoRoom> for RowError<E> {
+    fn from(NoRoom: NoRoom) -> Self {
+        Self::RowTooLarge
     }
 }
 
@@ -98,10 +130,20 @@ impl Scratch {
         Self { columns, ..Self::default() }
     }
 
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        let Self { columns: _, shared, scope_at: _, resources, event_names, elements, writer } = self;
+        shared.capacity()
+            + resources.memory_bytes()
+            + event_names.capacity()
+            + elements.memory_bytes()
+            + writer.memory_bytes()
+    }
+
     /// Gives back what a huge row took.
     fn let_go(&mut self) {
-        attributes::let_go(&mut self.shared);
-        attributes::let_go(&mut self.event_names);
+        room::let_go(&mut self.shared);
+        room::let_go(&mut self.event_names);
         self.elements.let_go();
         self.writer.let_go();
     }
@@ -137,8 +179,11 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         let Scratch { columns, shared, scope_at, resources, writer, .. } = &mut *self.scratch;
         shared.clear();
         if !resources.recall(resource.message, shared) {
-            put_string(shared, service_name(resource)?);
-            writer.write(shared, &columns.resource, &resource.attributes, None)?;
+            let name = service_name(resource)?;
+            room::make(shared, name.len(), ROW_LEN_MAX)?;
+            put_string(shared, name);
+            let set = Set { columns: &columns.resource, attributes: &resource.attributes, extra: None };
+            writer.write(shared, &set, ROW_LEN_MAX)?;
             resources.keep(resource.message, shared);
         }
         *scope_at = shared.len();
@@ -148,6 +193,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
         let Scratch { shared, scope_at, .. } = &mut *self.scratch;
         shared.truncate(*scope_at);
+        room::make(shared, scope.name.len() + scope.version.len(), ROW_LEN_MAX)?;
         put_string(shared, scope.name);
         put_string(shared, scope.version);
         Ok(())
@@ -157,15 +203,18 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         let Scratch { columns, shared, event_names, elements, writer, .. } = &mut *self.scratch;
         let row = self.rows.row();
         let start_at = row.len();
+        let limit = start_at + ROW_LEN_MAX;
         let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
+        room::make(row, FIXED_BYTES + plain_bytes(span) + shared.len(), limit)?;
         put_datetime64(row, nanos);
         put_ids(row, span);
         put_seldom(row, span.trace_state);
         put_string(row, span.name);
         put_word(row, kind(span.kind));
         row.extend_from_slice(shared);
-        writer.write(row, &columns.span, &span.attributes, original.map(|value| (ORIGINAL_START, value)))?;
-        within_limit(row, start_at)?;
+        let extra = original.map(|value| (ORIGINAL_START, value));
+        writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, extra }, limit)?;
+        room::make(row, FIXED_BYTES + span.status_message.len(), limit)?;
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
         put_word(row, status(span.status_code));
         put_seldom(row, span.status_message);
@@ -173,15 +222,15 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             row.extend_from_slice(&[0; 2]);
             Elements::put_none(row, &columns.event);
         } else {
-            let scratch = Nested { columns: &columns.event, names: event_names, elements, writer };
+            let scratch = Nested { columns: &columns.event, names: event_names, elements, writer, limit };
             put_events(row, span, self.fallback_nanos, scratch)?;
-            within_limit(row, start_at)?;
+            room::make(row, FIXED_BYTES, limit)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);
             Elements::put_none(row, &columns.link);
         } else {
-            let scratch = Nested { columns: &columns.link, names: event_names, elements, writer };
+            let scratch = Nested { columns: &columns.link, names: event_names, elements, writer, limit };
             put_links(row, span, scratch)?;
         }
         within_limit(row, start_at)?;
@@ -190,9 +239,16 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
     }
 }
 
-/// Whether the row may go on: each set of attributes has the whole limit for itself, all of them together have it once.
+/// Bytes of a span's own strings before its attributes.
+#[inline]
+fn plain_bytes(span: &Span<'_>) -> usize {
+    let ids = span.trace_id.len() + span.span_id.len() + span.parent_span_id.len();
+    2 * ids + span.trace_state.len() + span.name.len()
+}
+
+/// Whether the row may be kept: a buffer that has room from before says nothing of the limit.
 fn within_limit<E>(row: &[u8], start_at: usize) -> Result<(), RowError<E>> {
-    if (row.len() - start_at) as u64 > ROW_BYTES_MAX { Err(RowError::RowTooLarge) } else { Ok(()) }
+    if row.len() - start_at > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(()) }
 }
 
 /// Buffers for the columns of events, which are written side by side while the events are read once; and of links.
@@ -201,6 +257,8 @@ struct Nested<'a> {
     names: &'a mut Vec<u8>,
     elements: &'a mut Elements,
     writer: &'a mut AttributeWriter,
+    /// Length beyond which the row is given up.
+    limit: usize,
 }
 
 /// `Events.Timestamp`, `Events.Name`, and the columns of `Events.Attributes`: arrays of the same length.
@@ -213,25 +271,29 @@ fn put_events<E>(
     if span.events.len() == 1 {
         return put_only_event(row, span, fallback_nanos, scratch);
     }
-    let Nested { columns, names, elements, writer } = scratch;
+    let Nested { columns, names, elements, writer, limit } = scratch;
     names.clear();
     elements.clear();
     put_len(row, span.events.len());
     for event in &span.events {
         let event = event?;
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
+        room::make(row, size_of::<i64>(), limit)?;
         put_datetime64(row, nanos);
+        let bytes_left = limit.saturating_sub(row.len() + names.len() + elements.bytes());
+        room::make(names, event.name.len(), names.len().saturating_add(bytes_left))?;
         put_string(names, event.name);
-        let original = original.map(|value| (ORIGINAL_TIME, value));
-        writer.write_element(elements, columns, &event.attributes, original)?;
-        if (elements.bytes() + names.len()) as u64 > ROW_BYTES_MAX {
-            return Err(RowError::RowTooLarge);
-        }
+        let extra = original.map(|value| (ORIGINAL_TIME, value));
+        let set = Set { columns, attributes: &event.attributes, extra };
+        writer.write_element(elements, &set, bytes_left.saturating_sub(event.name.len()))?;
     }
+    room::make(row, names.len(), limit)?;
     put_len(row, span.events.len());
     row.extend_from_slice(names);
-    elements.put(row, columns, span.events.len());
-    Ok(())
+    if names.len() > room::KEPT_BYTES_MAX {
+        room::let_go(names);
+    }
+    Ok(elements.put(row, columns, (span.events.len(), limit))?)
 }
 
 /// Arrays of one element stand in the row in the order of the event's fields, so that nothing needs to be kept aside.
@@ -242,16 +304,18 @@ fn put_only_event<E>(
     fallback_nanos: i64,
     scratch: Nested<'_>,
 ) -> Result<(), RowError<E>> {
-    let Nested { columns, elements, writer, .. } = scratch;
+    let Nested { columns, elements, writer, limit, .. } = scratch;
     for event in &span.events {
         let event = event?;
         let (nanos, original) = usable(event.time_unix_nano, fallback_nanos);
+        room::make(row, event.name.len(), limit)?;
         put_len(row, 1);
         put_datetime64(row, nanos);
         put_len(row, 1);
         put_string(row, event.name);
-        let original = original.map(|value| (ORIGINAL_TIME, value));
-        writer.write_only_element(row, elements, (columns, &event.attributes), original)?;
+        let extra = original.map(|value| (ORIGINAL_TIME, value));
+        let set = Set { columns, attributes: &event.attributes, extra };
+        writer.write_only_element(row, elements, &set, limit)?;
     }
     Ok(())
 }
@@ -259,29 +323,33 @@ fn put_only_event<E>(
 /// `Links.TraceId`, `Links.SpanId`, `Links.TraceState`, and the columns of `Links.Attributes`: arrays of the same length. Links
 /// are rare, so they are read once per column.
 fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Result<(), RowError<E>> {
-    let Nested { columns, elements, writer, .. } = scratch;
+    let Nested { columns, elements, writer, limit, .. } = scratch;
     elements.clear();
     let len = span.links.len();
     put_len(row, len);
     for link in &span.links {
-        put_hex(row, link?.trace_id);
+        let id = link?.trace_id;
+        room::make(row, 2 * id.len(), limit)?;
+        put_hex(row, id);
     }
     put_len(row, len);
     for link in &span.links {
-        put_hex(row, link?.span_id);
+        let id = link?.span_id;
+        room::make(row, 2 * id.len(), limit)?;
+        put_hex(row, id);
     }
     put_len(row, len);
     for link in &span.links {
-        put_string(row, link?.trace_state);
+        let trace_state = link?.trace_state;
+        room::make(row, trace_state.len(), limit)?;
+        put_string(row, trace_state);
     }
     for link in &span.links {
-        writer.write_element(elements, columns, &link?.attributes, None)?;
-        if elements.bytes() as u64 > ROW_BYTES_MAX {
-            return Err(RowError::RowTooLarge);
-        }
+        let bytes_left = limit.saturating_sub(row.len() + elements.bytes());
+        let set = Set { columns, attributes: &link?.attributes, extra: None };
+        writer.write_element(elements, &set, bytes_left)?;
     }
-    elements.put(row, columns, len);
-    Ok(())
+    Ok(elements.put(row, columns, (len, limit))?)
 }
 
 /// The time for the row, and the original when it is another one.

@@ -14,6 +14,7 @@
 
 use crate::{attributes::Error, json_text};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use sluice_clickhouse::room;
 use sluice_otlp::Value;
 use std::io::Write as _;
 
@@ -26,16 +27,20 @@ const POSITIONAL_MAX: f64 = 1e21;
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
 
-/// Appends the text of a value.
-pub fn put(out: &mut Vec<u8>, value: Value<'_>) -> Result<(), Error> {
+/// Appends the text of a value, of at most `bytes`.
+pub fn put(out: &mut Vec<u8>, value: Value<'_>, bytes: usize) -> Result<(), Error> {
+    let limit = out.len().saturating_add(bytes);
     match value {
         Value::Empty => {}
-        Value::String(text) => out.extend_from_slice(text),
+        Value::String(text) => room::append(out, text, limit)?,
         Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
         Value::Int(value) => put_int(out, value),
         Value::Double(value) => put_double(out, value),
-        Value::Bytes(bytes) => put_base64(out, bytes),
-        Value::Array(_) | Value::KeyValues(_) => json_text::put(out, value)?,
+        Value::Bytes(value) => {
+            room::make(out, base64_bytes(value), limit)?;
+            put_base64(out, value);
+        }
+        Value::Array(_) | Value::KeyValues(_) => json_text::put(out, value, bytes)?,
     }
     Ok(())
 }
@@ -93,9 +98,16 @@ pub fn base64<'a>(text: &'a mut Vec<u8>, bytes: &[u8]) -> &'a [u8] {
     text
 }
 
-fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Bytes of the base64 text of bytes.
+pub fn base64_bytes(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(3) * 4
+}
+
+/// Appends the base64 text of bytes.
+pub fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let from = out.len();
-    out.resize(from + bytes.len().div_ceil(3) * 4, 0);
+    out.reserve_exact(base64_bytes(bytes));
+    out.resize(from + base64_bytes(bytes), 0);
     let written = BASE64_STANDARD
         .encode_slice(bytes, &mut out[from..])
         .expect("four characters for every three bytes are enough");

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 const DEPTH_MAX: usize = 64;
 
 /// The most elements of one value. Specified: the server's own limit for binary arrays is 2^30; chosen: a row of the gateway has at
-/// most 8 MiB, and an element of it at least one byte.
+/// most 4 MiB, and an element of it at least one byte.
 const ELEMENTS_MAX: usize = 8 << 20;
 
 /// What the bytes of a value look like.

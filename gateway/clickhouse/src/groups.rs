@@ -14,13 +14,14 @@
 
 use crate::column::Group;
 use crate::json_paths::{JsonPaths, PathScope};
+use crate::room::{self, KEPT_BYTES_MAX, NoRoom};
 use crate::rowbinary::{put_f64, put_i64, put_len, put_string, put_u8, varuint_bytes};
 
 /// Attributes in one set. Chosen: the same as paths in one JSON value.
 pub const ATTRIBUTES_MAX: usize = crate::json::JSON_PATHS_MAX;
 
-/// Memory of a set's bytes that is kept. Chosen: far above what spans carry; one huge row must not leave its memory behind.
-const KEPT_BYTES_MAX: usize = 256 * 1024;
+/// Attributes whose places are kept from set to set.
+const KEPT_ENTRIES_MAX: usize = KEPT_BYTES_MAX / size_of::<Entry>();
 
 /// Collects the attributes of one set.
 #[derive(Debug, Default)]
@@ -35,14 +36,16 @@ pub struct Groups {
     is_over_limit: bool,
 }
 
-/// Where an attribute lies in the bytes.
+/// Where an attribute lies in the bytes: up to the next one, or to their end.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     group: Group,
-    start: usize,
-    key_end: usize,
-    end: usize,
+    start: u32,
+    key_end: u32,
 }
+
+/// Memory of the places of [`ATTRIBUTES_MAX`] attributes.
+pub const ENTRIES_BYTES_MAX: usize = (ATTRIBUTES_MAX + KEPT_ENTRIES_MAX) * size_of::<Entry>();
 
 impl Groups {
     /// Forgets what was collected.
@@ -50,20 +53,39 @@ impl Groups {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
-            self.bytes.shrink_to(KEPT_BYTES_MAX);
-            self.entries.shrink_to(KEPT_BYTES_MAX / size_of::<Entry>());
-        }
         self.counts = [0; Group::ALL.len()];
         self.is_over_limit = false;
         self.keys.clear();
         self.scope = self.keys.open();
     }
 
+    /// Forgets what was collected, and gives back what a huge set took.
+    pub fn let_go(&mut self) {
+        self.clear();
+        room::let_go(&mut self.bytes);
+        if self.entries.capacity() > KEPT_ENTRIES_MAX {
+            self.entries = Vec::new();
+        }
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + self.keys.memory_bytes()
+    }
+
     /// Bytes collected.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Sees to it that an attribute of so many bytes, key and value, can be added to a set of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the set would be larger.
+    #[inline]
+    pub fn make_room(&mut self, bytes: usize, limit: usize) -> Result<(), NoRoom> {
+        room::make(&mut self.bytes, bytes, limit)
     }
 
     /// Whether attributes were left out because there were too many.
@@ -121,12 +143,20 @@ impl Groups {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         put_value(&mut self.bytes);
-        self.entries.push(Entry { group, start, key_end, end: self.bytes.len() });
+        if self.entries.len() == self.entries.capacity() && self.entries.len() >= KEPT_ENTRIES_MAX {
+            self.entries.reserve_exact(ATTRIBUTES_MAX - self.entries.len());
+        }
+        let short = |n: usize| u32::try_from(n).expect("a set is shorter than 4 GiB");
+        self.entries.push(Entry { group, start: short(start), key_end: short(key_end) });
         self.counts[group as usize] += 1;
     }
 
-    /// Appends keys and values of every group to a row.
-    pub fn put_columns(&self, out: &mut Vec<u8>) {
+    /// Appends keys and values of every group to a row that is given up beyond the length `limit`.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when it would be longer; nothing is appended then.
+    pub fn put_columns(&self, out: &mut Vec<u8>, limit: usize) -> Result<(), NoRoom> {
+        room::make(out, self.bytes.len(), limit)?;
         for (group, count) in Group::ALL.into_iter().zip(self.counts) {
             if count == 0 {
                 // No key, no value.
@@ -134,37 +164,54 @@ impl Groups {
                 continue;
             }
             put_len(out, count);
-            for entry in self.of(group) {
-                out.extend_from_slice(&self.bytes[entry.start..entry.key_end]);
+            for (key, _) in self.of(group) {
+                out.extend_from_slice(key);
             }
             put_len(out, count);
-            for entry in self.of(group) {
-                out.extend_from_slice(&self.bytes[entry.key_end..entry.end]);
+            for (_, value) in self.of(group) {
+                out.extend_from_slice(value);
             }
         }
+        Ok(())
     }
 
-    /// Appends the pairs of every group to the buffer of its column.
-    pub fn put_pairs(&self, columns: &mut [Vec<u8>; Group::ALL.len()]) {
+    /// Appends the pairs of every group to the buffer of its column, each of which is given up beyond the length `limit`.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when one would be longer; the pairs of some groups are appended then.
+    pub fn put_pairs(&self, columns: &mut [Vec<u8>; Group::ALL.len()], limit: usize) -> Result<(), NoRoom> {
         for ((group, count), out) in Group::ALL.into_iter().zip(self.counts).zip(columns) {
+            room::make(out, 0, limit)?;
             put_len(out, count);
             if count > 0 {
-                for entry in self.of(group) {
-                    out.extend_from_slice(&self.bytes[entry.start..entry.end]);
+                for (key, value) in self.of(group) {
+                    room::make(out, key.len() + value.len(), limit)?;
+                    out.extend_from_slice(key);
+                    out.extend_from_slice(value);
                 }
             }
         }
+        Ok(())
     }
 
+    /// Key and value of each attribute of a group.
     #[inline]
-    fn of(&self, group: Group) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| entry.group == group)
+    fn of(&self, group: Group) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let starts = self.entries.iter().map(|entry| entry.start as usize);
+        let ends = starts.skip(1).chain([self.bytes.len()]);
+        let of_group = self.entries.iter().zip(ends).filter(move |(entry, _)| entry.group == group);
+        of_group.map(|(entry, end)| {
+            let (start, key_end) = (entry.start as usize, entry.key_end as usize);
+            (&self.bytes[start..key_end], &self.bytes[key_end..end])
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LIMIT: usize = 1 << 20;
 
     fn filled() -> Groups {
         let mut groups = Groups::default();
@@ -185,7 +232,7 @@ mod tests {
     #[test]
     fn columns_are_keys_and_values_of_each_group() {
         let mut out = Vec::new();
-        filled().put_columns(&mut out);
+        filled().put_columns(&mut out, LIMIT).unwrap();
         let expected = [
             &b"\x01\x01b\x01\x01"[..],
             b"\x01\x01d\x01",
@@ -202,13 +249,21 @@ mod tests {
     fn pairs_go_to_the_column_of_their_group() {
         let mut columns = <[Vec<u8>; 5]>::default();
         let mut groups = filled();
-        groups.put_pairs(&mut columns);
+        groups.put_pairs(&mut columns, LIMIT).unwrap();
         groups.clear();
         groups.bool(b"b", false);
-        groups.put_pairs(&mut columns);
+        groups.put_pairs(&mut columns, LIMIT).unwrap();
         assert_eq!(columns[0], b"\x01\x01b\x01\x01\x01b\x00");
         assert_eq!(columns[3], b"\x02\x01s\x04text\x01t\x00\x00");
         assert_eq!(columns[4], b"\x01\x08@bytes@c\x04AA==\x00");
+    }
+
+    #[test]
+    fn a_set_for_which_there_is_no_room_is_not_appended() {
+        let mut out = Vec::new();
+        assert_eq!(filled().put_columns(&mut out, 20), Err(NoRoom));
+        assert!(out.is_empty());
+        assert_eq!(Groups::default().make_room(2_000, 1_000), Err(NoRoom));
     }
 
     #[test]
@@ -216,7 +271,7 @@ mod tests {
         let mut out = Vec::new();
         let mut groups = Groups::default();
         groups.clear();
-        groups.put_columns(&mut out);
+        groups.put_columns(&mut out, LIMIT).unwrap();
         assert_eq!(out, [0; 10]);
     }
 }

@@ -52,14 +52,14 @@ fn raw(columns: &TableColumns) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::column::Layout;
-    use crate::frame;
+    use crate::frame::decode;
 
     #[test]
     fn the_header_is_the_number_of_columns_then_names_then_types() {
         let described = vec![("TraceId".to_owned(), "FixedString(32)".to_owned())];
         let columns = TableColumns { described, ..TableColumns::of_layout(Layout::Nested) };
         let mut raw = Vec::new();
-        frame::decode(&super::frame(&columns), &mut raw).unwrap();
+        decode(&frame(&columns), &mut raw).unwrap();
         assert!(raw.starts_with(b"\x30\x09Timestamp\x07TraceId\x06SpanId"), "{raw:?}");
         let types = b"\x17Links.AttributesComplex\x0dDateTime64(9)\x0fFixedString(32)\x06String";
         assert!(raw.windows(types.len()).any(|window| window == types));

@@ -20,7 +20,8 @@
 //! The count comes first but is known last: one byte is left for it, and an object of more than 127 paths is moved by
 //! one or two bytes when it ends. That costs one copy of such an object and nothing for all others.
 //!
-//! Limits: [`JSON_PATHS_MAX`] paths; further ones are left out and counted in [`JsonSummary`].
+//! Limits: [`JSON_PATHS_MAX`] paths, in all objects that are open together; further ones are left out and counted in
+//! [`JsonSummary`].
 //!
 //! Source: values that ClickHouse 26.7 read back, and
 //! <https://clickhouse.com/docs/interfaces/formats/RowBinary#json>.
@@ -62,7 +63,7 @@ pub struct JsonSummary {
     pub paths: usize,
     /// Paths left out because the object had them already.
     pub duplicates: usize,
-    /// Paths left out because the object had [`JSON_PATHS_MAX`].
+    /// Paths left out because the object, with those that it lies in, had [`JSON_PATHS_MAX`].
     pub over_limit: usize,
 }
 
@@ -81,7 +82,7 @@ impl<'a> JsonObject<'a> {
     #[must_use = "a value may only be written after a path that was taken"]
     pub fn path(&mut self, path: &[u8]) -> bool {
         let Self { out, paths, scope, .. } = self;
-        let new = paths.count(scope) < JSON_PATHS_MAX && paths.add(scope, out, path, out.len());
+        let new = paths.have_room_for(1) && paths.add(scope, out, path, out.len());
         if new {
             put_string(out, path);
         } else {
@@ -106,8 +107,7 @@ impl<'a> JsonObject<'a> {
             self.out.extend_from_slice(part);
         }
         let Self { out, paths, scope, .. } = self;
-        let new =
-            paths.count(scope) < JSON_PATHS_MAX && paths.add(scope, &out[..before], &out[start..], before);
+        let new = paths.have_room_for(1) && paths.add(scope, &out[..before], &out[start..], before);
         if !new {
             out.truncate(before);
             self.note_left_out();
@@ -132,7 +132,7 @@ impl<'a> JsonObject<'a> {
             out.extend_from_slice(part);
         }
         let other_at = start + prefix.len() + 1;
-        let new = paths.count(scope) + 1 < JSON_PATHS_MAX
+        let new = paths.have_room_for(2)
             && !paths.has(scope, &out[..before], &out[other_at..])
             && paths.add(scope, &out[..before], &out[start..], before);
         if new {
@@ -152,7 +152,7 @@ impl<'a> JsonObject<'a> {
     /// Counts a path that the object has already or has no room for.
     #[cold]
     fn note_left_out(&mut self) {
-        if self.paths.count(&self.scope) < JSON_PATHS_MAX {
+        if self.paths.have_room_for(1) {
             self.duplicates += 1;
         } else {
             self.over_limit += 1;

@@ -11,8 +11,9 @@
 //! Cost: a path's 64-bit digest chooses one of [`SEEN_BITS`] bits; a bit that is not set says that the path is new, which
 //! is all that most paths need. Otherwise, up to [`LINEAR_PATHS_MAX`] paths an object searches a list of digests and
 //! compares bytes where digests agree. Above, it keeps a table keyed by a seeded hash, so that neither many keys nor
-//! keys chosen to collide make it quadratic. Memory: 24 bytes a path, 32 to 64 more in a table, released down to
-//! [`KEPT_PATHS_MAX`] paths when the outermost object ends.
+//! keys chosen to collide make it quadratic. Memory: 16 bytes a path, 8 to 16 more in a table, released down to
+//! [`KEPT_PATHS_MAX`] paths when the outermost object ends. All objects that are open have [`OPEN_PATHS_MAX`] paths together:
+//! at most [`MEMORY_BYTES_MAX`].
 
 use crate::rowbinary::varuint_bytes;
 use std::hash::{BuildHasher, RandomState};
@@ -27,27 +28,50 @@ pub const SEEN_BITS: usize = u64::BITS as usize * SEEN_WORDS;
 
 const SEEN_WORDS: usize = 4;
 
-/// Paths whose memory is kept between rows. Chosen: 4,096 paths are about 250 KiB, far above what spans carry; a row
-/// with 100,000 must not leave its 6 MB behind in every worker.
+/// Paths of all open objects. Chosen: as many as one object may have; the objects in arrays of arrays, eight deep, could
+/// else have eight times as many.
+pub const OPEN_PATHS_MAX: usize = crate::json::JSON_PATHS_MAX;
+
+/// Paths whose memory is kept between rows. Chosen: 4,096 paths are 128 KiB, far above what spans carry; a row with 100,000 must not
+/// leave its 3 MB behind in every worker.
 pub const KEPT_PATHS_MAX: usize = 4_096;
 
+/// Slots of all tables: a table has at most four for each of its paths.
+const SLOTS_MAX: usize = OPEN_PATHS_MAX * 4;
+
+/// Memory of the paths and tables at its largest: while the one moves, what it moves from is there too.
+pub const MEMORY_BYTES_MAX: usize =
+    (OPEN_PATHS_MAX + KEPT_PATHS_MAX) * size_of::<Path>() + 2 * SLOTS_MAX * size_of::<Slot>();
+
+/// Memory of the paths and tables that is kept between rows.
+pub const KEPT_MEMORY_BYTES_MAX: usize = KEPT_PATHS_MAX * (size_of::<Path>() + 4 * size_of::<Slot>());
+
+/// A path's number within its object.
+type Slot = u32;
+
 /// An unused slot of a table.
-const FREE: usize = usize::MAX;
+const FREE: Slot = Slot::MAX;
 
 /// A path of an open object.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     digest: u64,
     /// Where it is in the row buffer, its length before it.
-    at: usize,
+    at: u32,
     /// Its bytes without that length.
-    len: usize,
+    len: u32,
 }
 
 impl Path {
+    #[inline]
+    fn new(digest: u64, at: usize, len: usize) -> Self {
+        let short = |n: usize| u32::try_from(n).expect("a row buffer is shorter than 4 GiB");
+        Self { digest, at: short(at), len: short(len) }
+    }
+
     fn bytes<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
-        let start = self.at + varuint_bytes(self.len as u64);
-        &buffer[start..start + self.len]
+        let start = self.at as usize + varuint_bytes(self.len.into());
+        &buffer[start..start + self.len as usize]
     }
 
     fn is(&self, digest: u64, path: &[u8], buffer: &[u8]) -> bool {
@@ -62,7 +86,7 @@ pub struct JsonPaths {
     paths: Vec<Path>,
     /// The open-addressed tables of those open objects that have one, the innermost object's last. A slot holds the
     /// path's number within its object, or [`FREE`].
-    slots: Vec<usize>,
+    slots: Vec<Slot>,
     seed: RandomState,
 }
 
@@ -100,6 +124,17 @@ impl JsonPaths {
         self.paths.len() - scope.first_path
     }
 
+    /// Whether all scopes together may have so many paths more.
+    #[inline]
+    pub(crate) fn have_room_for(&self, paths: usize) -> bool {
+        self.paths.len() + paths <= OPEN_PATHS_MAX
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.paths.capacity() * size_of::<Path>() + self.slots.capacity() * size_of::<Slot>()
+    }
+
     /// Adds a path to the innermost scope, or returns false when it has that path already. A path that is added stands
     /// in `buffer[at..]`, after its length, or is put there next.
     #[inline]
@@ -113,7 +148,7 @@ impl JsonPaths {
             return false;
         }
         scope.seen[word] |= bit;
-        self.paths.push(Path { digest, at, len: path.len() });
+        self.paths.push(Path::new(digest, at, path.len()));
         true
     }
 
@@ -128,7 +163,7 @@ impl JsonPaths {
         let mask = table.len() - 1;
         let mut slot = slot_of(&self.seed, path) & mask;
         while table[slot] != FREE {
-            if self.paths[scope.first_path + table[slot]].is(digest, path, buffer) {
+            if self.paths[scope.first_path + table[slot] as usize].is(digest, path, buffer) {
                 return true;
             }
             slot = (slot + 1) & mask;
@@ -172,13 +207,16 @@ impl JsonPaths {
         let mask = table.len() - 1;
         let mut slot = slot_of(&self.seed, path) & mask;
         while table[slot] != FREE {
-            if self.paths[scope.first_path + table[slot]].is(digest, path, buffer) {
+            if self.paths[scope.first_path + table[slot] as usize].is(digest, path, buffer) {
                 return false;
             }
             slot = (slot + 1) & mask;
         }
-        table[slot] = number;
-        self.paths.push(Path { digest, at, len: path.len() });
+        table[slot] = slot_number(number);
+        if self.paths.len() == self.paths.capacity() && self.paths.len() >= KEPT_PATHS_MAX {
+            self.paths.reserve_exact(OPEN_PATHS_MAX.saturating_sub(self.paths.len()));
+        }
+        self.paths.push(Path::new(digest, at, path.len()));
         true
     }
 
@@ -186,6 +224,7 @@ impl JsonPaths {
     fn rebuild_table(&mut self, scope: &PathScope, buffer: &[u8]) {
         let slots = (self.count(scope) * 4).next_power_of_two();
         self.slots.truncate(scope.first_slot);
+        self.slots.reserve_exact(slots);
         self.slots.resize(scope.first_slot + slots, FREE);
         let table = &mut self.slots[scope.first_slot..];
         for (number, path) in self.paths[scope.first_path..].iter().enumerate() {
@@ -193,9 +232,13 @@ impl JsonPaths {
             while table[at] != FREE {
                 at = (at + 1) & (slots - 1);
             }
-            table[at] = number;
+            table[at] = slot_number(number);
         }
     }
+}
+
+fn slot_number(number: usize) -> Slot {
+    Slot::try_from(number).expect("an object has fewer than 2^32 paths")
 }
 
 /// The seeded hash of a path: senders choose keys, and must not be able to choose collisions.

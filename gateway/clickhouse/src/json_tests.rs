@@ -204,10 +204,7 @@ fn a_path_that_stands_in_for_another_keeps_it_from_being_written() {
         object.bool(true);
         assert_eq!(object.finish(), JsonSummary { paths: more + 4, duplicates: 5, over_limit: 0 });
         if more == 0 {
-            assert_eq!(
-                out,
-                b"\x04\x05first\x2d\x01\x08kept.a.b\x2d\x00\x06kept.c\x2d\x01\x01c\x2d\x01"
-            );
+            assert_eq!(out, b"\x04\x05first\x2d\x01\x08kept.a.b\x2d\x00\x06kept.c\x2d\x01\x01c\x2d\x01");
         }
     }
 }

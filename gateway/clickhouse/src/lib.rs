@@ -69,6 +69,7 @@ pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;
 pub mod row_ends;
+pub mod room;
 pub mod row_frames;
 pub mod rowbinary;
 pub mod settings;

@@ -5,7 +5,7 @@
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
 //! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
 //! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
-//! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, while it grows; frame scratch |
+//! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, and its pieces, while they grow |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
 //! | letters | [`LETTERS_BYTES`] | dead letters on their way |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
@@ -29,12 +29,21 @@ pub const BASE_BYTES: u64 = 48 << 20;
 /// once more for the compressed frame. The gateway asserts that its buffers are no larger.
 pub const ROW_BUFFER_BYTES: u64 = 640 << 10;
 
-/// The largest encoded row. A span that would need more makes its message rejected: at 8 MiB it is eight times
-/// the largest message that Kafka takes with its own defaults.
-pub const ROW_BYTES_MAX: u64 = 8 << 20;
+/// The largest encoded row. A span that would need more makes its message rejected: 4 MiB is four times the largest message
+/// that Kafka takes with its own defaults, and the largest that gRPC, and so a collector, takes with its own.
+pub const ROW_BYTES_MAX: u64 = 4 << 20;
 
-/// Per worker: a row of the largest size in a vector that doubles while it grows, and a frame's output.
-pub const WORKER_BYTES: u64 = 2 * ROW_BYTES_MAX + (512 << 10);
+/// What a worker needs of a row's size, in halves of it: the row; what is kept aside of it, which is a part of it or will be (what
+/// the spans of a scope share, events' columns, a set in typed groups, JSON text) and is given back once it is in the row; and a
+/// half of it that one of these moves from when it grows. The gateway's tests measure it for rows that are made for that.
+pub const ROW_HALVES: u64 = 5;
+
+/// What a worker needs beside that: which paths its open objects have, the places of attributes in groups, the small buffers that it
+/// keeps, resources seen a moment ago, a frame that is taken back. The gateway asserts that it is no more.
+pub const SCRATCH_BYTES: u64 = 7552 << 10;
+
+/// Per worker: a row of the largest size and what it is made in.
+pub const WORKER_BYTES: u64 = ROW_HALVES * ROW_BYTES_MAX / 2 + SCRATCH_BYTES;
 
 /// With `format: OtlpJson`, per worker and byte of the largest message, which a record batch holds: the message on the
 /// protobuf wire, and its longest string with escapes. The gateway asserts that its rewriter needs no more.

@@ -20,10 +20,10 @@
 //! [`UNCONVERTED`] and its path, as if the path were not declared; the declared path then has its default, whatever comes under
 //! the same key later. What the type skips is not sent.
 //!
-//! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row that
-//! passes the limit of its buffer is given up at once.
+//! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row is given up before
+//! the member or element with which it would pass its limit.
 
-use super::{Error, all_stored, let_go, row_limit};
+use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
 use crate::{json_text, value_text};
 use sluice_clickhouse::{
     json::{
@@ -34,6 +34,7 @@ use sluice_clickhouse::{
     json_limits::JsonLimits,
     json_paths::JsonPaths,
     json_type::{JsonType, PathRule},
+    room::{self, KEPT_BYTES_MAX, let_go},
     typed_value::TypedValue,
 };
 use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
@@ -60,7 +61,7 @@ struct Scratch {
     prefix: Vec<u8>,
     /// Text of a value that has no binary form here.
     text: Vec<u8>,
-    /// A value in the type that is declared.
+    /// A value in the type that is declared, which is not text.
     typed: Vec<u8>,
 }
 
@@ -71,29 +72,37 @@ impl JsonWriter {
         [prefix, text, typed].into_iter().for_each(let_go);
     }
 
-    /// Appends one value for a column of this type. `extra` is written last, unless the attributes have its path.
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        let Scratch { prefix, text, typed } = &self.scratch;
+        self.paths.memory_bytes() + prefix.capacity() + text.capacity() + typed.capacity()
+    }
+
+    /// Appends one value for a column of this type; beyond the length `limit` the row is given up.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
         column: &JsonType,
-        attributes: &Attributes<'_>,
-        extra: Option<(&[u8], u64)>,
+        &Set { attributes, extra, .. }: &Set<'_>,
+        limit: usize,
     ) -> Result<(), Error> {
+        room::make(out, 0, limit)?;
         if attributes.is_empty() && extra.is_none() {
             put_empty_object(out);
             return Ok(());
         }
         let Self { paths, scratch } = self;
         scratch.prefix.clear();
-        let limit = row_limit(out);
         let object = JsonObject::begin(out, paths);
         let rules = column.has_rules().then_some(column);
         let elements = column.limits().in_array();
         let mut members = Members { object, rules, elements, root: 0, scratch, limit };
         let outcome = members.write(attributes, 0).and_then(|()| {
-            if let Some((path, value)) = extra.filter(|(path, _)| members.object.path(path)) {
-                debug_assert!(!path.is_empty());
-                members.object.uint(value);
+            if let Some((path, value)) = extra {
+                members.room(path.len())?;
+                if members.object.path(path) {
+                    members.object.uint(value);
+                }
             }
             all_stored(members.object.finish())
         });
@@ -143,6 +152,8 @@ impl Members<'_> {
         for attribute in attributes {
             let KeyValue { key, value: Value::KeyValues(list) } = attribute? else { continue };
             let before = self.scratch.prefix.len();
+            // A path that is longer than the row has no member that fits it.
+            room::make(&mut self.scratch.prefix, key.len() + 1, self.limit)?;
             if depth > self.root {
                 self.scratch.prefix.push(b'.');
             }
@@ -158,7 +169,8 @@ impl Members<'_> {
         if self.rules.is_some() {
             return self.member(key, scalar.into(), depth);
         }
-        if self.name(key, depth) {
+        self.room(key.len() + scalar_bytes(&scalar))?;
+        if self.name(key, depth)? {
             match scalar {
                 Scalar::String(text) => self.object.string(text),
                 Scalar::Bool(value) => self.object.bool(value),
@@ -166,17 +178,24 @@ impl Members<'_> {
                 Scalar::Double(value) => self.object.double(value),
             }
         }
-        self.within_limit()
+        Ok(())
     }
 
     fn member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
+        self.room(key.len() + value_bytes(&value))?;
         match self.rule(key, depth) {
-            PathRule::Dynamic if self.name(key, depth) => self.value(value, depth)?,
-            PathRule::Dynamic => {}
+            PathRule::Dynamic if self.name(key, depth)? => self.value(value, depth),
+            PathRule::Dynamic => Ok(()),
             PathRule::Skipped => self.leave_out(),
-            PathRule::Typed(typed) => self.typed_member(typed, key, value, depth)?,
+            PathRule::Typed(typed) => self.typed_member(typed, key, value, depth),
         }
-        self.within_limit()
+    }
+
+    /// Sees to it that so many bytes below the path of the list that is being written can be appended.
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Result<(), Error> {
+        let bytes = bytes + self.scratch.prefix.len();
+        Ok(room::make(self.object.buffer(), bytes, self.limit)?)
     }
 
     #[inline]
@@ -198,21 +217,22 @@ impl Members<'_> {
 
     /// Names the path of a member. `false` when the object has it already.
     #[inline]
-    fn name(&mut self, key: &[u8], depth: usize) -> bool {
+    fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, Error> {
         if depth == self.root {
-            return self.object.path(key);
+            return Ok(self.object.path(key));
         }
         let taken = self.object.path_parts(&[&self.scratch.prefix, key]);
         if !taken {
-            self.leave_out();
+            self.leave_out()?;
         }
-        taken
+        Ok(taken)
     }
 
     /// What is compared and left out counts as written: a long path before many equal keys would else cost its length for each
     /// of them, which is quadratic in the message.
-    fn leave_out(&mut self) {
+    fn leave_out(&mut self) -> Result<(), Error> {
         self.limit = self.limit.saturating_sub(self.scratch.prefix.len());
+        if self.object.buffer().len() > self.limit { Err(Error::RowTooLarge) } else { Ok(()) }
     }
 
     fn typed_member(
@@ -222,29 +242,61 @@ impl Members<'_> {
         value: Value<'_>,
         depth: usize,
     ) -> Result<(), Error> {
-        let Scratch { prefix, text, typed: bytes } = &mut *self.scratch;
-        bytes.clear();
-        if put_typed(bytes, text, typed, value)? {
-            if self.name(key, depth) {
+        if typed.is_text() {
+            return self.text_member(typed, key, value, depth);
+        }
+        self.scratch.typed.clear();
+        if put_typed(&mut self.scratch.typed, typed, &value) {
+            if self.name(key, depth)? {
                 self.object.buffer().extend_from_slice(&self.scratch.typed);
             }
             return Ok(());
         }
+        self.room(UNCONVERTED.len() + key.len() + value_bytes(&value))?;
         // The first value of a path wins, whether it is one of the type or not.
         let kept = if depth == self.root {
             self.object.path_in_place_of(UNCONVERTED, &[key])
         } else {
-            self.object.path_in_place_of(UNCONVERTED, &[prefix, key])
+            self.object.path_in_place_of(UNCONVERTED, &[&self.scratch.prefix, key])
         };
-        if kept {
-            return self.value(value, depth);
+        if kept { self.value(value, depth) } else { self.leave_out() }
+    }
+
+    /// Writes a value under a path that is declared as text, which takes all of them.
+    fn text_member(
+        &mut self,
+        typed: TypedValue,
+        key: &[u8],
+        value: Value<'_>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if let Value::String(text) = value {
+            if self.name(key, depth)? {
+                put_text(self.object.buffer(), typed, text);
+            }
+            return Ok(());
         }
-        self.leave_out();
+        let bytes = self.bytes_left();
+        self.scratch.text.clear();
+        value_text::put(&mut self.scratch.text, value, bytes)?;
+        self.room(key.len() + self.scratch.text.len())?;
+        if self.name(key, depth)? {
+            put_text(self.object.buffer(), typed, &self.scratch.text);
+        }
+        self.let_go_of_text();
         Ok(())
     }
 
-    fn within_limit(&mut self) -> Result<(), Error> {
-        if self.object.buffer().len() > self.limit { Err(Error::RowTooLarge) } else { Ok(()) }
+    #[inline]
+    fn let_go_of_text(&mut self) {
+        if self.scratch.text.capacity() > KEPT_BYTES_MAX {
+            let_go(&mut self.scratch.text);
+        }
+    }
+
+    /// Bytes that the row may still have.
+    fn bytes_left(&mut self) -> usize {
+        self.limit.saturating_sub(self.object.buffer().len())
     }
 
     /// Writes a value with its tag.
@@ -257,14 +309,22 @@ impl Members<'_> {
             Value::Int(value) => put_tagged_int(out, value),
             Value::Double(value) => put_tagged_double(out, value),
             Value::Bytes(bytes) => put_tagged_string(out, value_text::base64(&mut self.scratch.text, bytes)),
-            Value::Array(array) if depth < DEPTH_MAX => self.array(array, depth + 1)?,
+            Value::Array(array) if depth < DEPTH_MAX => return self.array(array, depth + 1),
             Value::Array(_) | Value::KeyValues(_) => {
-                self.scratch.text.clear();
-                json_text::put(&mut self.scratch.text, value)?;
-                put_tagged_string(out, &self.scratch.text);
+                self.json_text(value)?;
+                put_tagged_string(self.object.buffer(), &self.scratch.text);
             }
         }
+        self.let_go_of_text();
         Ok(())
+    }
+
+    /// Makes JSON text of a value, for which the row then has room.
+    fn json_text(&mut self, value: Value<'_>) -> Result<(), Error> {
+        let bytes = self.bytes_left();
+        self.scratch.text.clear();
+        json_text::put(&mut self.scratch.text, value, bytes)?;
+        self.room(self.scratch.text.len())
     }
 
     fn array(&mut self, array: Array<'_>, depth: usize) -> Result<(), Error> {
@@ -275,8 +335,9 @@ impl Members<'_> {
         let kind = shape.kind();
         put_array_header(self.object.buffer(), kind, shape.len, self.elements);
         for element in &array {
-            self.element(kind, element?, depth)?;
-            self.within_limit()?;
+            let element = element?;
+            self.room(value_bytes(&element))?;
+            self.element(kind, element, depth)?;
         }
         Ok(())
     }
@@ -299,11 +360,11 @@ impl Members<'_> {
             }
             (ArrayKind::Mixed, Value::Array(array)) if depth < DEPTH_MAX => self.array(array, depth + 1)?,
             (_, value @ (Value::Array(_) | Value::KeyValues(_))) => {
-                self.scratch.text.clear();
-                json_text::put(&mut self.scratch.text, value)?;
-                kind.string(out, &self.scratch.text);
+                self.json_text(value)?;
+                kind.string(self.object.buffer(), &self.scratch.text);
             }
         }
+        self.let_go_of_text();
         Ok(())
     }
 
@@ -341,23 +402,19 @@ fn element_kind(element: &Value<'_>, depth: usize) -> ElementKind {
     }
 }
 
-/// Writes a value as a declared type has it. `false` when it is not one of the type.
-fn put_typed(
-    out: &mut Vec<u8>,
-    text: &mut Vec<u8>,
-    typed: TypedValue,
-    value: Value<'_>,
-) -> Result<bool, Error> {
-    Ok(match value {
+/// Writes text as a declared type that takes all of it.
+fn put_text(out: &mut Vec<u8>, typed: TypedValue, text: &[u8]) {
+    let fits = typed.put_text(out, text);
+    debug_assert!(fits, "{typed:?} is text");
+}
+
+/// Writes a value as a declared type that is not text has it. `false` when it is not one of the type.
+fn put_typed(out: &mut Vec<u8>, typed: TypedValue, value: &Value<'_>) -> bool {
+    match *value {
         Value::String(value) => typed.put_text(out, value),
-        _ if typed.is_text() => {
-            text.clear();
-            value_text::put(text, value)?;
-            typed.put_text(out, text)
-        }
         Value::Bool(value) => typed.put_bool(out, value),
         Value::Int(value) => typed.put_int(out, value),
         Value::Double(value) => typed.put_double(out, value),
         Value::Empty | Value::Bytes(_) | Value::Array(_) | Value::KeyValues(_) => false,
-    })
+    }
 }

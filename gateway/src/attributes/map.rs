@@ -8,13 +8,14 @@
 //!
 //! Keys are unique: the first of two equal ones wins, which is also the one that `m['key']` would find.
 //!
-//! Limits: a row that passes the limit of its buffer is given up at once.
+//! Limits: a row is given up before the key and value with which it would pass its limit.
 
-use super::{Error, all_stored, let_go, row_limit};
+use super::{Error, Set, all_stored, scalar_bytes};
 use crate::value_text;
 use sluice_clickhouse::{
     json::{JsonObject, put_empty_object},
     json_paths::JsonPaths,
+    room::{self, KEPT_BYTES_MAX, let_go},
     rowbinary::put_string,
 };
 use sluice_otlp::{Attributes, KeyValue, Scalar};
@@ -32,35 +33,39 @@ impl MapWriter {
         let_go(&mut self.text);
     }
 
-    /// Appends one map. `extra` is written last, unless the attributes have its key.
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes() + self.text.capacity()
+    }
+
+    /// Appends one map; beyond the length `limit` the row is given up.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
-        attributes: &Attributes<'_>,
-        extra: Option<(&[u8], u64)>,
+        &Set { attributes, extra, .. }: &Set<'_>,
+        limit: usize,
     ) -> Result<(), Error> {
+        room::make(out, 0, limit)?;
         if attributes.is_empty() && extra.is_none() {
             put_empty_object(out);
             return Ok(());
         }
         let Self { keys, text } = self;
-        let limit = row_limit(out);
         // A map has the bytes of an object, with strings for values.
         let mut map = JsonObject::begin(out, keys);
-        let outcome = put_members(&mut map, text, attributes, limit);
+        let outcome = put_members(&mut map, text, attributes, limit).and_then(|()| {
+            let Some((key, value)) = extra else { return Ok(()) };
+            room::make(map.buffer(), key.len(), limit)?;
+            if map.path(key) {
+                text.clear();
+                value_text::put_uint(text, value);
+                put_string(map.buffer(), text);
+            }
+            Ok(())
+        });
+        let outcome = outcome.and_then(|()| all_stored(map.finish()));
         if outcome.is_err() {
             // The map is given up with the row.
-            keys.clear();
-            return outcome;
-        }
-        if let Some((key, value)) = extra.filter(|(key, _)| map.path(key)) {
-            debug_assert!(!key.is_empty());
-            text.clear();
-            value_text::put_uint(text, value);
-            put_string(map.buffer(), text);
-        }
-        let outcome = all_stored(map.finish());
-        if outcome.is_err() {
             keys.clear();
         }
         outcome
@@ -76,19 +81,23 @@ fn put_members(
     let mut attributes_left = attributes.iter();
     loop {
         while let Some((key, scalar)) = attributes_left.next_usual() {
+            room::make(map.buffer(), key.len() + scalar_bytes(&scalar), limit)?;
             if map.path(key) {
                 put_scalar(map.buffer(), text, scalar);
             }
-            within_limit(map, limit)?;
         }
         let Some(attribute) = attributes_left.next() else { break };
         let KeyValue { key, value } = attribute?;
+        room::make(map.buffer(), key.len(), limit)?;
         if map.path(key) {
             text.clear();
-            value_text::put(text, value)?;
+            value_text::put(text, value, limit.saturating_sub(map.buffer().len()))?;
+            room::make(map.buffer(), text.len(), limit)?;
             put_string(map.buffer(), text);
+            if text.capacity() > KEPT_BYTES_MAX {
+                let_go(text);
+            }
         }
-        within_limit(map, limit)?;
     }
     Ok(())
 }
@@ -103,9 +112,4 @@ fn put_scalar(out: &mut Vec<u8>, text: &mut Vec<u8>, scalar: Scalar<'_>) {
         Scalar::Double(value) => value_text::put_double(text, value),
     }
     put_string(out, text);
-}
-
-#[inline]
-fn within_limit(map: &mut JsonObject<'_>, limit: usize) -> Result<(), Error> {
-    if map.buffer().len() > limit { Err(Error::RowTooLarge) } else { Ok(()) }
 }

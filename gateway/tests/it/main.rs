@@ -5,5 +5,6 @@
 mod encodes;
 mod layouts;
 mod metrics;
+mod memory;
 mod odd_values;
 mod rows;
