@@ -114,7 +114,8 @@ impl AttributeWriter {
         self.json.memory_bytes() + self.map.memory_bytes() + self.groups.memory_bytes() + self.text.capacity()
     }
 
-    /// Appends the columns of a set to a row that is given up beyond the length `limit`.
+    /// Appends the columns of a set to a row that is given up beyond the length `limit`. What the row was last asked for room for
+    /// must leave it half of [`AROUND_BYTES`], since a set without attributes asks for nothing.
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, set: &Set<'_>, limit: usize) -> Result<(), Error> {
         match set.columns {
@@ -129,7 +130,7 @@ impl AttributeWriter {
         }
     }
 
-    /// Appends the columns of a set that has one element to a row that is given up beyond the length `limit`.
+    /// Appends the columns of a set that has one element to a row, as [`AttributeWriter::write`].
     #[inline]
     pub fn write_only_element(
         &mut self,
@@ -140,7 +141,6 @@ impl AttributeWriter {
     ) -> Result<(), Error> {
         match set.columns {
             AttributeColumns::Json(_) | AttributeColumns::Map => {
-                room::make(row, 0, limit)?;
                 put_len(row, 1);
                 self.write(row, set, limit)
             }
@@ -162,6 +162,7 @@ impl AttributeWriter {
         match set.columns {
             AttributeColumns::Json(_) | AttributeColumns::Map => {
                 let limit = elements.single.len().saturating_add(bytes);
+                room::make(&mut elements.single, 0, limit)?;
                 self.write(&mut elements.single, set, limit)
             }
             AttributeColumns::Nested => {

@@ -214,7 +214,9 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         row.extend_from_slice(shared);
         let extra = original.map(|value| (ORIGINAL_START, value));
         writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, extra }, limit)?;
-        room::make(row, FIXED_BYTES + span.status_message.len(), limit)?;
+        if !span.status_message.is_empty() {
+            room::make(row, span.status_message.len(), limit)?;
+        }
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
         put_word(row, status(span.status_code));
         put_seldom(row, span.status_message);
@@ -224,7 +226,6 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         } else {
             let scratch = Nested { columns: &columns.event, names: event_names, elements, writer, limit };
             put_events(row, span, self.fallback_nanos, scratch)?;
-            room::make(row, FIXED_BYTES, limit)?;
         }
         if span.links.is_empty() {
             row.extend_from_slice(&[0; 3]);

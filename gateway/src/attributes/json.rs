@@ -34,7 +34,7 @@ use sluice_clickhouse::{
     json_limits::JsonLimits,
     json_paths::JsonPaths,
     json_type::{JsonType, PathRule},
-    room::{self, KEPT_BYTES_MAX, let_go},
+    room::{self, KEPT_BYTES_MAX, NoRoom, let_go},
     typed_value::TypedValue,
 };
 use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
@@ -86,7 +86,6 @@ impl JsonWriter {
         &Set { attributes, extra, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
-        room::make(out, 0, limit)?;
         if attributes.is_empty() && extra.is_none() {
             put_empty_object(out);
             return Ok(());
@@ -186,16 +185,16 @@ impl Members<'_> {
         match self.rule(key, depth) {
             PathRule::Dynamic if self.name(key, depth)? => self.value(value, depth),
             PathRule::Dynamic => Ok(()),
-            PathRule::Skipped => self.leave_out(),
+            PathRule::Skipped => Ok(self.leave_out()?),
             PathRule::Typed(typed) => self.typed_member(typed, key, value, depth),
         }
     }
 
     /// Sees to it that so many bytes below the path of the list that is being written can be appended.
     #[inline]
-    fn room(&mut self, bytes: usize) -> Result<(), Error> {
+    fn room(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let bytes = bytes + self.scratch.prefix.len();
-        Ok(room::make(self.object.buffer(), bytes, self.limit)?)
+        room::make(self.object.buffer(), bytes, self.limit)
     }
 
     #[inline]
@@ -217,7 +216,7 @@ impl Members<'_> {
 
     /// Names the path of a member. `false` when the object has it already.
     #[inline]
-    fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, Error> {
+    fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, NoRoom> {
         if depth == self.root {
             return Ok(self.object.path(key));
         }
@@ -230,9 +229,9 @@ impl Members<'_> {
 
     /// What is compared and left out counts as written: a long path before many equal keys would else cost its length for each
     /// of them, which is quadratic in the message.
-    fn leave_out(&mut self) -> Result<(), Error> {
+    fn leave_out(&mut self) -> Result<(), NoRoom> {
         self.limit = self.limit.saturating_sub(self.scratch.prefix.len());
-        if self.object.buffer().len() > self.limit { Err(Error::RowTooLarge) } else { Ok(()) }
+        if self.object.buffer().len() > self.limit { Err(NoRoom) } else { Ok(()) }
     }
 
     fn typed_member(
@@ -259,7 +258,7 @@ impl Members<'_> {
         } else {
             self.object.path_in_place_of(UNCONVERTED, &[&self.scratch.prefix, key])
         };
-        if kept { self.value(value, depth) } else { self.leave_out() }
+        if kept { self.value(value, depth) } else { Ok(self.leave_out()?) }
     }
 
     /// Writes a value under a path that is declared as text, which takes all of them.
@@ -324,7 +323,7 @@ impl Members<'_> {
         let bytes = self.bytes_left();
         self.scratch.text.clear();
         json_text::put(&mut self.scratch.text, value, bytes)?;
-        self.room(self.scratch.text.len())
+        Ok(self.room(self.scratch.text.len())?)
     }
 
     fn array(&mut self, array: Array<'_>, depth: usize) -> Result<(), Error> {

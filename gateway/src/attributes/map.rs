@@ -45,7 +45,6 @@ impl MapWriter {
         &Set { attributes, extra, .. }: &Set<'_>,
         limit: usize,
     ) -> Result<(), Error> {
-        room::make(out, 0, limit)?;
         if attributes.is_empty() && extra.is_none() {
             put_empty_object(out);
             return Ok(());
