@@ -63,13 +63,13 @@ const FIXED_BYTES: usize = 128;
 const SMALL_BUFFERS: usize = 14;
 
 const _: () = assert!(
-    json_paths::MEMORY_BYTES_MAX
+    (json_paths::MEMORY_BYTES_MAX
         + groups::ENTRIES_BYTES_MAX
         + 2 * json_paths::KEPT_MEMORY_BYTES_MAX
         + SMALL_BUFFERS * 2 * room::KEPT_BYTES_MAX
         + resources::MEMORY_BYTES_MAX
-        + frame_bytes_max(FRAME_RAW_BYTES + 1)
-        <= SCRATCH_BYTES as usize,
+        + frame_bytes_max(FRAME_RAW_BYTES + 1)) as u64
+        <= SCRATCH_BYTES,
     "a worker needs more than the budget counts"
 );
 
