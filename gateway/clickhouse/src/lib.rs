@@ -68,8 +68,8 @@ pub mod lz4_round_trip;
 pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;
-pub mod row_ends;
 pub mod room;
+pub mod row_ends;
 pub mod row_frames;
 pub mod rowbinary;
 pub mod settings;

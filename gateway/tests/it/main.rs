@@ -4,7 +4,7 @@
 
 mod encodes;
 mod layouts;
-mod metrics;
 mod memory;
+mod metrics;
 mod odd_values;
 mod rows;

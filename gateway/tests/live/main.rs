@@ -12,12 +12,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
+mod altered;
 mod broker;
 mod cut;
 mod dead_letters;
 mod fate;
 mod guarantee;
-mod altered;
 mod layouts;
 mod messages;
 mod poison;
