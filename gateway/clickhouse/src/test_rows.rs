@@ -45,7 +45,7 @@ pub fn columns(chance: &mut Chance) -> TableColumns {
         2 => AttributeColumns::default(),
         _ => AttributeColumns::Json(JsonType::parse(JSON_TYPE).unwrap()),
     };
-    TableColumns { resource: set(), span: set(), event: set(), link: set() }
+    TableColumns { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() }
 }
 
 /// A row of these columns.
@@ -66,7 +66,7 @@ fn put_value(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance:
         ColumnType::Map => put_map(out, chance),
         // The groups of a set are written together, with the first of their columns.
         ColumnType::ArrayLowCardinalityString if column.name.ends_with("Bool.Key") => {
-            groups(chance).put_columns(out);
+            groups(chance).put_columns(out, usize::MAX).unwrap();
         }
         ColumnType::ArrayLowCardinalityString if column.name.ends_with(".Key") => {}
         ColumnType::ArrayOfPairs(Group::Bool) => put_pairs(out, length, chance),
@@ -104,7 +104,7 @@ fn groups(chance: &mut Chance) -> Groups {
 fn put_pairs(out: &mut Vec<u8>, length: usize, chance: &mut Chance) {
     let mut columns = <[Vec<u8>; 5]>::default();
     for _ in 0..length {
-        groups(chance).put_pairs(&mut columns);
+        groups(chance).put_pairs(&mut columns, usize::MAX).unwrap();
     }
     for column in columns {
         put_len(out, length);

@@ -157,13 +157,13 @@ impl BoundedReader {
 
     /// Ends with errors that do not pass by themselves.
     fn heed(&mut self, error: KafkaError) -> Result<(), ReadError> {
-        // The offset is no longer there, or not yet: there is nothing to read.
-        if error.rdkafka_error_code() == Some(Code::AutoOffsetReset) {
-            self.open.clear();
-            return Ok(());
-        }
         match QueueProblem::of(&error, self.batch_bytes_max) {
             QueueProblem::ReadAgain => Ok(()),
+            // The offset is no longer there, or not yet: there is nothing to read.
+            QueueProblem::OutOfRange => {
+                self.open.clear();
+                Ok(())
+            }
             QueueProblem::Passing if !is_refusal(&error) => Ok(()),
             QueueProblem::Passing | QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable => {
                 Err(self.failed("read a message", error))

@@ -210,7 +210,7 @@ impl TopicReader {
         offset: i64,
     ) -> Result<(), TopicReaderError> {
         match QueueProblem::of(&source, self.batch_bytes_max) {
-            QueueProblem::ReadAgain | QueueProblem::Passing => Ok(()),
+            QueueProblem::ReadAgain | QueueProblem::Passing | QueueProblem::OutOfRange => Ok(()),
             QueueProblem::Undecompressed { .. } | QueueProblem::Unreadable => {
                 let (topic, source) = (topic.to_owned(), Box::new(source));
                 Err(TopicReaderError::Unreadable { topic, partition, offset, source })

@@ -23,6 +23,9 @@ pub(super) fn of_message(message: &[u8]) -> String {
     told.text
 }
 
+/// The longest value that is shown. Chosen: beyond it nobody reads on a screen.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
 #[derive(Default)]
 struct Told {
     text: String,
@@ -38,7 +41,7 @@ impl Told {
         for attribute in attributes {
             let attribute = attribute?;
             let mut value = Vec::new();
-            let told = value_text::put(&mut value, attribute.value);
+            let told = value_text::put(&mut value, attribute.value, VALUE_BYTES_MAX);
             let value = match told {
                 Ok(()) => text(&value),
                 Err(crate::attributes::Error::Malformed(malformed)) => return Err(malformed),
