@@ -98,6 +98,11 @@ impl OpenRows {
         RowAccount::add(&self.account.0.in_flight, rows);
     }
 
+    /// The rows of the next block in the same account; there are none yet.
+    pub fn anew(&self) -> Self {
+        self.account.open()
+    }
+
     /// The block is sealed; `rows_in_block` is what the block itself counted.
     pub fn seal(mut self, rows_in_block: u64) -> RowsInFlight {
         self.account.take_out(std::mem::take(&mut self.rows));

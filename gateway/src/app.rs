@@ -5,14 +5,17 @@
 //! poll thread commits and leaves the group. What is not in by the deadline is read again by the next owner.
 
 use crate::{
+    account::RowAccount,
     admin,
     batch::BlockAge,
     buffers::Pool,
     delivery::{BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
+    guarantee::{self, Standing},
     health::Status,
     metrics::Metrics,
     read::Reader,
     retry::{self, Pace},
+    shipment::Clock,
     sink::Sink,
     table_watch::{TableChanged, TableWatch},
     worker::{self, Worker},
@@ -71,7 +74,8 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
         return Ok(());
     };
     status.table_fits();
-    let parts = Parts { config, columns, metrics: &metrics, pool: &pool, io: &io };
+    let account = status.account();
+    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io };
     let running = parts.start(sink, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -147,6 +151,7 @@ struct Parts<'a> {
     config: &'a GatewayConfig,
     columns: TableColumns,
     metrics: &'a Arc<Metrics>,
+    account: RowAccount,
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
 }
@@ -182,8 +187,10 @@ impl Parts<'_> {
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let delivery = Delivery {
             targets: sink.targets(&self.columns)?,
-            watch: self.watch(sink, events.clone()),
-            concurrency: self.config.sink.clickhouse.insert.concurrency as usize,
+            watch: self.watch(sink.clone(), events.clone()),
+            standing: self.standing(&sink),
+            sink,
+            concurrency: self.config.sink.clickhouse.insert.concurrency,
             reports: consumer.reports(),
             metrics: self.metrics.clone(),
         };
@@ -204,6 +211,17 @@ impl Parts<'_> {
             })
             .context("cannot start the poll thread")?;
         Ok(Running { stop, workers: workers? })
+    }
+
+    /// What is promised about delivery: asked once before the first block is sent, then again and again.
+    fn standing(&self, sink: &Sink) -> Arc<Standing> {
+        let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), []));
+        let mut watch = guarantee::Watch::new(sink.clone(), standing.clone());
+        let clock = Clock::start();
+        self.io.block_on(watch.look(clock.now()));
+        standing.tell(clock.now());
+        self.io.spawn(watch.run(move || clock.now()));
+        standing
     }
 
     fn watch(&self, sink: Sink, events: Sender<Event>) -> TableWatch {
@@ -235,6 +253,7 @@ impl Parts<'_> {
             on_missing: self.config.delivery.dead_letter.on_missing,
             columns: self.columns.clone(),
             row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
+            account: self.account.clone(),
             metrics: self.metrics.clone(),
             seconds: self.metrics.worker(number),
         });

@@ -3,7 +3,10 @@
 //! A worker keeps one [`OpenBlock`] per partition it is reading. Sealed, it is a [`Block`]: immutable, sent as the same
 //! bytes under the same token on every try.
 
-use crate::buffers::{Chunks, Pool, Purpose, StoreError};
+use crate::{
+    account::{OpenRows, RowsInFlight},
+    buffers::{Chunks, Pool, Purpose, StoreError},
+};
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};
 use sluice_kafka::{
@@ -18,6 +21,8 @@ pub struct OpenBlock {
     pub rows: RowFrames,
     /// The frames.
     pub chunks: Chunks,
+    /// The rows, in the account.
+    account: OpenRows,
     opened: Instant,
     span_end_nanos_max: u64,
 }
@@ -35,6 +40,8 @@ pub struct Block {
     pub token: Token,
     /// Rows; 0 when no message had a span.
     pub rows: u64,
+    /// The rows, in the account: whoever ends the block says what became of them.
+    pub account: RowsInFlight,
     /// Bytes before compression.
     pub raw_bytes: u64,
     /// The frames, in order.
@@ -47,8 +54,8 @@ pub struct Block {
 
 impl OpenBlock {
     /// An empty one with these row buffers.
-    pub fn new(rows: RowFrames, now: Instant) -> Self {
-        Self { rows, chunks: Chunks::default(), opened: now, span_end_nanos_max: 0 }
+    pub fn new(rows: RowFrames, account: OpenRows, now: Instant) -> Self {
+        Self { rows, chunks: Chunks::default(), account, opened: now, span_end_nanos_max: 0 }
     }
 
     /// When it was opened.
@@ -57,7 +64,8 @@ impl OpenBlock {
     }
 
     /// Takes down that the rows of a message are in.
-    pub fn add_message(&mut self, span_end_nanos_max: u64) {
+    pub fn add_message(&mut self, rows: u64, span_end_nanos_max: u64) {
+        self.account.walked(rows);
         self.span_end_nanos_max = self.span_end_nanos_max.max(span_end_nanos_max);
     }
 
@@ -80,17 +88,24 @@ impl OpenBlock {
     pub fn seal(&mut self, pool: &Pool, place: &Place, closed: &Closed) -> Result<Block, StoreError> {
         let totals = self.rows.finish(&mut self.chunks.store(pool, Purpose::Seal))?;
         let chunks = std::mem::take(&mut self.chunks);
+        let next = self.account.anew();
         Ok(Block {
             id: place.id.clone(),
             generation: place.generation,
             range: closed.range,
             token: Token::of(&place.cluster, &place.id, closed.range, closed.content),
             rows: totals.rows,
+            account: std::mem::replace(&mut self.account, next).seal(totals.rows),
             raw_bytes: totals.raw_bytes,
             bytes: chunks.len(),
             frames: chunks.into_bytes(),
             span_end_nanos_max: std::mem::take(&mut self.span_end_nanos_max),
         })
+    }
+
+    /// Gives it up: its messages are read again.
+    pub fn abandon(self) {
+        self.account.abandon();
     }
 }
 

@@ -57,75 +57,92 @@ struct OfPartition {
 pub struct Held {
     partitions: BTreeMap<PartitionId, OfPartition>,
     /// Blocks that may be sent, in the order in which they were released.
-    ready: VecDeque<(Block, Arc<Tenure>)>,
+    ready: VecDeque<Ready>,
+}
+
+/// A block that may be sent.
+#[derive(Debug)]
+pub struct Ready {
+    /// The block.
+    pub block: Block,
+    /// What its release says.
+    pub release: Release,
+    /// Whether its generation is still ours.
+    pub tenure: Arc<Tenure>,
 }
 
 impl Held {
-    /// Takes a block in. Returns how many blocks were dropped: 1 when its generation is over.
-    pub fn block(&mut self, block: Block) -> usize {
+    /// Takes a block in. Gives back those to be given up: this one when its generation is over.
+    #[must_use]
+    pub fn block(&mut self, block: Block) -> Vec<Block> {
         let of = self.partitions.entry(block.id.clone()).or_default();
         if of.forgotten.is_some_and(|forgotten| block.generation <= forgotten) {
-            return 1;
+            return vec![block];
         }
         let first = block.range.first;
         of.blocks.insert(first, block);
         if let Some(release) = of.released.remove(&first) {
             self.ready.extend(of.release(release));
         }
-        0
+        Vec::new()
     }
 
-    /// Takes an order. Returns how many blocks were dropped.
-    pub fn order(&mut self, order: Order) -> usize {
+    /// Takes an order. Gives back the blocks to be given up.
+    #[must_use]
+    pub fn order(&mut self, order: Order) -> Vec<Block> {
         match order {
             Order::Send { id, generation, release } => {
                 let of = self.partitions.entry(id).or_default();
                 if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
                     self.ready.extend(of.release(release));
                 }
-                0
+                Vec::new()
             }
             Order::Forget { id, generation } => self.forget(&id, generation),
         }
     }
 
     /// The next block to send.
-    pub fn pop(&mut self) -> Option<(Block, Arc<Tenure>)> {
+    pub fn pop(&mut self) -> Option<Ready> {
         self.ready.pop_front()
     }
 
-    fn forget(&mut self, id: &PartitionId, generation: Generation) -> usize {
-        let Some(of) = self.partitions.get_mut(id) else { return 0 };
+    fn forget(&mut self, id: &PartitionId, generation: Generation) -> Vec<Block> {
+        let Some(of) = self.partitions.get_mut(id) else { return Vec::new() };
         of.forgotten = of.forgotten.max(Some(generation));
-        let mut dropped = of.blocks.len();
-        of.blocks.retain(|_, block| block.generation > generation);
-        dropped -= of.blocks.len();
+        let is_over = |block: &Block| block.id == *id && block.generation <= generation;
+        let mut dropped: Vec<Block> =
+            of.blocks.extract_if(.., |_, block| is_over(block)).map(|(_, block)| block).collect();
         // A generation's releases are given before the next one begins.
         of.released.clear();
         while let Some(entry) = of.tenures.first_entry().filter(|entry| *entry.key() <= generation) {
             entry.remove().end();
         }
-        let ready = self.ready.len();
-        self.ready.retain(|(block, _)| block.id != *id || block.generation > generation);
-        dropped + ready - self.ready.len()
+        let (over, ready) =
+            std::mem::take(&mut self.ready).into_iter().partition(|ready| is_over(&ready.block));
+        self.ready = ready;
+        let over: VecDeque<Ready> = over;
+        dropped.extend(over.into_iter().map(|ready| ready.block));
+        dropped
     }
 }
 
 impl OfPartition {
     /// The block of a range that may be sent now; none while it is still on its way here.
-    fn release(&mut self, release: Release) -> Option<(Block, Arc<Tenure>)> {
+    fn release(&mut self, release: Release) -> Option<Ready> {
         let Some(block) = self.blocks.remove(&release.range.first) else {
             self.released.insert(release.range.first, release);
             return None;
         };
         let tenure = self.tenures.entry(block.generation).or_default().clone();
-        Some((block, tenure))
+        Some(Ready { block, release, tenure })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::RowAccount;
     use sluice_kafka::{
         OffsetRange,
         ranges::{Content, Token},
@@ -143,6 +160,7 @@ mod tests {
             range,
             token: Token::of("c", &id(), range, Content::default()),
             rows: 1,
+            account: RowAccount::default().open().seal(1),
             raw_bytes: 1,
             frames: Vec::new(),
             bytes: 0,
@@ -151,7 +169,8 @@ mod tests {
     }
 
     fn send(generation: u64, first: i64) -> Order {
-        let release = Release { range: OffsetRange { first, next: first + 10 }, first_sent: 1 };
+        let release =
+            Release { range: OffsetRange { first, next: first + 10 }, first_sent: 1, is_inherited: false };
         Order::Send { id: id(), generation: Generation(generation), release }
     }
 
@@ -160,18 +179,18 @@ mod tests {
     }
 
     fn next(held: &mut Held) -> Option<i64> {
-        held.pop().map(|(block, _)| block.range.first)
+        held.pop().map(|ready| ready.block.range.first)
     }
 
     #[test]
     fn a_block_waits_for_its_release_and_a_release_for_its_block() {
         let mut held = Held::default();
-        held.block(block(1, 0));
+        assert!(held.block(block(1, 0)).is_empty());
         assert_eq!(next(&mut held), None);
-        held.order(send(1, 10));
-        held.order(send(1, 0));
+        assert!(held.order(send(1, 10)).is_empty());
+        assert!(held.order(send(1, 0)).is_empty());
         assert_eq!(next(&mut held), Some(0));
-        held.block(block(1, 10));
+        assert!(held.block(block(1, 10)).is_empty());
         assert_eq!(next(&mut held), Some(10));
         assert_eq!(next(&mut held), None);
     }
@@ -179,20 +198,20 @@ mod tests {
     #[test]
     fn a_generation_that_is_over_sends_nothing_more() {
         let mut held = Held::default();
-        held.block(block(1, 0));
-        held.order(send(1, 0));
-        let (_, tenure) = held.pop().unwrap();
-        held.block(block(1, 10));
-        held.block(block(1, 20));
-        held.order(send(1, 20));
-        assert_eq!(held.order(forget(1)), 2);
+        assert!(held.block(block(1, 0)).is_empty());
+        assert!(held.order(send(1, 0)).is_empty());
+        let tenure = held.pop().unwrap().tenure;
+        assert!(held.block(block(1, 10)).is_empty());
+        assert!(held.block(block(1, 20)).is_empty());
+        assert!(held.order(send(1, 20)).is_empty());
+        assert_eq!(held.order(forget(1)).len(), 2);
         assert!(tenure.is_over());
         assert_eq!(next(&mut held), None);
-        assert_eq!(held.block(block(1, 30)), 1, "a late one is dropped too");
-        held.order(send(1, 30));
-        assert_eq!(held.block(block(2, 10)), 0);
-        held.order(send(2, 10));
-        let (begun, tenure) = held.pop().unwrap();
-        assert_eq!((begun.range.first, tenure.is_over()), (10, false));
+        assert_eq!(held.block(block(1, 30)).len(), 1, "a late one is dropped too");
+        assert!(held.order(send(1, 30)).is_empty());
+        assert!(held.block(block(2, 10)).is_empty());
+        assert!(held.order(send(2, 10)).is_empty());
+        let begun = held.pop().unwrap();
+        assert_eq!((begun.block.range.first, begun.tenure.is_over()), (10, false));
     }
 }

@@ -85,9 +85,19 @@ pub struct Sink {
 pub struct Targets(Vec<InsertTarget>);
 
 impl Targets {
-    /// The target for try number `tries`: the next replica after a failure.
-    pub fn of_try(&self, tries: u32) -> &InsertTarget {
-        &self.0[tries as usize % self.0.len()]
+    /// The target of the endpoint at this place in the config.
+    pub fn at(&self, endpoint: usize) -> &InsertTarget {
+        &self.0[endpoint % self.0.len()]
+    }
+
+    /// How many endpoints there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none, which no config allows.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -17,6 +17,7 @@
 //! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
 
 use crate::{
+    account::RowAccount,
     batch::BlockAge,
     block::{Block, OpenBlock, Place},
     buffers::{Pool, StoreError},
@@ -76,6 +77,8 @@ pub struct Parts {
     pub columns: TableColumns,
     /// Row buffers, and so open blocks, at the most.
     pub row_buffers_max: usize,
+    /// Where every row is.
+    pub account: RowAccount,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
     /// This worker's share of them.
@@ -202,13 +205,14 @@ impl Worker {
             State::Pending(_) => self.out_of_room = self.partitions.iter().any(Owned::is_pending),
             State::Polling | State::Leaving(_) => {}
         }
-        if reading.block.is_some() {
+        if let Some(open) = reading.block {
             self.row_buffers_made -= 1;
-        }
-        if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
-            self.parts.pool.release_replay();
+            open.abandon();
         }
         let Place { id, generation, .. } = reading.place;
+        if self.replays.take_if(|replays| *replays == (id.clone(), generation)).is_some() {
+            self.parts.pool.release_replay();
+        }
         self.report(Report::Released { id, generation, renew });
     }
 
@@ -290,9 +294,13 @@ impl Worker {
         if self.flush(reading).is_err() {
             tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
         }
-        if reading.cutter.is_replaying() && reading.closing.is_none() && reading.block.take().is_some() {
+        if reading.cutter.is_replaying()
+            && reading.closing.is_none()
+            && let Some(open) = reading.block.take()
+        {
             // It would keep its memory for as long as the partition stops.
             self.row_buffers_made -= 1;
+            open.abandon();
         }
         reading.state = State::Stopped;
         self.parts.metrics.partitions_stopped.inc();
@@ -325,7 +333,7 @@ impl Worker {
                 RowFrames::new()
             })
         });
-        reading.block = rows.map(|rows| OpenBlock::new(rows, Instant::now()));
+        reading.block = rows.map(|rows| OpenBlock::new(rows, self.parts.account.open(), Instant::now()));
         reading.block.is_some()
     }
 
@@ -356,7 +364,7 @@ impl Worker {
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
-                    block.add_message(end_nanos_max);
+                    block.add_message(spans, end_nanos_max);
                     self.count(spans, bytes.len());
                     self.took(reading, message);
                     return Taken::Yes;
@@ -467,8 +475,10 @@ impl Worker {
         let range = closed.range;
         let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
         // The block first: a release of it must not come before it.
-        if let Some(block) = sealed.filter(|_| has_rows) {
-            self.send(block);
+        match sealed {
+            Some(block) if has_rows => self.send(block),
+            Some(empty) => empty.account.settled(),
+            None => {}
         }
         self.report(Report::Closed { id: id.clone(), generation, closed });
         if !has_rows {
@@ -485,9 +495,10 @@ impl Worker {
     fn send(&mut self, block: Block) {
         let before = Instant::now();
         self.parts.metrics.blocks_in_flight.inc();
-        if self.parts.blocks.blocking_send(block).is_err() {
+        if let Err(mpsc::error::SendError(block)) = self.parts.blocks.blocking_send(block) {
             // Delivery has ended, and with it the process: the messages are read again.
             self.parts.metrics.blocks_in_flight.dec();
+            block.account.abandon();
         }
         let handing = before.elapsed();
         self.handing += handing;

@@ -10,6 +10,7 @@ use sluice_clickhouse::{
     row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
 };
 use sluice_gateway::{
+    account::RowAccount,
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload},
@@ -196,7 +197,7 @@ pub struct Worker {
 impl Worker {
     /// One that has seen no message.
     pub fn new() -> Self {
-        let block = OpenBlock::new(RowFrames::new(), Instant::now());
+        let block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
         let json = Reader::new(Format::OtlpJson, ByteSize::mib(16));
         Self { pool: Pool::new(POOL_BYTES, 1, 1), json, scratch: Scratch::default(), block }
     }
@@ -255,7 +256,7 @@ impl Worker {
                 &mut self.block,
                 payload,
             ) {
-                Encoded::Whole { end_nanos_max, .. } => self.block.add_message(end_nanos_max),
+                Encoded::Whole { spans, end_nanos_max } => self.block.add_message(spans, end_nanos_max),
                 other => panic!("the generator's messages can be read and fit a block: {other:?}"),
             }
             let mut closed = cutter.take(offset, Some(message));

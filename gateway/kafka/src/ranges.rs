@@ -88,6 +88,8 @@ pub struct Release {
     pub range: OffsetRange,
     /// Seconds since 1970 before which nobody sent it: the age of its token is counted from here.
     pub first_sent: u64,
+    /// Whether an owner before may have sent it.
+    pub is_inherited: bool,
 }
 
 /// What the first range that is not sent waits for.
@@ -119,7 +121,12 @@ struct Inherited {
 impl Inherited {
     /// Before which moment no range that begins here was sent, if it is sent first by us now.
     fn first_sent(self, first: i64, now: Now) -> u64 {
-        self.t0.filter(|_| first < self.horizon).unwrap_or(now.unix_seconds)
+        self.t0.filter(|_| self.covers(first)).unwrap_or(now.unix_seconds)
+    }
+
+    /// Whether an owner before may have sent a range that begins here.
+    fn covers(self, first: i64) -> bool {
+        self.t0.is_some() && first < self.horizon
     }
 }
 
@@ -313,7 +320,11 @@ impl Ranges {
             if range.progress == Progress::Cut {
                 range.progress = Progress::Sent;
                 range.since = self.inherited.first_sent(range.range.first, now);
-                released.push(Release { range: range.range, first_sent: range.since });
+                released.push(Release {
+                    range: range.range,
+                    first_sent: range.since,
+                    is_inherited: self.inherited.covers(range.range.first),
+                });
             }
         }
         self.flight.forget_settled();

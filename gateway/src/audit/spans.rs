@@ -8,6 +8,7 @@
 
 use super::{chunk::Chunk, letters::Letters, report::Totals};
 use crate::{
+    account::RowAccount,
     block::OpenBlock,
     buffers::{CHUNK_BYTES, Pool},
     encode::{Encoded, Payload, encode},
@@ -38,7 +39,7 @@ impl SpanReader {
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
             scratch: Scratch::new(columns),
             pool: Pool::new(POOL_BYTES, 1, 1),
-            block: OpenBlock::new(RowFrames::new(), Instant::now()),
+            block: OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now()),
         }
     }
 

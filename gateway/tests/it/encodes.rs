@@ -15,6 +15,7 @@ use sluice_clickhouse::{
     row_frames::RowFrames,
 };
 use sluice_gateway::{
+    account::RowAccount,
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload, encode},
@@ -46,7 +47,7 @@ impl Case {
     }
 
     pub fn of(pool_bytes: u64, columns: TableColumns) -> Self {
-        let block = OpenBlock::new(RowFrames::new(), Instant::now());
+        let block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
         Self {
             pool: Pool::new(pool_bytes, 1, 1),
             reader: Reader::OtlpProto,
@@ -63,8 +64,8 @@ impl Case {
     pub fn add(&mut self, message: &[u8]) -> Encoded {
         let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
-        if let Encoded::Whole { end_nanos_max, .. } = encoded {
-            self.block.add_message(end_nanos_max);
+        if let Encoded::Whole { spans, end_nanos_max } = encoded {
+            self.block.add_message(spans, end_nanos_max);
         }
         encoded
     }

@@ -106,13 +106,13 @@ async fn a_body_that_ends_behind_its_types_is_no_success_and_a_retry_under_a_use
         let targets = database.sink(layout).targets(&columns).unwrap();
         let client = InsertClient::new();
         let id = InsertId { token: Some("one"), query_id: &format!("{}-cut", database.name) };
-        let error = client.insert(targets.of_try(0), &InsertBody::new(Vec::new()), id).await.unwrap_err();
+        let error = client.insert(targets.at(0), &InsertBody::new(Vec::new()), id).await.unwrap_err();
         assert_eq!((error.class.label(), error.http_status), ("retry", Some(200)), "{error}");
         let body = InsertBody::new(frames(&columns, &numbered(7)));
         for attempt in ["first", "second"] {
             let query_id = format!("{}-{attempt}", database.name);
             let id = InsertId { token: Some("one"), query_id: &query_id };
-            client.insert(targets.of_try(0), &body, id).await.unwrap();
+            client.insert(targets.at(0), &body, id).await.unwrap();
             assert_eq!(database.ask("toString(count())").await, "2", "{attempt}");
         }
         database.drop().await;

@@ -45,7 +45,7 @@ impl Sent<'_> {
         self.tries += 1;
         let query_id = format!("{}-{}-{}", window.token, std::process::id(), self.tries);
         let id = InsertId { token: Some(&window.token), query_id: &query_id };
-        match self.client.insert(self.targets.of_try(0), &body, id).await {
+        match self.client.insert(self.targets.at(0), &body, id).await {
             Ok(_) => Outcome::Stored,
             Err(error) => {
                 assert_eq!(error.class, Class::Poison, "{error}");

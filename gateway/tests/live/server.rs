@@ -10,6 +10,7 @@ use sluice_clickhouse::{
     row_frames::RowFrames,
 };
 use sluice_gateway::{
+    account::RowAccount,
     block::{OpenBlock, Place},
     buffers::Pool,
     encode::{Encoded, Payload, encode},
@@ -112,7 +113,7 @@ impl Database {
         let body = InsertBody::new(frames(columns, message));
         let query_id = format!("{}-{}", self.name, next_number());
         let id = InsertId { token: None, query_id: &query_id };
-        InsertClient::new().insert(targets.of_try(0), &body, id).await.map(|_| ())
+        InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
     }
 }
 
@@ -126,14 +127,14 @@ pub async fn send(
     let targets = sink.targets(columns).unwrap();
     let id = InsertId { token: Some(token), query_id };
     let body = InsertBody::new(frames.to_vec());
-    InsertClient::new().insert(targets.of_try(0), &body, id).await.map(|_| ())
+    InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
 }
 
 /// The frames of one message's rows.
 pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
     let mut scratch = Scratch::new(columns.clone());
-    let mut block = OpenBlock::new(RowFrames::new(), Instant::now());
+    let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
     let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000 };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");

@@ -1,0 +1,384 @@
+//! One block on its way into the table: sends it, and does what its [`Tries`] say until it is in.
+//!
+//! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
+//! has one of [`Delivery::concurrency`] permits and a [`Pass`] of the server that it goes to; a block that waits has neither, so
+//! that one that is refused does not hold up others.
+//!
+//! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's.
+
+use crate::{
+    block::Block,
+    breaker::{Answer, Endpoints, Pass, Wait},
+    delivery::Delivery,
+    held::Tenure,
+    retry::{self, Pace},
+    tries::{At, Failure, Next, Replica, Tries},
+};
+use sluice_clickhouse::{
+    body::InsertBody,
+    client::InsertClient,
+    fate::Lost,
+    insert::{InsertError, InsertId},
+    outcome::{Actor, Class},
+};
+use sluice_kafka::{Report, ranges::Release};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// What all shipments share.
+pub struct Dock {
+    delivery: Delivery,
+    client: InsertClient,
+    permits: Arc<Semaphore>,
+    endpoints: Mutex<Endpoints>,
+    /// Told when a pass comes back.
+    returned: Notify,
+    /// Whether the last insert failed: one line when it begins, one when it ends.
+    failing: AtomicBool,
+    /// Told when an insert succeeds after others failed.
+    recovered: Notify,
+    jitter: RandomState,
+    clock: Clock,
+}
+
+/// The time since 1970, by a clock that is never set back.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    started: Instant,
+    since_1970: Duration,
+}
+
+impl Clock {
+    /// Begins with the time of the machine.
+    pub fn start() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), since_1970 }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Duration {
+        self.since_1970 + self.started.elapsed()
+    }
+}
+
+impl Dock {
+    /// For these servers.
+    pub fn new(delivery: Delivery, endpoints: Endpoints) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
+            delivery,
+            client: InsertClient::new(),
+            endpoints: Mutex::new(endpoints),
+            returned: Notify::new(),
+            failing: AtomicBool::new(false),
+            recovered: Notify::new(),
+            jitter: RandomState::new(),
+            clock: Clock::start(),
+        }
+    }
+
+    /// Takes down that blocks are given up: another owner reads their messages.
+    pub fn abandon(&self, blocks: Vec<Block>) {
+        for block in blocks {
+            tracing::debug!(partition = %block.id, "a block is given up: the partition has another owner");
+            self.delivery.metrics.blocks_in_flight.dec();
+            block.account.abandon();
+        }
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, Endpoints> {
+        // Numbers, whole whatever the task that held them died of.
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A server, and the right to send to it.
+    async fn pass(&self, last: Option<(usize, Replica)>) -> (usize, Pass, OwnedSemaphorePermit) {
+        loop {
+            let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+            // Registered before it is asked for: a pass that comes back in between is not missed.
+            let returned = self.returned.notified();
+            let chosen = self.endpoints().choose(last, self.clock.now());
+            match chosen {
+                Ok((endpoint, pass)) => return (endpoint, pass, permit),
+                Err(Wait::Returned) => {
+                    drop(permit);
+                    returned.await;
+                }
+                Err(Wait::Until(until)) => {
+                    drop(permit);
+                    let wait = until.saturating_sub(self.clock.now());
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        () = returned => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn give_back(&self, endpoint: usize, pass: Pass, answer: Answer, random: f64) {
+        self.endpoints().give_back(endpoint, pass, answer, (self.clock.now(), random));
+        self.returned.notify_waiters();
+    }
+}
+
+/// One block on its way.
+pub struct Shipment {
+    dock: Arc<Dock>,
+    block: Block,
+    body: InsertBody,
+    token: String,
+    tenure: Arc<Tenure>,
+    tries: Tries,
+    attempts: u32,
+    last: Option<(usize, Replica)>,
+    refused: Instant,
+    /// Its number among those in doubt.
+    doubt: Option<u64>,
+}
+
+impl Shipment {
+    /// A block that may be sent.
+    pub fn new(dock: Arc<Dock>, mut block: Block, release: Release, tenure: Arc<Tenure>) -> Self {
+        let views = dock.delivery.standing.has_views();
+        let tries = if release.is_inherited {
+            Tries::inherited(views, Duration::from_secs(release.first_sent))
+        } else {
+            Tries::new(views)
+        };
+        Self {
+            body: InsertBody::new(std::mem::take(&mut block.frames)),
+            token: block.token.to_string(),
+            dock,
+            block,
+            tenure,
+            tries,
+            attempts: 0,
+            last: None,
+            refused: Instant::now(),
+            doubt: None,
+        }
+    }
+
+    /// Tries until it is in, or its generation is over.
+    pub async fn run(mut self) {
+        let mut next = None;
+        while !self.tenure.is_over() {
+            let step = match next.take() {
+                Some(step) => step,
+                None => match self.attempt().await {
+                    Some(step) => step,
+                    None => return self.settle(),
+                },
+            };
+            self.tell_doubt();
+            match step {
+                Next::SendAgain { after, replica, may_double } => {
+                    self.count_double(may_double);
+                    self.last = self.last.map(|(endpoint, _)| (endpoint, replica));
+                    self.pause(after, replica).await;
+                }
+                Next::Describe => {
+                    let found = self.dock.delivery.watch.described(self.refused).await;
+                    next = Some(self.tries.described(found, &self.at()));
+                }
+                Next::AskFate(_) => next = Some(self.ask_fate().await),
+                Next::Bisect { .. } => {
+                    self.wait_for(Actor::Table, "the server refuses rows of this block").await;
+                }
+                Next::Split { .. } => {
+                    self.wait_for(Actor::Server, "the server cannot take this block at once").await;
+                }
+                Next::Halt { actor, after } => {
+                    tracing::debug!(partition = %self.block.id, actor = actor.label(), "a block waits for someone to act");
+                    self.pause(after, Replica::Same).await;
+                }
+                Next::Settle { views_incomplete } => {
+                    if views_incomplete {
+                        self.dock.delivery.metrics.guarantee.view_gaps.inc();
+                    }
+                    return self.settle();
+                }
+            }
+        }
+        self.leave_doubt();
+        self.dock.abandon(vec![self.block]);
+    }
+
+    /// Sends it once. `None` when it is in.
+    async fn attempt(&mut self) -> Option<Next> {
+        let dock = self.dock.clone();
+        let (endpoint, pass, permit) = tokio::select! {
+            pass = dock.pass(self.last) => pass,
+            () = self.tenure.over() => {
+                return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
+            }
+        };
+        let at = self.at();
+        if let Some(step) = self.tries.sending(&at) {
+            dock.endpoints().give_up(endpoint, pass);
+            dock.returned.notify_waiters();
+            return Some(step);
+        }
+        let query_id = format!("{}-{}", self.token, self.attempts);
+        self.attempts = self.attempts.saturating_add(1);
+        self.last = Some((endpoint, Replica::Same));
+        let id = InsertId { token: Some(&self.token), query_id: &query_id };
+        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &self.body, id).await;
+        drop(permit);
+        match sent {
+            Ok(inserted) => {
+                dock.give_back(endpoint, pass, Answer::Well, at.random);
+                dock.delivery.metrics.insert_seconds.observe(inserted.elapsed.as_secs_f64());
+                None
+            }
+            Err(error) => {
+                self.refused = Instant::now();
+                let failure = Failure { class: error.class, code: error.code };
+                dock.give_back(endpoint, pass, Answer::of(failure), at.random);
+                self.log_failure(&error);
+                Some(self.tries.failed(failure, &self.at()))
+            }
+        }
+    }
+
+    fn at(&self) -> At {
+        let delivery = &self.dock.delivery;
+        At {
+            now: self.dock.clock.now(),
+            age_budget: delivery.standing.age_budget(self.tries.first_sent()),
+            insert_timeout: delivery.sink.insert_timeout(),
+            random: self.random(),
+        }
+    }
+
+    /// A number from 0 to 1 that differs between processes, blocks and tries.
+    fn random(&self) -> f64 {
+        let [_, _, _, _, a, b, c, d] = self.dock.jitter.hash_one((&self.token, self.attempts)).to_le_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+    }
+
+    async fn ask_fate(&mut self) -> Next {
+        let query_id_start = format!("{}-", self.token);
+        let lost = Lost {
+            query_id_start: &query_id_start,
+            attempts: self.tries.begun(),
+            rows: self.block.rows,
+            since: self.tries.first_sent(),
+        };
+        let fate = self.dock.delivery.sink.fate(&lost).await;
+        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
+        let at = self.at();
+        self.tries.told(fate, &at)
+    }
+
+    /// Waits for someone who must act, as long as it takes.
+    async fn wait_for(&mut self, actor: Actor, why: &'static str) {
+        tracing::debug!(partition = %self.block.id, actor = actor.label(), "{why}; it waits");
+        let wait = retry::wait(Pace::Slow, self.tries.failures(), self.random());
+        self.pause(wait, Replica::Same).await;
+    }
+
+    /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
+    /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
+    async fn pause(&self, wait: Duration, replica: Replica) {
+        let soonest = wait.min(retry::WAIT_MIN);
+        tokio::time::sleep(soonest).await;
+        let rest = tokio::time::sleep(wait.saturating_sub(soonest));
+        let recovered = async {
+            match replica {
+                Replica::Another => self.dock.recovered.notified().await,
+                Replica::Same => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = rest => {}
+            () = recovered => {}
+            () = self.tenure.over() => {}
+        }
+    }
+
+    fn count_double(&self, may_double: bool) {
+        if may_double {
+            self.dock.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.block.rows);
+            tracing::warn!(
+                partition = %self.block.id,
+                rows = self.block.rows,
+                "a block is sent again although the server may have forgotten that it has it: its rows may be doubled"
+            );
+        }
+    }
+
+    fn tell_doubt(&mut self) {
+        match (self.tries.doubt_since(), self.doubt) {
+            (Some(since), None) => self.doubt = Some(self.dock.delivery.standing.enter_doubt(since)),
+            (None, Some(_)) => self.leave_doubt(),
+            _ => {}
+        }
+    }
+
+    fn leave_doubt(&mut self) {
+        if let Some(number) = self.doubt.take() {
+            self.dock.delivery.standing.leave_doubt(number);
+        }
+    }
+
+    fn settle(mut self) {
+        self.leave_doubt();
+        let Self { dock, block, .. } = self;
+        if dock.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("inserts succeed again");
+            dock.recovered.notify_waiters();
+            dock.delivery.watch.accepted();
+        }
+        let metrics = &dock.delivery.metrics;
+        metrics.rows_inserted.inc_by(block.rows);
+        metrics.blocks_inserted.inc();
+        metrics.bytes_inserted.inc_by(block.bytes as u64);
+        metrics.blocks_in_flight.dec();
+        if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
+            metrics.freshness_seconds.observe(seconds);
+        }
+        block.account.settled();
+        let Block { id, generation, range, .. } = block;
+        if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
+            // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
+        }
+    }
+
+    fn log_failure(&self, error: &InsertError) {
+        self.dock.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+        let first = !self.dock.failing.swap(true, Ordering::Relaxed);
+        let (class, code) = (error.class.label(), error.code);
+        if first {
+            tracing::warn!(class, code, %error, partition = %self.block.id, "inserts fail; {}", advice(error.class));
+        } else {
+            tracing::debug!(class, code, %error, partition = %self.block.id, "an insert failed again");
+        }
+    }
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; its columns are read again",
+        Class::Poison => "the server refuses rows of this block; its partition waits for someone to act",
+        Class::Split => "the server cannot take this block at once; its partition waits for someone to act",
+        Class::Halt => "someone must act: look at the table and at the user's rights",
+    }
+}
+
+/// Seconds since the end of the latest span; `None` without one, or when it ends in the future.
+fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);
+    Some(now.checked_sub(end)?.as_secs_f64())
+}
