@@ -145,6 +145,7 @@ pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) ->
         samples,
         bounds: Bounds::of(policy, now, next.partitions),
         current: samples.workload.desired,
+        is_news: is_news(state, samples),
     };
     match policy.mode {
         Mode::Fixed => situation.fixed(next),
@@ -159,6 +160,12 @@ pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) ->
     }
 }
 
+/// Whether the newest sample is one that no decision has seen: time alone is no reason to take a gateway away.
+fn is_news(state: &State, samples: &Samples) -> bool {
+    let last = samples.history.last();
+    last.is_some_and(|last| state.decided_at.is_none_or(|decided_at| last.at > decided_at))
+}
+
 /// The arguments, and what follows from them at once.
 #[derive(Clone, Copy)]
 struct Situation<'a> {
@@ -167,6 +174,7 @@ struct Situation<'a> {
     samples: &'a Samples,
     bounds: Bounds,
     current: u32,
+    is_news: bool,
 }
 
 /// What was found out.
@@ -336,7 +344,7 @@ impl Situation<'_> {
     fn against_more(rates: &Rates, cause: Cause) -> Option<&'static str> {
         if cause == Cause::SinkLimited {
             Some("ClickHouse is what limits, and more gateways would only wait for it too")
-        } else if rates.sink_now > cause::SINK_DOUBTFUL || rates.insert_failures {
+        } else if rates.sink_now.max(rates.sink_of_full) > cause::SINK_DOUBTFUL || rates.insert_failures {
             Some("gateways wait for ClickHouse, and it may be what limits")
         } else {
             None
@@ -357,6 +365,8 @@ impl Situation<'_> {
             Some("queue volumes are not drained")
         } else if !seen {
             Some("too little was seen yet")
+        } else if !self.is_news {
+            Some("nothing was seen since the last decision")
         } else {
             None
         }

@@ -12,7 +12,7 @@ const BUSY_MIN_FIRST: f64 = 0.02;
 /// Nothing is learned from a gateway that waits for ClickHouse for a larger share of the time.
 const SINK_MAX: f64 = 0.2;
 /// A gateway that waits for messages for a smaller share is full: what it does is what it can.
-const FULL: f64 = 0.05;
+pub const FULL: f64 = 0.05;
 /// Weight of a new measurement: half of what is known is older than 45 s.
 const WEIGHT: f64 = 0.2;
 /// Pods from slow to fast; the capacity is that of the one a quarter of the way, as partitions go to the slow ones too.

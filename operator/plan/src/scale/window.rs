@@ -5,6 +5,7 @@
 //! when it ends, so waiting for ClickHouse is what is neither work nor waiting for messages, not a counter of its own.
 
 use super::{
+    capacity::FULL,
     numbers,
     policy::{InitialOffset, Policy},
     sample::{History, PartitionSample, PodSample, Sample},
@@ -58,7 +59,10 @@ pub struct Rates {
     pub processed: f64,
     /// Mean share of waiting for ClickHouse in the last interval.
     pub sink_now: f64,
-    /// The same over the last minute; `None` before there is one.
+    /// The same of the gateways that had messages all the time; 0 when none had. Those that read little do not wait, and say nothing
+    /// of what more of them would do.
+    pub sink_of_full: f64,
+    /// The mean of all over the last minute; `None` before there is one.
     pub sink_minute: Option<f64>,
     /// Whether inserts failed in the last interval.
     pub insert_failures: bool,
@@ -118,6 +122,8 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.pods = pairs(before, last).collect();
     rates.processed = rates.pods.iter().map(|pod| pod.rate).sum();
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
+    let full = rates.pods.iter().filter(|pod| pod.source < FULL);
+    rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
     rates.spool_bytes = last.pods.iter().map(|pod| pod.spool_bytes).sum();
     let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
     let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));

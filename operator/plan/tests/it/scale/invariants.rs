@@ -82,6 +82,35 @@ fn play(course: &mut Course, polls: &[(Poll, usize)], mut see: impl FnMut(&Cours
     }
 }
 
+#[test]
+fn a_surplus_that_has_lasted_waits_for_the_next_sample() {
+    let mut course = Course::new(2, 0, 2);
+    let busy = Poll { arrival: 20, sink: u64::MAX, damage: 5 };
+    let idle = Poll { arrival: 0, ..busy.clone() };
+    let unseen = Poll { damage: 4, ..idle.clone() };
+    let mut replicas = Vec::new();
+    // The down window is 600 s, which are 40 polls: it is full at the first one that sees nothing.
+    play(&mut course, &[(busy, 8), (idle.clone(), 31), (unseen, 3), (idle, 41)], |course, _, _| {
+        replicas.push(course.replicas());
+    });
+    assert_eq!(replicas[..42], [2; 42]);
+    assert_eq!(replicas.last(), Some(&1));
+}
+
+#[test]
+fn gateways_with_few_messages_do_not_hide_that_the_others_wait_for_the_sink() {
+    // Three gateways have two partitions and wait a third of the time; two have one, and never wait.
+    let mut course = Course::new(8, 100, 5);
+    course.policy.down_enabled = false;
+    course.run(600);
+    course.arrivals.fill(596);
+    course.sink = 8 * 596 * 70 / 100;
+    for _ in 0..5 {
+        let decision = course.step();
+        assert!(decision.replicas <= 5, "{}", decision.reason);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -110,13 +139,13 @@ proptest! {
         let mut course = Course::new(partitions, 100, replicas.min(u32::try_from(partitions).unwrap()));
         course.policy.rescales_per_hour = 60;
         course.run(600);
-        let before = course.replicas();
         for (arrival, times) in arrivals {
             course.arrivals.iter_mut().for_each(|one| *one = arrival);
-            // What ClickHouse takes is less than what arrives, and less than what the gateways could do.
-            let could = (arrival * course.arrivals.len() as u64).min(1_000 * u64::from(before));
-            course.sink = could * percent / 100;
             for _ in 0..times {
+                let before = course.replicas();
+                // What ClickHouse takes is less than what arrives, and less than what the gateways could do that are there now.
+                let could = (arrival * course.arrivals.len() as u64).min(1_000 * u64::from(before));
+                course.sink = could * percent / 100;
                 let decision = course.step();
                 prop_assert!(decision.replicas <= before, "{}", decision.reason);
             }
