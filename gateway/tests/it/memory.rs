@@ -44,7 +44,9 @@ fn many(count: usize, bytes: usize) -> Vec<KeyValue> {
 /// Attributes that are too much for a row, in one set.
 fn hostile_sets() -> Vec<Vec<KeyValue>> {
     let path = |bytes: usize, members| one_under(&"p".repeat(bytes), list(many(members, 1)));
+    // Almost all the paths that objects may have while they are open, and within them more than that, and more than a text.
     let objects = |inner: Value| array(vec![list([many(95_000, 1), one(inner)].concat())]);
+    let inner = [many(6_000, 1), many(4, MIB)].concat();
     vec![
         one(Value::StringValue("x".repeat(6 * MIB))),
         one(Value::BytesValue(vec![7; 6 * MIB])),
@@ -54,7 +56,7 @@ fn hostile_sets() -> Vec<Vec<KeyValue>> {
         path(MIB, 20),
         path(64 << 10, 2_000),
         one(array((0..40).map(|_| list(path(128 << 10, 4))).collect())),
-        one(objects(objects(objects(objects(Value::BoolValue(true)))))),
+        one(objects(array(vec![list(inner)]))),
         many(200, 100_000),
         many(99_999, 100),
         many(6, MIB),
