@@ -10,23 +10,22 @@
 //! ```
 
 use crate::{
+    arrivals::{Arrivals, Begun, Policy, Ready},
     clock,
     committer::{Beginning, Committer, Outcome},
     consumer::Inbox,
     partition::{
-        Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
-        Verdict,
+        Generation, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
     },
-    ranges::{CommitOutcome, Committed, Cutter, Found, Ranges, Settings, Urgency},
+    ranges::{CommitOutcome, Ranges, Urgency},
     stats::ConsumerStats,
     turns::{Change, Turns},
 };
 use crossbeam_channel::{Receiver, Sender};
 use rdkafka::error::KafkaError;
-use sluice_gateway_config::InitialOffset;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, atomic::Ordering},
+    collections::{BTreeMap, VecDeque},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -37,40 +36,8 @@ const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// a crash, and dropped by its tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The least time between two attempts to read where partitions begin.
-const READ_INTERVAL_MIN: Duration = Duration::from_millis(500);
-
 /// Takes an order for delivery, or gives it back when there is no room for it now.
 pub type OrderSink = Box<dyn Fn(Order) -> Result<(), Order> + Send>;
-
-/// A partition whose beginning is known: to be assigned in librdkafka there, and given to a worker.
-pub struct Ready {
-    /// Which one.
-    pub id: PartitionId,
-    /// Where it is read from.
-    pub position: i64,
-    /// What the worker needs.
-    pub begun: Begun,
-}
-
-/// The worker's part of a generation that begins.
-pub struct Begun {
-    generation: Generation,
-    cutter: Cutter,
-    log_end: i64,
-    cluster: Arc<str>,
-}
-
-/// How partitions are read.
-#[derive(Debug, Clone, Copy)]
-pub struct Policy {
-    /// How ranges are made.
-    pub settings: Settings,
-    /// Where a partition begins of which nothing is committed.
-    pub initial_offset: InitialOffset,
-    /// Partitions that may be read at the same time.
-    pub active_max: usize,
-}
 
 /// What is to be done with the consumer.
 #[derive(Default)]
@@ -87,15 +54,11 @@ pub struct Steps {
 pub struct Assignment {
     /// Which partitions are read now.
     pub turns: Turns,
+    /// Which partitions have not begun.
+    pub arrivals: Arrivals,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
     owned: BTreeMap<PartitionId, Owned>,
-    /// Assigned to us, and not in librdkafka: their beginning is not known yet.
-    arriving: BTreeSet<PartitionId>,
-    /// Assigned to us, and not in librdkafka: this program must not read them.
-    halted: BTreeSet<PartitionId>,
-    policy: Policy,
-    generations: u64,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
     reports: Receiver<Report>,
@@ -104,10 +67,7 @@ pub struct Assignment {
     orders_waiting: VecDeque<Order>,
     /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
-    /// Partitions that begin with the next step; some once any beginning was read.
-    ready: Option<Vec<Ready>>,
     last_commit: Instant,
-    last_read: Option<Instant>,
 }
 
 /// A partition that is owned.
@@ -127,21 +87,16 @@ impl Assignment {
     pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, orders: OrderSink, policy: Policy) -> Self {
         Self {
             turns: Turns::new(policy.active_max),
+            arrivals: Arrivals::new(policy),
             committer: None,
             owned: BTreeMap::new(),
-            arriving: BTreeSet::new(),
-            halted: BTreeSet::new(),
-            policy,
-            generations: 0,
             inboxes,
             next_inbox: 0,
             reports,
             orders,
             orders_waiting: VecDeque::new(),
             stopped: Vec::new(),
-            ready: None,
             last_commit: Instant::now(),
-            last_read: None,
         }
     }
 
@@ -158,23 +113,6 @@ impl Assignment {
     /// Whether a partition is owned.
     pub fn owns(&self, id: &PartitionId) -> bool {
         self.owned.contains_key(id)
-    }
-
-    /// The group has given us partitions. They begin once it is known where.
-    pub fn arrive(&mut self, ids: Vec<PartitionId>) {
-        self.arriving.extend(ids);
-        self.last_read = None;
-    }
-
-    /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
-    /// not have.
-    pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
-        let mut missing: Vec<PartitionId> =
-            ids.iter().filter(|id| self.arriving.remove(*id) | self.halted.remove(*id)).cloned().collect();
-        if let Some(ready) = &mut self.ready {
-            missing.extend(ready.extract_if(.., |ready| ids.contains(&ready.id)).map(|ready| ready.id));
-        }
-        missing
     }
 
     /// Takes down where a log ends.
@@ -199,7 +137,7 @@ impl Assignment {
         let unassign = self.renew();
         let mut change = self.pause_stopped();
         change.resume.extend(self.turns.lost(&unassign).resume);
-        Steps { change, unassign, assign: self.ready.take() }
+        Steps { change, unassign, assign: self.arrivals.take_ready() }
     }
 
     /// Tends until a condition holds, or until `deadline`.
@@ -291,7 +229,7 @@ impl Assignment {
     /// Takes back a partition that could not be assigned.
     pub fn take_back(&mut self, id: PartitionId) {
         self.owned.remove(&id);
-        self.arriving.insert(id);
+        self.arrivals.take_back(id);
     }
 
     /// Tells the workers that own these partitions to let them go.
@@ -381,35 +319,9 @@ impl Assignment {
 
     /// A partition's beginning is known.
     fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
-        // It may have been taken away while its beginning was read.
-        if !self.arriving.remove(&id) {
-            return;
-        }
-        let ready = self.ready.get_or_insert_default();
-        let Beginning { commit, log, cluster } = beginning;
-        let default = match self.policy.initial_offset {
-            InitialOffset::Earliest => log.start,
-            InitialOffset::Latest => log.end,
-        };
-        let commit = commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
-        let committed = Committed { commit, begin: default, log: *log };
-        self.generations += 1;
-        let generation = Generation(self.generations);
-        match Ranges::assigned(generation, &committed, self.policy.settings, clock::now()) {
-            Ok((ranges, cutter, found)) => {
-                say_found(&id, &found, stats);
-                let position = cutter.position();
-                let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
-                ready.push(Ready { id: id.clone(), position, begun });
-                let worker = self.next_worker();
-                let owned = Owned { generation, ranges, worker, is_released: false, renew: None };
-                self.owned.insert(id, owned);
-            }
-            Err(halt) => {
-                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
-                self.halted.insert(id);
-                stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
-            }
+        if let Some((generation, ranges)) = self.arrivals.begin(&id, beginning, stats) {
+            let worker = self.next_worker();
+            self.owned.insert(id, Owned { generation, ranges, worker, is_released: false, renew: None });
         }
     }
 
@@ -446,10 +358,7 @@ impl Assignment {
         if self.committer.as_ref().is_none_or(Committer::is_busy) {
             return;
         }
-        if !self.arriving.is_empty() && self.last_read.is_none_or(|last| last.elapsed() >= READ_INTERVAL_MIN)
-        {
-            self.last_read = Some(Instant::now());
-            let ids = self.arriving.iter().cloned().collect();
+        if let Some(ids) = self.arrivals.due() {
             self.committer.as_mut().expect("it was there just now").read(ids);
             return;
         }
@@ -490,7 +399,7 @@ impl Assignment {
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
         }
         self.lose(&ids);
-        self.arrive(ids.clone());
+        self.arrivals.arrive(ids.clone());
         ids
     }
 
@@ -502,28 +411,6 @@ impl Assignment {
         let mut change = self.turns.lost(&stopped);
         change.pause = stopped;
         change
-    }
-}
-
-/// What an owner before left, in the log and in the numbers.
-fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
-    let offsets = |range: OffsetRange| u64::try_from(range.next - range.first).unwrap_or(0);
-    if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
-        stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(
-            partition = %id,
-            ?fresh,
-            "what was in flight before is not known: rows of it may be doubled once"
-        );
-    }
-    if let Some(overtaken) = found.overtaken {
-        stats.messages_lost.fetch_add(offsets(overtaken.lost), Ordering::Relaxed);
-        tracing::error!(
-            partition = %id,
-            first = overtaken.lost.first,
-            next = overtaken.lost.next,
-            "Kafka deleted messages before they were read: they are lost"
-        );
     }
 }
 

@@ -6,7 +6,8 @@
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
 use crate::{
-    assignment::{Assignment, OrderSink, Policy},
+    arrivals::Policy,
+    assignment::{Assignment, OrderSink},
     committer::Committer,
     partition::{Ownership, Report},
     ranges::{Rule, Settings},

@@ -20,6 +20,7 @@
 //!
 //! The poll thread owns the consumer, the assignment and the ranges; nothing here takes a lock in the path of messages.
 
+mod arrivals;
 mod assignment;
 mod bounded_reader;
 mod clock;

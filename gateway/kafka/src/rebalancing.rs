@@ -11,7 +11,8 @@
 //! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`].
 
 use crate::{
-    assignment::{Assignment, Ready, Steps, wake},
+    arrivals::Ready,
+    assignment::{Assignment, Steps, wake},
     partition::PartitionId,
     stats::{ConsumerStats, PartitionStats},
     turns::Change,
@@ -117,14 +118,14 @@ impl Rebalancing {
         if gained.is_empty() {
             warn_of(consumer.incremental_assign(&TopicPartitionList::new()), "assigned");
         }
-        self.assignment().arrive(gained);
+        self.assignment().arrivals.arrive(gained);
         self.stats.joined.store(true, Ordering::Release);
     }
 
     fn give_up(&self, consumer: &BaseConsumer<Self>, revoked: &[PartitionId]) {
         // A lost assignment has another owner already: nothing may be committed for it.
         let taken_away = consumer.assignment_lost();
-        let missing = self.assignment().turn_away(revoked);
+        let missing = self.assignment().arrivals.turn_away(revoked);
         if !missing.is_empty() {
             // librdkafka unassigns all of them or none.
             warn_of(consumer.incremental_assign(&list(&missing)), "assigned to be let go");

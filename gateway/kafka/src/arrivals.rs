@@ -1,0 +1,185 @@
+//! Partitions that the group has given us and that have not begun: first it is read where.
+//!
+//! Owner: the poll thread, as a part of [`crate::assignment`]. They are not in librdkafka, and no worker has them.
+//!
+//! ```text
+//!  assigned by the group --> arriving --(beginning is read)--> ready --> owned
+//!                               |
+//!                               `--(a plan of a newer version)--> halted
+//! ```
+//!
+//! Limits: beginnings are asked for at the most every [`READ_INTERVAL_MIN`].
+
+use crate::{
+    clock,
+    committer::Beginning,
+    partition::{Generation, OffsetRange, PartitionId},
+    ranges::{Committed, Cutter, Found, Ranges, Settings},
+    stats::ConsumerStats,
+};
+use sluice_gateway_config::InitialOffset;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// The least time between two attempts to read where partitions begin.
+const READ_INTERVAL_MIN: Duration = Duration::from_millis(500);
+
+/// A partition whose beginning is known: to be assigned in librdkafka there, and given to a worker.
+pub struct Ready {
+    /// Which one.
+    pub id: PartitionId,
+    /// Where it is read from.
+    pub position: i64,
+    /// What the worker needs.
+    pub begun: Begun,
+}
+
+/// The worker's part of a generation that begins.
+pub struct Begun {
+    /// Under which it is read.
+    pub generation: Generation,
+    /// Says where its ranges end.
+    pub cutter: Cutter,
+    /// Where the log ended when its beginning was read.
+    pub log_end: i64,
+    /// The Kafka cluster's id.
+    pub cluster: Arc<str>,
+}
+
+/// How partitions are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// How ranges are made.
+    pub settings: Settings,
+    /// Where a partition begins of which nothing is committed.
+    pub initial_offset: InitialOffset,
+    /// Partitions that may be read at the same time.
+    pub active_max: usize,
+}
+
+/// The partitions that have not begun.
+pub struct Arrivals {
+    policy: Policy,
+    generations: u64,
+    /// Their beginning is not known yet.
+    arriving: BTreeSet<PartitionId>,
+    /// This program must not read them.
+    halted: BTreeSet<PartitionId>,
+    /// Partitions that begin with the next step; some once any beginning was read.
+    ready: Option<Vec<Ready>>,
+    last_read: Option<Instant>,
+}
+
+impl Arrivals {
+    /// Nothing was assigned yet.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            generations: 0,
+            arriving: BTreeSet::new(),
+            halted: BTreeSet::new(),
+            ready: None,
+            last_read: None,
+        }
+    }
+
+    /// The group has given us partitions. They begin once it is known where.
+    pub fn arrive(&mut self, ids: Vec<PartitionId>) {
+        self.arriving.extend(ids);
+        self.last_read = None;
+    }
+
+    /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
+    /// not have.
+    pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
+        let mut missing: Vec<PartitionId> =
+            ids.iter().filter(|id| self.arriving.remove(*id) | self.halted.remove(*id)).cloned().collect();
+        if let Some(ready) = &mut self.ready {
+            missing.extend(ready.extract_if(.., |ready| ids.contains(&ready.id)).map(|ready| ready.id));
+        }
+        missing
+    }
+
+    /// A partition that could not be assigned arrives again.
+    pub fn take_back(&mut self, id: PartitionId) {
+        self.arriving.insert(id);
+    }
+
+    /// The partitions whose beginnings are to be read now; the attempt is taken down.
+    pub fn due(&mut self) -> Option<Vec<PartitionId>> {
+        let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);
+        if self.arriving.is_empty() || is_soon {
+            return None;
+        }
+        self.last_read = Some(Instant::now());
+        Some(self.arriving.iter().cloned().collect())
+    }
+
+    /// What begins with the next step; some and empty when nothing does though beginnings were read.
+    pub fn take_ready(&mut self) -> Option<Vec<Ready>> {
+        self.ready.take()
+    }
+
+    /// A partition's beginning is known: it is ready, and its ranges are the poll thread's. `None` when it is not to be read.
+    pub fn begin(
+        &mut self,
+        id: &PartitionId,
+        beginning: &Beginning,
+        stats: &ConsumerStats,
+    ) -> Option<(Generation, Ranges)> {
+        // It may have been taken away while its beginning was read.
+        if !self.arriving.remove(id) {
+            return None;
+        }
+        let ready = self.ready.get_or_insert_default();
+        let Beginning { commit, log, cluster } = beginning;
+        let default = match self.policy.initial_offset {
+            InitialOffset::Earliest => log.start,
+            InitialOffset::Latest => log.end,
+        };
+        let commit = commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
+        let committed = Committed { commit, begin: default, log: *log };
+        self.generations += 1;
+        let generation = Generation(self.generations);
+        match Ranges::assigned(generation, &committed, self.policy.settings, clock::now()) {
+            Ok((ranges, cutter, found)) => {
+                say_found(id, &found, stats);
+                let position = cutter.position();
+                let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
+                ready.push(Ready { id: id.clone(), position, begun });
+                Some((generation, ranges))
+            }
+            Err(halt) => {
+                tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
+                self.halted.insert(id.clone());
+                stats.partitions_halted.store(self.halted.len() as u64, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+/// What an owner before left, in the log and in the numbers.
+fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
+    let offsets = |range: OffsetRange| u64::try_from(range.next - range.first).unwrap_or(0);
+    if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
+        stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            partition = %id,
+            ?fresh,
+            "what was in flight before is not known: rows of it may be doubled once"
+        );
+    }
+    if let Some(overtaken) = found.overtaken {
+        stats.messages_lost.fetch_add(offsets(overtaken.lost), Ordering::Relaxed);
+        tracing::error!(
+            partition = %id,
+            first = overtaken.lost.first,
+            next = overtaken.lost.next,
+            "Kafka deleted messages before they were read: they are lost"
+        );
+    }
+}
