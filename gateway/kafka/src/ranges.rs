@@ -411,6 +411,28 @@ impl Ranges {
         self.flight.first().unwrap_or(self.tail)
     }
 
+    /// Up to where the broker has confirmed a commit that has our plan.
+    pub fn committed_offset(&self) -> Option<i64> {
+        self.committed
+    }
+
+    /// Where the last range ends.
+    pub fn tail(&self) -> i64 {
+        self.tail
+    }
+
+    /// Where the first range begins that waits for a commit, and for nothing else, before it may be sent.
+    pub fn unplanned(&self, now: Now) -> Option<i64> {
+        match self.waits_for(now)? {
+            Wait::FirstCommit | Wait::PlanCommit | Wait::Horizon | Wait::Proof => {
+                let unsent = self.flight.iter().find(|range| range.progress == Progress::Cut);
+                unsent.map(|range| range.range.first).or_else(|| self.flight.first())
+            }
+            // Both end once ranges are settled.
+            Wait::CutsFull | Wait::Switch => None,
+        }
+    }
+
     fn mark(&mut self, generation: Generation, range: OffsetRange, progress: Progress) -> Verdict {
         if !self.is_current(generation) {
             return Verdict::Stale;

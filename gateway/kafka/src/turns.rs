@@ -66,6 +66,17 @@ impl Turns {
         }
     }
 
+    /// Whether a partition has its turn.
+    pub fn is_active(&self, id: &PartitionId) -> bool {
+        self.order.iter().take(self.active_max).any(|active| active == id)
+    }
+
+    /// After how long everyone has had a turn; zero when all are active.
+    pub fn round(&self) -> Duration {
+        let turns = self.order.len().div_ceil(self.active_max);
+        if turns > 1 { TURN.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)) } else { Duration::ZERO }
+    }
+
     fn active(&self) -> Vec<PartitionId> {
         self.order.iter().take(self.active_max).cloned().collect()
     }
@@ -86,7 +97,10 @@ mod tests {
         let mut turns = Turns::new(8);
         assert_eq!(turns.gained(&ids(0..8)), Change { pause: vec![], resume: ids(0..8) });
         assert_eq!(turns.next(), Change::default());
+        assert_eq!(turns.round(), Duration::ZERO);
         assert_eq!(turns.gained(&ids(8..10)), Change { pause: ids(8..10), resume: vec![] });
+        assert_eq!(turns.round(), 2 * TURN);
+        assert!(turns.is_active(&ids(7..8)[0]) && !turns.is_active(&ids(8..9)[0]));
         assert_eq!(turns.lost(&ids(0..1)).resume, ids(8..9));
     }
 

@@ -1,7 +1,7 @@
 //! Partitions that stand still though there is something to do: noticed, named with a reason, recovered, or said to be stuck.
 //!
 //! Pure: offsets, flags and time come as arguments. Place in the flow: the poll thread calls [`Watchdog::check`] after librdkafka's
-//! statistics, does what [`Check::resume`] asks for, and publishes [`Check::still`]; readiness reads that.
+//! statistics ([`crate::inspection`]), does what [`Check::resume`] asks for, and publishes [`Check::still`]; readiness reads that.
 //!
 //! A message passes three stages, each with an offset in front and one behind:
 //!
@@ -10,11 +10,12 @@
 //!             commit          sink             reading
 //! ```
 //!
-//! A stage stands still when there is something between its two offsets and the lower one does not move. For how long that may
-//! be is [`STILL_MAX`]; then its reason is named, and where resuming may help it is asked for, once a [`RECOVERY_WAIT`]. A stage that
+//! A stage stands still when there is something between its two offsets and the lower one does not move. So does the plan, when a
+//! range waits for a commit before it may be sent. For how long that may be is [`STILL_MAX`]; then its reason is named, and where resuming may help it is asked for, once a [`RECOVERY_WAIT`]. A stage that
 //! stands still for [`RECOVERY_WAIT`] longer is stuck, and the pod is not ready: nothing halts in silence.
 //!
 //! A sink that takes nothing is not a halt: readiness does not depend on ClickHouse, and what waits for it is where it should be.
+//! Reading that waited for it has its time anew once it does not, so that a sink that comes back leaves nobody stuck either.
 //!
 //! Limits: an entry per owned partition.
 
@@ -48,26 +49,35 @@ pub enum Reason {
     Buffers,
     /// A message, or a batch, that cannot be read is next.
     StoppedByMessage,
+    /// A range may not be sent before its plan is committed, and it is not.
+    Plan,
     /// Rows are inserted, and their offsets are not committed.
     Commit,
     /// Rows wait for the sink.
     Sink,
     /// Where it ends is not known.
     EndUnknown,
+    /// Where it begins is not known.
+    BeginningUnknown,
+    /// Its plan is of a newer version, so that this program must not read it.
+    NewerPlan,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::PausedThoughActive,
         Self::NeverRead,
         Self::NoFetch,
         Self::NoTurn,
         Self::Buffers,
         Self::StoppedByMessage,
+        Self::Plan,
         Self::Commit,
         Self::Sink,
         Self::EndUnknown,
+        Self::BeginningUnknown,
+        Self::NewerPlan,
     ];
 
     /// The reason as a metric label.
@@ -79,9 +89,12 @@ impl Reason {
             Self::NoTurn => "no_turn",
             Self::Buffers => "buffers",
             Self::StoppedByMessage => "stopped_by_message",
+            Self::Plan => "plan",
             Self::Commit => "commit",
             Self::Sink => "sink",
             Self::EndUnknown => "end_unknown",
+            Self::BeginningUnknown => "beginning_unknown",
+            Self::NewerPlan => "newer_plan",
         }
     }
 
@@ -89,8 +102,16 @@ impl Reason {
     fn is_resumed(self) -> bool {
         match self {
             Self::PausedThoughActive | Self::NeverRead | Self::NoFetch | Self::EndUnknown => true,
-            // A partition without a turn must not be resumed: there is no memory for it. Of the others, nobody waits for Kafka.
-            Self::NoTurn | Self::Buffers | Self::StoppedByMessage | Self::Commit | Self::Sink => false,
+            // A partition without a turn must not be resumed: there is no memory for it. Those that have not begun cannot be. Of the
+            // others, nobody waits for messages.
+            Self::NoTurn
+            | Self::Buffers
+            | Self::StoppedByMessage
+            | Self::Plan
+            | Self::Commit
+            | Self::Sink
+            | Self::BeginningUnknown
+            | Self::NewerPlan => false,
         }
     }
 
@@ -109,20 +130,25 @@ impl fmt::Display for Reason {
             Self::NoTurn => "it does not get its turn",
             Self::Buffers => "its worker has no memory, though nothing is in flight",
             Self::StoppedByMessage => "a message that cannot be read is next",
+            Self::Plan => "rows may not be sent before their plan is committed",
             Self::Commit => "inserted rows are not committed",
             Self::Sink => "rows wait for the sink",
             Self::EndUnknown => "where it ends is not known",
+            Self::BeginningUnknown => "where it begins is not known",
+            Self::NewerPlan => "it was read by a newer version, and must not be by this one",
         })
     }
 }
 
-/// What is seen of a partition that is owned.
+/// What is seen of a partition that is assigned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The offset that the group has confirmed last.
     pub committed: Option<i64>,
-    /// Up to where every row is settled: what the ledger would commit. `None` before the first range is settled.
+    /// Up to where every row is settled: what would be committed.
     pub settled: Option<i64>,
+    /// Where the first range begins that waits for a commit before it may be sent. `None` when none does.
+    pub unplanned: Option<i64>,
     /// The next offset that the worker gets; [`crate::PartitionStats::position`]. `None` before the first fetch.
     pub position: Option<i64>,
     /// The offset behind the last message; [`crate::PartitionStats::end_offset`].
@@ -141,10 +167,18 @@ pub enum AtWorker {
     /// It takes what comes.
     #[default]
     Reads,
-    /// It has a message and no room for the rows.
+    /// It waits for memory, or to hand over a block.
     NoRoom,
     /// It stands in front of a message that cannot be read.
     Stopped,
+    /// It has let it go, and what it has read is not settled: the partition begins anew afterwards.
+    Settling,
+    /// It has let it go, and what it has read is settled: the partition begins anew once that is committed.
+    Renewing,
+    /// No worker has it yet: where it begins is not known.
+    Arriving,
+    /// No worker gets it: its plan is of a newer version.
+    Halted,
 }
 
 /// What is the same for all partitions.
@@ -191,8 +225,14 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Reading,
-    Sink,
+    Plan,
     Commit,
+    Sink,
+}
+
+impl Stage {
+    /// All of them, the one nearest to Kafka's log first, since it is what the others wait for.
+    const ALL: [Self; 4] = [Self::Reading, Self::Plan, Self::Commit, Self::Sink];
 }
 
 /// A stage that has something to do.
@@ -207,9 +247,12 @@ struct Standing {
 #[derive(Debug, Default)]
 struct Entry {
     reading: Option<Standing>,
-    sink: Option<Standing>,
+    plan: Option<Standing>,
     commit: Option<Standing>,
+    sink: Option<Standing>,
     resumed: Option<Instant>,
+    /// When reading was last seen to wait for the sink.
+    waited: Option<Instant>,
 }
 
 /// Remembers since when partitions stand still.
@@ -219,7 +262,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Looks at every owned partition. One that is not among them is forgotten, and begins anew when it comes back.
+    /// Looks at every partition that is assigned. One that is not among them is forgotten, and begins anew when it comes back.
     pub fn check(&mut self, common: Common, seen: &BTreeMap<PartitionId, Seen>) -> Check {
         self.partitions.retain(|id, _| seen.contains_key(id));
         let mut check = Check::default();
@@ -252,28 +295,33 @@ impl Entry {
             durable,
             now,
         );
+        observe(&mut self.plan, seen.unplanned.is_some(), seen.unplanned, now);
         observe(&mut self.commit, is_behind(seen.committed, seen.settled), seen.committed, now);
+        if reading_reason(seen, common) == Reason::Sink {
+            self.waited = Some(now);
+        }
         if self.reading.is_none_or(|reading| reading.since == now) {
             self.resumed = None;
         }
     }
 
-    /// The stage that has stood still for too long, the one nearest to Kafka's log first, since it is what the others wait for.
+    /// The first stage that has stood still for too long, and one that is a halt rather than one that waits for the sink.
     fn stands(&self, seen: &Seen, common: Common) -> Option<(Reason, Duration)> {
-        [Stage::Reading, Stage::Commit, Stage::Sink].into_iter().find_map(|stage| {
-            let standing = match stage {
-                Stage::Reading => self.reading,
-                Stage::Sink => self.sink,
-                Stage::Commit => self.commit,
-            }?;
-            let reason = match stage {
-                Stage::Reading => reading_reason(seen, common),
-                Stage::Sink => Reason::Sink,
-                Stage::Commit => Reason::Commit,
+        let still = |stage| {
+            let (reason, standing) = match stage {
+                Stage::Reading => (reading_reason(seen, common), self.reading?),
+                Stage::Plan => (Reason::Plan, self.plan?),
+                Stage::Commit => (Reason::Commit, self.commit?),
+                Stage::Sink => (Reason::Sink, self.sink?),
             };
-            let since = common.now.saturating_duration_since(standing.since);
+            // What the sink has held up before is not held against reading.
+            let waited = self.waited.filter(|_| stage == Stage::Reading && reason.is_halt());
+            let since = common.now.saturating_duration_since(waited.max(Some(standing.since))?);
             (since > bound(reason, common)).then_some((reason, since))
-        })
+        };
+        let mut all = Stage::ALL.into_iter().filter_map(still).peekable();
+        let first = all.peek().copied();
+        all.find(|(reason, _)| reason.is_halt()).or(first)
     }
 
     fn may_resume(&self, now: Instant) -> bool {
@@ -308,6 +356,10 @@ fn reading_reason(seen: &Seen, common: Common) -> Reason {
         AtWorker::Stopped => return Reason::StoppedByMessage,
         AtWorker::NoRoom if common.blocks_in_flight > 0 => return Reason::Sink,
         AtWorker::NoRoom => return Reason::Buffers,
+        AtWorker::Settling => return Reason::Sink,
+        AtWorker::Renewing => return Reason::Commit,
+        AtWorker::Arriving => return Reason::BeginningUnknown,
+        AtWorker::Halted => return Reason::NewerPlan,
         AtWorker::Reads => {}
     }
     if !seen.active {

@@ -58,6 +58,10 @@ fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
         (Seen { worker: AtWorker::NoRoom, ..behind() }, Buffers),
         (Seen { committed: Some(3), end: Some(10), ..behind() }, Commit),
         (Seen { committed: None, end: Some(10), ..behind() }, Commit),
+        (Seen { unplanned: Some(10), position: Some(15), end: Some(15), ..behind() }, Plan),
+        (Seen { worker: AtWorker::Renewing, ..behind() }, Commit),
+        (Seen { worker: AtWorker::Arriving, ..Seen::default() }, BeginningUnknown),
+        (Seen { worker: AtWorker::Halted, ..Seen::default() }, NewerPlan),
     ];
     for (seen, reason) in not_resumed {
         let expected = [Some((65, reason)), None, Some((125, reason))];
@@ -69,9 +73,41 @@ fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
 fn what_waits_for_the_sink_is_named_and_never_stuck() {
     let full = Seen { worker: AtWorker::NoRoom, position: Some(15), ..behind() };
     let read = Seen { position: Some(20), ..behind() };
-    for seen in [full, read] {
-        assert_eq!(course(seen, Duration::ZERO, 3), [Some((65, Reason::Sink)), None, None]);
+    // It is not stuck for want of a turn either: there is no memory whoever has it.
+    let without_turn = Seen { active: false, ..full };
+    let leaving = Seen { worker: AtWorker::Settling, ..behind() };
+    for seen in [full, read, without_turn, leaving] {
+        assert_eq!(course(seen, Duration::ZERO, 3), [Some((65, Reason::Sink)), None, None], "{seen:?}");
     }
+}
+
+#[test]
+fn a_range_without_a_plan_is_a_halt_though_the_pool_is_full_of_it() {
+    let full = Seen { worker: AtWorker::NoRoom, position: Some(15), unplanned: Some(10), ..behind() };
+    let expected = [Some((65, Reason::Plan)), None, Some((125, Reason::Plan))];
+    assert_eq!(course(full, Duration::ZERO, 3), expected);
+}
+
+#[test]
+fn a_sink_that_comes_back_leaves_nobody_stuck() {
+    let (mut watchdog, start) = (Watchdog::default(), Instant::now());
+    let mut look = |seconds, worker, active| {
+        let common =
+            Common { now: start + Duration::from_secs(seconds), round: Duration::ZERO, blocks_in_flight: 3 };
+        let seen = Seen { worker, active, position: Some(15), ..behind() };
+        let check = watchdog.check(common, &BTreeMap::from([(id(0), seen)]));
+        check.still.first().map(|still| (still.reason, still.is_stuck))
+    };
+    assert_eq!(look(0, AtWorker::NoRoom, true), None);
+    for seconds in [600, 1_200] {
+        assert_eq!(look(seconds, AtWorker::NoRoom, false), Some((Reason::Sink, false)));
+    }
+    // There is room again, and nothing of this partition was read yet; its rows are not settled yet.
+    for (seconds, active) in [(1_205, false), (1_210, true)] {
+        assert_eq!(look(seconds, AtWorker::Reads, active), Some((Reason::Sink, false)));
+    }
+    assert_eq!(look(1_320, AtWorker::Reads, true), Some((Reason::NoFetch, false)));
+    assert_eq!(look(1_325, AtWorker::Reads, true), Some((Reason::NoFetch, true)), "two minutes of its own");
 }
 
 #[test]
@@ -151,7 +187,7 @@ proptest! {
         let (mut watchdog, start, mut seconds) = (Watchdog::default(), Instant::now(), 0);
         let mut offsets = [0i64; 4];
         let mut moved: [Option<u64>; 3] = [None; 3];
-        let mut before = offsets;
+        let (mut before, mut waited) = (offsets, None);
         for (step, by, flags, blocks_in_flight) in looks {
             seconds += step;
             // committed, settled, position, end: each at most the next.
@@ -163,23 +199,27 @@ proptest! {
             let ([active, paused], worker) = flags;
             let seen = Seen {
                 committed: Some(committed), settled: Some(settled), position: Some(position), end: Some(end),
-                active, paused, worker,
+                active, paused, worker, unplanned: None,
             };
             let common = Common {
                 now: start + Duration::from_secs(seconds), round: Duration::ZERO, blocks_in_flight,
             };
             let check = watchdog.check(common, &BTreeMap::from([(id(0), seen)]));
             let work = [committed < settled, settled < position && blocks_in_flight > 0, position < end];
-            let mut longest = None;
-            for stage in [1, 0, 2] {
+            let at_sink = worker == AtWorker::NoRoom && blocks_in_flight > 0;
+            waited = if at_sink { Some(seconds) } else { waited };
+            let mut halts = [None; 3];
+            for stage in 0..3 {
                 let goes_on = work[stage] && offsets[stage] == before[stage] && moved[stage].is_some();
                 moved[stage] = if goes_on { moved[stage] } else { work[stage].then_some(seconds) };
-                let still = moved[stage].map(|since| seconds - since).filter(|still| *still > 60);
-                longest = still.or(longest);
+                let since = if stage == 2 && !at_sink { moved[stage].max(moved[stage].and(waited)) } else { moved[stage] };
+                halts[stage] = since.map(|since| seconds - since).filter(|still| *still > 60);
             }
             before = offsets;
+            let [commit, sink, reading] = halts;
+            let expected = reading.filter(|_| !at_sink).or(commit).or(reading).or(sink);
             let named = check.still.first().map(|still| still.since.as_secs());
-            prop_assert_eq!(named, longest);
+            prop_assert_eq!(named, expected);
             for still in &check.still {
                 prop_assert_eq!(still.is_stuck, still.reason != Reason::Sink && still.since.as_secs() > 120);
             }
