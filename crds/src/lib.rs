@@ -7,10 +7,12 @@
 //! Nothing here runs: types, schema and constants only.
 
 mod manifest;
+pub mod security;
 pub mod status;
 mod trace_pipeline;
 
 pub use manifest::{crd, crd_yaml};
+pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};
 pub use trace_pipeline::{
     ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Format, Gateway, ImagePullPolicy,

@@ -165,6 +165,8 @@ pub mod reason {
     pub const NOT_MANAGED: &str = "NotManaged";
     /// The server refused user or password.
     pub const AUTH_FAILED: &str = "AuthFailed";
+    /// No TLS connection: one side does not trust the other's certificate, or one does not speak TLS.
+    pub const TLS_FAILED: &str = "TlsFailed";
     /// The server could not be connected to.
     pub const UNREACHABLE: &str = "Unreachable";
     /// The server did not answer in time.

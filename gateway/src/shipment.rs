@@ -73,8 +73,8 @@ impl Dock {
     pub fn new(delivery: Delivery, endpoints: Endpoints) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
+            client: delivery.targets.client(),
             delivery,
-            client: InsertClient::new(),
             endpoints: Mutex::new(endpoints),
             returned: Notify::new(),
             failing: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
 
 use sluice_clickhouse::{
+    client::InsertClient,
     column::{self, TableColumns},
     ddl,
     deduplication::Deduplication,
@@ -10,23 +11,20 @@ use sluice_clickhouse::{
     lookup::{Lookup, LookupError},
     probe::{Probe, ProbeError},
     table::{self, Mismatch, TableFit},
+    tls::{Tls, TlsError, TlsFiles},
 };
-use sluice_gateway_config::{ClickHouse, Layout, SchemaManagement};
-use std::{path::Path, time::Duration};
+use sluice_gateway_config::{ClickHouse, Layout, SchemaManagement, SecretFileError, security::read_secret};
+use std::time::Duration;
 
 /// Why the sink cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A credentials file cannot be read.
-    #[error("cannot read the {what} from {path}: {source}")]
-    Credentials {
-        /// "user" or "password".
-        what: &'static str,
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Credentials(SecretFileError),
+    /// Certificates or keys cannot be used.
+    #[error(transparent)]
+    Tls(TlsError),
     /// An endpoint of the config is not one.
     #[error(transparent)]
     Endpoint(EndpointError),
@@ -52,12 +50,14 @@ impl Error {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Probe(ProbeError::Unreachable { .. }) => Some("Unreachable"),
+            Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
             Self::Probe(ProbeError::Refused { .. }) => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
             Self::Table { .. } => Some("ColumnMismatch"),
             Self::Probe(ProbeError::Other { .. })
-            | Self::Credentials { .. }
+            | Self::Credentials(_)
+            | Self::Tls(_)
             | Self::Endpoint(_)
             | Self::Target(_) => None,
         }
@@ -73,6 +73,7 @@ fn list(mismatches: &[Mismatch]) -> String {
 pub struct Sink {
     endpoints: Vec<Endpoint>,
     credentials: Credentials,
+    tls: Tls,
     probes: Vec<Probe>,
     database: String,
     table: String,
@@ -80,38 +81,48 @@ pub struct Sink {
     insert_timeout: Duration,
 }
 
-/// A target per endpoint, for rows of certain columns.
+/// A target per endpoint, for rows of certain columns, and how they are connected to.
 #[derive(Debug, Clone)]
-pub struct Targets(Vec<InsertTarget>);
+pub struct Targets {
+    of_endpoints: Vec<InsertTarget>,
+    tls: Tls,
+}
 
 impl Targets {
+    /// A client that can connect to each of them. Must be used on a tokio runtime.
+    pub fn client(&self) -> InsertClient {
+        InsertClient::secured(&self.tls)
+    }
+
     /// The target of the endpoint at this place in the config.
     pub fn at(&self, endpoint: usize) -> &InsertTarget {
-        &self.0[endpoint % self.0.len()]
+        &self.of_endpoints[endpoint % self.of_endpoints.len()]
     }
 
     /// How many endpoints there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.of_endpoints.len()
     }
 
     /// Whether there is none, which no config allows.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.of_endpoints.is_empty()
     }
 }
 
 impl Sink {
-    /// Reads the credentials. Nothing is sent.
+    /// Reads credentials and certificates. Nothing is sent.
     pub fn new(config: &ClickHouse) -> Result<Self, Error> {
         let credentials = credentials(config)?;
         let endpoints: Result<Vec<Endpoint>, _> =
             config.endpoints.iter().map(|text| Endpoint::parse(text)).collect();
         let endpoints = endpoints.map_err(Error::Endpoint)?;
-        let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database)).collect();
+        let tls = tls(config, &endpoints)?;
+        let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database, &tls)).collect();
         let sink = Self {
             endpoints,
             credentials,
+            tls,
             probes,
             database: config.database.clone(),
             table: config.table.clone(),
@@ -136,7 +147,8 @@ impl Sink {
             })
         };
         let targets: Result<Vec<_>, _> = self.endpoints.iter().map(target).collect();
-        targets.map(Targets).map_err(Error::Target)
+        let of_endpoints = targets.map_err(Error::Target)?;
+        Ok(Targets { of_endpoints, tls: self.tls.clone() })
     }
 
     /// Prepares to count rows of spans: one for each endpoint.
@@ -234,7 +246,9 @@ impl Sink {
         let mut unreachable = None;
         for probe in &self.probes {
             match question(probe).await {
-                Err(error @ ProbeError::Unreachable { .. }) => unreachable = Some(error),
+                Err(error @ (ProbeError::Unreachable { .. } | ProbeError::Tls { .. })) => {
+                    unreachable = Some(error);
+                }
                 answer => return answer.map_err(Error::Probe),
             }
         }
@@ -246,21 +260,19 @@ fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
     let Some(files) = &config.credentials else {
         return Ok(Credentials { user: "default".to_owned(), password: String::new() });
     };
+    let read = |what, file| read_secret(what, file).map_err(Error::Credentials);
     Ok(Credentials {
         user: read("user", &files.username_file)?,
         password: read("password", &files.password_file)?,
     })
 }
 
-/// The content of a file without the line end that an editor leaves.
-fn read(what: &'static str, path: &str) -> Result<String, Error> {
-    let text = std::fs::read_to_string(Path::new(path)).map_err(|source| Error::Credentials {
-        what,
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok(text
-        .strip_suffix('\n')
-        .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line))
-        .to_owned())
+/// Certificates are read only where an endpoint shows one.
+fn tls(config: &ClickHouse, endpoints: &[Endpoint]) -> Result<Tls, Error> {
+    if !endpoints.iter().any(Endpoint::is_https) {
+        return Ok(Tls::unused());
+    }
+    let named = config.tls.clone().unwrap_or_default();
+    let client = named.client_certificate().map(|(certificate, key)| (certificate.into(), key.into()));
+    Tls::load(&TlsFiles { client, ca: named.ca_file.map(Into::into) }).map_err(Error::Tls)
 }

@@ -101,13 +101,8 @@ pub fn pipelines_with_secret(
 ) -> Vec<ObjectRef<Pipeline>> {
     let names_it = |pipeline: &Pipeline| {
         let Ok(pipeline) = &pipeline.0 else { return false };
-        pipeline.metadata.namespace.as_deref() == Some(namespace) && secret_name(pipeline) == Some(secret)
+        pipeline.metadata.namespace.as_deref() == Some(namespace)
+            && pipeline.spec.secrets().iter().any(|(_, name)| *name == secret)
     };
     pipelines.state_filter(names_it).iter().map(|pipeline| ObjectRef::from_obj(&**pipeline)).collect()
-}
-
-/// The Secret that a pipeline names.
-pub fn secret_name(pipeline: &TracePipeline) -> Option<&str> {
-    let credentials = pipeline.spec.sink.clickhouse.credentials.as_ref()?;
-    Some(&credentials.secret_ref.name)
 }

@@ -5,6 +5,7 @@
 //! that nobody used for [`IDLE_SECONDS_MAX`] is closed. Everything here blocks its thread and is called on tokio's
 //! blocking threads alone (`sample.rs`).
 
+use crate::kafka_security::KafkaSecurity;
 use rdkafka::{
     ClientConfig, ClientContext, Offset, TopicPartitionList,
     config::RDKafkaLogLevel,
@@ -14,7 +15,7 @@ use rdkafka::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -33,6 +34,8 @@ pub struct ClientKey {
     pub bootstrap_servers: String,
     /// The group whose committed offsets are asked for.
     pub consumer_group: String,
+    /// TLS, user and password.
+    pub security: KafkaSecurity,
 }
 
 /// What went wrong with a question to Kafka.
@@ -45,6 +48,16 @@ pub enum Error {
         brokers: String,
         /// What librdkafka said.
         source: KafkaError,
+    },
+    /// A broker was reached, and the connection came to nothing: TLS, user or password.
+    #[error("cannot connect to Kafka at {brokers}: {reason}")]
+    Refused {
+        /// The brokers.
+        brokers: String,
+        /// librdkafka's code: TLS or authentication.
+        code: RDKafkaErrorCode,
+        /// What librdkafka said.
+        reason: String,
     },
     /// No answer about a topic.
     #[error("cannot read the partitions of topic {topic}: {source}")]
@@ -82,7 +95,7 @@ impl Error {
     /// The code of the error, where there is one.
     pub fn code(&self) -> Option<RDKafkaErrorCode> {
         match self {
-            Self::Topic { code, .. } => Some(*code),
+            Self::Topic { code, .. } | Self::Refused { code, .. } => Some(*code),
             Self::Create { source, .. }
             | Self::Metadata { source, .. }
             | Self::Committed { source, .. }
@@ -102,13 +115,31 @@ pub struct Position {
     pub end: Option<i64>,
 }
 
-/// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too.
-struct Silent;
+/// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too. But one that says why
+/// a connection came to nothing: the answer is "timed out" then, so that the reason is kept.
+#[derive(Default)]
+struct Silent {
+    refused: Mutex<Option<(RDKafkaErrorCode, String)>>,
+}
+
+impl Silent {
+    fn refused(&self) -> MutexGuard<'_, Option<(RDKafkaErrorCode, String)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl ClientContext for Silent {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
-    fn error(&self, _error: KafkaError, _reason: &str) {}
+    fn error(&self, error: KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code().filter(|code| {
+            use RDKafkaErrorCode::{Authentication, SSL, SaslAuthenticationFailed};
+            matches!(code, SSL | Authentication | SaslAuthenticationFailed)
+        });
+        if let Some(code) = code {
+            *self.refused() = Some((code, reason.to_owned()));
+        }
+    }
 }
 
 impl ConsumerContext for Silent {}
@@ -116,12 +147,17 @@ impl ConsumerContext for Silent {}
 /// A client that asks.
 pub struct Client {
     consumer: BaseConsumer<Silent>,
+    brokers: String,
     group: String,
 }
 
 impl Client {
     fn new(key: &ClientKey) -> Result<Self, Error> {
-        let consumer = ClientConfig::new()
+        let mut config = ClientConfig::new();
+        for (name, value) in key.security.settings() {
+            config.set(name, value);
+        }
+        let consumer = config
             .set("bootstrap.servers", &key.bootstrap_servers)
             .set("group.id", &key.consumer_group)
             .set("client.id", "sluice-operator")
@@ -133,9 +169,10 @@ impl Client {
             .set("reconnect.backoff.max.ms", "1000")
             .set("socket.connection.setup.timeout.ms", "3000")
             .set_log_level(RDKafkaLogLevel::Emerg)
-            .create_with_context(Silent)
+            .create_with_context(Silent::default())
             .map_err(|source| Error::Create { brokers: key.bootstrap_servers.clone(), source })?;
-        Ok(Self { consumer, group: key.consumer_group.clone() })
+        let (brokers, group) = (key.bootstrap_servers.clone(), key.consumer_group.clone());
+        Ok(Self { consumer, brokers, group })
     }
 
     /// How many partitions a topic has; `None` when there is no such topic.
@@ -144,7 +181,8 @@ impl Client {
         let metadata = self
             .consumer
             .fetch_metadata(Some(topic), left(deadline))
-            .map_err(|source| Error::Metadata { topic: topic.to_owned(), source })?;
+            .map_err(|source| self.refused(Error::Metadata { topic: topic.to_owned(), source }))?;
+        *self.consumer.context().refused() = None;
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
             return Ok(None);
         };
@@ -187,6 +225,15 @@ impl Client {
         let found =
             self.consumer.offsets_for_times(list, left(deadline)).map_err(|source| Error::Ends { source })?;
         Ok(offsets(&found))
+    }
+
+    /// Why there was no answer, when a broker said so.
+    fn refused(&self, otherwise: Error) -> Error {
+        self.drain();
+        match self.consumer.context().refused().take() {
+            Some((code, reason)) => Error::Refused { brokers: self.brokers.clone(), code, reason },
+            None => otherwise,
+        }
     }
 
     /// Log lines and errors wait in the client's queue until somebody takes them.
@@ -288,7 +335,11 @@ mod tests {
     }
 
     fn client_key(servers: &str) -> ClientKey {
-        ClientKey { bootstrap_servers: servers.to_owned(), consumer_group: "tracing.prod".to_owned() }
+        ClientKey {
+            bootstrap_servers: servers.to_owned(),
+            consumer_group: "tracing.prod".to_owned(),
+            security: KafkaSecurity::default(),
+        }
     }
 
     fn produce(servers: &str, topic: &str, partition: i32, count: usize) {

@@ -19,6 +19,7 @@ pub mod cache;
 pub mod drift;
 pub mod gateways;
 pub mod kafka;
+pub mod kafka_security;
 pub mod lease;
 pub mod memory;
 pub mod metrics;

@@ -1,10 +1,11 @@
-//! Reads what a decision needs: Kafka, the Secret, the schema Job and the workload. Writes nothing and decides nothing.
+//! Reads what a decision needs: Kafka, the Secrets, the schema Job and the workload. Writes nothing and decides nothing.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
     cache::{self, Cache, find},
     gateways::Gateway,
     kafka::ClientKey,
+    kafka_security::{KafkaSecrets, KafkaSecurity},
     reconcile::World,
     sample::{self, Sample, Source},
 };
@@ -15,9 +16,10 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    Defaults, Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, TopicSeen, WorkloadSeen,
-    names, schema_job_name,
+    Defaults, Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, TopicSeen,
+    WorkloadSeen, names, schema_job_name,
 };
+use std::sync::Arc;
 
 /// What could not be read. Kafka is not among it: that it is away is a fact, not an error.
 #[derive(Debug, thiserror::Error)]
@@ -60,33 +62,36 @@ pub struct Facts {
 pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, Error> {
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
-    let source = source(pipeline, &names);
-    let (secret, answer) = tokio::join!(secret(pipeline, world), world.shared.sampler.sample(&source));
-    let secret = secret?;
+    let (secrets, of_kafka) = secrets(pipeline, world).await?;
+    let source_spec = &pipeline.spec.source.kafka;
+    let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
+        Some(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
+        None => Err(sample::Error::unasked()),
+    };
     let kafka = answer.as_ref().ok().cloned();
     let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
     let pods = gateway_pods(&names, &world.cache);
     let observed = Observed {
-        partitions: partitions(&source.topics, answer),
-        schema: schema(pipeline, &secret, &world.cache, &world.shared.defaults),
+        partitions: partitions(&source_spec.topics, answer),
+        schema: schema(pipeline, &secrets, &world.cache, &world.shared.defaults),
         workload: workload(&names, &pods, &world.cache),
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
-        secret,
+        secrets,
         scaling: ScalingSeen::default(),
     };
     let gateways = pods.iter().filter_map(Gateway::of).collect();
     Ok(Facts { observed, lag_messages, kafka, pods, gateways })
 }
 
-fn source(pipeline: &TracePipeline, names: &Names) -> Source {
+fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {
     let kafka = &pipeline.spec.source.kafka;
     let consumer_group = match kafka.consumer_group.as_str() {
         "" => names.consumer_group(),
         group => group.to_owned(),
     };
     Source {
-        client: ClientKey { bootstrap_servers: kafka.bootstrap_servers.join(","), consumer_group },
+        client: ClientKey { bootstrap_servers: kafka.bootstrap_servers.join(","), consumer_group, security },
         topics: kafka.topics.clone(),
         from_earliest: kafka.initial_offset == InitialOffset::Earliest,
     }
@@ -106,28 +111,37 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
     }
 }
 
-/// The content is read for the names of its keys, and dropped.
-async fn secret(pipeline: &TracePipeline, world: &World) -> Result<SecretSeen, Error> {
-    let Some(name) = cache::secret_name(pipeline) else { return Ok(SecretSeen::NotNamed) };
-    let namespace = pipeline.namespace().unwrap_or_default();
-    if find(&world.cache.secrets, &namespace, name).is_none() {
-        return Ok(SecretSeen::Missing { name: name.to_owned() });
+/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself. Of the others
+/// the content is read for the names of its keys, and dropped.
+async fn secrets(pipeline: &TracePipeline, world: &World) -> Result<(Secrets, KafkaSecrets), Error> {
+    let (mut seen, mut of_kafka) = (Secrets::new(), KafkaSecrets::new());
+    for (usage, name) in pipeline.spec.secrets() {
+        let secret = secret(pipeline, name, world).await?.map(Arc::new);
+        seen.insert(usage, SecretSeen::of(usage, secret.as_deref()));
+        if usage.is_of_source() {
+            of_kafka.extend(secret.map(|secret| (usage, secret)));
+        }
     }
-    let api: Api<Secret> = Api::namespaced(world.shared.client.clone(), &namespace);
-    let secret = api
-        .get_opt(name)
-        .await
-        .map_err(|source| Error::Secret { name: name.to_owned(), source: source.into() })?;
-    Ok(SecretSeen::of(name, secret.as_ref()))
+    Ok((seen, of_kafka))
 }
 
-fn schema(pipeline: &TracePipeline, secret: &SecretSeen, cache: &Cache, defaults: &Defaults) -> SchemaSeen {
+async fn secret(pipeline: &TracePipeline, name: &str, world: &World) -> Result<Option<Secret>, Error> {
+    let namespace = pipeline.namespace().unwrap_or_default();
+    if find(&world.cache.secrets, &namespace, name).is_none() {
+        return Ok(None);
+    }
+    let api: Api<Secret> = Api::namespaced(world.shared.client.clone(), &namespace);
+    let failed = |source: kube::Error| Error::Secret { name: name.to_owned(), source: source.into() };
+    api.get_opt(name).await.map_err(failed)
+}
+
+fn schema(pipeline: &TracePipeline, secrets: &Secrets, cache: &Cache, defaults: &Defaults) -> SchemaSeen {
     if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
         return SchemaSeen::NotNeeded;
     }
     let namespace = pipeline.namespace().unwrap_or_default();
     let job =
-        schema_job_name(pipeline, secret, defaults).and_then(|name| find(&cache.jobs, &namespace, &name));
+        schema_job_name(pipeline, secrets, defaults).and_then(|name| find(&cache.jobs, &namespace, &name));
     let Some(job) = job else { return SchemaSeen::NotStarted };
     let job_uid = job.uid().unwrap_or_default();
     let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));

@@ -81,9 +81,16 @@ impl Error {
                 | RDKafkaErrorCode::GroupAuthorizationFailed
                 | RDKafkaErrorCode::ClusterAuthorizationFailed,
             ) => SourceFailure::AuthFailed,
+            Some(RDKafkaErrorCode::SSL) => SourceFailure::TlsFailed,
             _ => SourceFailure::Unreachable,
         };
         Self { failure, message: error.to_string() }
+    }
+
+    /// Kafka was not asked, since a Secret is missing or incomplete; which one is said of the Secret.
+    pub fn unasked() -> Self {
+        let message = "Kafka is not asked before its Secrets are complete".to_owned();
+        Self { failure: SourceFailure::Unreachable, message }
     }
 
     fn slow(source: &Source) -> Self {
@@ -244,7 +251,11 @@ mod tests {
     use rdkafka::mocking::MockCluster;
 
     fn source(servers: &str) -> Source {
-        let client = ClientKey { bootstrap_servers: servers.to_owned(), consumer_group: "g".to_owned() };
+        let client = ClientKey {
+            bootstrap_servers: servers.to_owned(),
+            consumer_group: "g".to_owned(),
+            security: crate::kafka_security::KafkaSecurity::default(),
+        };
         Source { client, topics: vec!["spans".to_owned()], from_earliest: true }
     }
 

@@ -1,5 +1,6 @@
 //! Where rows go: one ClickHouse table.
 
+use crate::security::Tls;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,15 +16,24 @@ pub struct Sink {
 /// Servers and table.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.tls) || self.endpoints.exists(e, e.startsWith('https:'))")
+    .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"))]
 pub struct ClickHouseSink {
-    /// HTTP interfaces of the replicas of one shard, each as http://host:port; 1 to 16.
+    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16.
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
-        validation = Rule::new("self.all(e, e.matches('^http://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
-            .message("each of endpoints is http://host:port, such as http://clickhouse:8123"),
+        validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
+            .message("each of endpoints is http://host:port or https://host:port, such as http://clickhouse:8123"),
+        validation = Rule::new("self.all(e, e.startsWith('https:')) || !self.exists(e, e.startsWith('https:'))")
+            .message("endpoints are all http or all https: one without TLS would be sent the password in the clear"),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
+
+    /// Which certificates to trust where endpoints are https, and the gateways' own. When it is not set: the authorities
+    /// that the image trusts, and none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
 
     /// Database. Default otel.
     #[serde(default = "database")]

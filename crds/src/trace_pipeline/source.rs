@@ -1,5 +1,6 @@
 //! Where messages come from: Kafka.
 
+use crate::security::{Sasl, Tls};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,14 @@ pub struct KafkaSource {
         merge_strategy = ListMerge::Atomic
     )]
     pub bootstrap_servers: Vec<String>,
+
+    /// TLS to the brokers. When it is not set, none; {} is TLS with the authorities that the image trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+
+    /// User and password. When it is not set, the brokers ask for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sasl: Option<Sasl>,
 
     /// Topics by name; 1 to 64.
     #[schemars(

@@ -40,15 +40,37 @@ const VALUES: &[Case] = &[
     },
     Case {
         pointer: "/spec/sink/clickhouse/endpoints",
-        taken: &[r#"["http://clickhouse:8123"]"#, r#"["http://10.0.0.1:8123/", "http://b:80"]"#],
+        taken: &[
+            r#"["http://clickhouse:8123"]"#,
+            r#"["http://10.0.0.1:8123/", "http://b:80"]"#,
+            r#"["https://clickhouse:8443"]"#,
+        ],
         refused: &[
             r#"["clickhouse:8123"]"#,
-            r#"["https://clickhouse:8443"]"#,
+            r#"["https://clickhouse"]"#,
+            r#"["tcp://clickhouse:9440"]"#,
             r#"["http://clickhouse"]"#,
             r#"["http://user:password@clickhouse:8123"]"#,
             r#"["http://clickhouse:8123/path"]"#,
         ],
         message: "each of endpoints is http://host:port",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/endpoints",
+        taken: &[r#"["https://a:8443", "https://b:8443"]"#],
+        refused: &[r#"["https://a:8443", "http://b:8123"]"#],
+        message: "endpoints are all http or all https",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"endpoints": ["https://a:8443"], "tls": {}}"#,
+            r#"{"endpoints": ["https://a:8443"], "tls": {"caSecretRef": {"name": "ca"}}}"#,
+            r#"{"endpoints": ["https://a:8443"]}"#,
+            r#"{"endpoints": ["http://a:8123"]}"#,
+        ],
+        refused: &[r#"{"endpoints": ["http://a:8123"], "tls": {}}"#],
+        message: "tls is set, but endpoints are http",
     },
     Case {
         pointer: "/spec/gateway/resources/memory",

@@ -121,6 +121,11 @@ pub fn build(paths: &Paths) -> anyhow::Result<()> {
     })
 }
 
+/// The class path of the jars, for a broker of one's own.
+pub fn jars(paths: &Paths) -> PathBuf {
+    libraries(paths).join("*")
+}
+
 /// The jars, by version and by what the pom asks for.
 fn libraries(paths: &Paths) -> PathBuf {
     paths.cache.join("kafka").join(format!("{VERSION}-{}", content_hash([POM.as_bytes()])))

@@ -17,3 +17,4 @@ mod odd_values;
 mod outage;
 mod process;
 mod scene;
+mod secured;

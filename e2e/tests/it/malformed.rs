@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::process::{self, Gateway, Stage};
 
 /// A message of one span.
-fn good(name: &str) -> Vec<u8> {
+pub fn good(name: &str) -> Vec<u8> {
     let span = Span {
         trace_id: vec![1; 16],
         span_id: vec![2; 8],

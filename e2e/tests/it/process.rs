@@ -56,8 +56,21 @@ pub struct Stage {
 
 /// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
 pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    run_on(test, None, partitions, body).await
+}
+
+/// The same on another broker.
+pub async fn run_on(
+    test: &str,
+    broker: Option<&str>,
+    partitions: i32,
+    body: impl AsyncFnOnce(&Stage) -> Result<()>,
+) -> Result<()> {
     let _turn = Uses::Servers.turn().await;
-    let servers = environment::servers().await?;
+    let mut servers = environment::servers().await?;
+    if let Some(broker) = broker {
+        broker.clone_into(&mut servers.kafka);
+    }
     let number = OPENED.fetch_add(1, Ordering::Relaxed);
     let name = format!("e2e-{}-{:x}-{number}", test.replace('_', "-"), std::process::id());
     let folder = std::env::temp_dir().join(&name);
@@ -81,7 +94,7 @@ pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> 
 }
 
 /// The gateway's program: the one that is asked for, else that of this checkout, which `cargo verify` has built for its image.
-async fn program() -> Result<PathBuf> {
+pub async fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(PathBuf::from(program));
     }
@@ -125,6 +138,11 @@ impl Stage {
 
     /// Starts a gateway in a group and a database of its own, called `name`, with `delivery` in its config.
     pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
+        self.start_with(name, &json!({"delivery": delivery})).await
+    }
+
+    /// The same with any change of its config.
+    pub async fn start_with(&self, name: &str, change: &Value) -> Result<Gateway> {
         let group = format!("{}-{name}", self.topic.name());
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
         let made = (database.clone(), group.clone());
@@ -141,14 +159,13 @@ impl Stage {
             database: database.name(),
             admin: &admin,
         };
-        let change = json!({
+        let own = json!({
             "pipeline": {"name": name},
             "sink": {"clickhouse": {"credentials": {"usernameFile": user, "passwordFile": password}}},
-            "delivery": delivery,
             "log": {"format": "Json"},
         });
         let file = self.folder.join(format!("{name}.yaml"));
-        gateway::write_config(&merged(&orders.config(), &change), &file)?;
+        gateway::write_config(&merged(&merged(&orders.config(), &own), change), &file)?;
         self.make_table(&file, &database).await?;
         let log = self.folder.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;

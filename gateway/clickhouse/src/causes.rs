@@ -5,14 +5,21 @@
 
 use std::error::Error;
 
-/// The error and each cause below it, joined by colons.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+use crate::tls::{advice, tls_error};
+
+/// The error and each cause below it, joined by colons; where TLS failed, with what to look at.
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(": ");
         text.push_str(&error.to_string());
         cause = error.source();
+    }
+    if let Some(tls) = tls_error(error) {
+        // An I/O error shows what it carries, so that rustls' own words stand in the text already.
+        text.push_str("; ");
+        text.push_str(advice(tls));
     }
     text
 }

@@ -4,7 +4,7 @@
 //! threads; the client holds the connections of all its users and is cheap to clone. Whether and when to try again is
 //! delivery's business, so nothing is retried here but a request that a closing connection never began to read.
 //!
-//! Limits: [`CONNECT_TIMEOUT`] to connect, the target's timeout for the whole, [`ANSWER_BYTES_MAX`] of an answer are
+//! Limits: [`CONNECT_TIMEOUT`] to connect (a TLS handshake not counted), the target's timeout for the whole, [`ANSWER_BYTES_MAX`] of an answer are
 //! read, idle connections go after [`IDLE_TIMEOUT`].
 
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -23,6 +24,7 @@ use crate::causes::with_causes;
 use crate::exception::code_of;
 use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
 use crate::outcome::{Class, classify, no_answer};
+use crate::tls::Tls;
 
 /// How long connecting may take. Chosen: a server in the same network answers within milliseconds, three lost SYN
 /// packets take seven seconds, and every one of a dead server's addresses is tried.
@@ -56,7 +58,7 @@ const NO_ROWS_READ: &str = "\"read_rows\":\"0\"";
 /// Connections to ClickHouse servers for INSERTs. Clones share them.
 #[derive(Debug, Clone)]
 pub struct InsertClient {
-    http: Client<HttpConnector, BodyStream>,
+    http: Client<HttpsConnector<HttpConnector>, BodyStream>,
 }
 
 impl Default for InsertClient {
@@ -75,8 +77,13 @@ struct Failure {
 }
 
 impl InsertClient {
-    /// A client without connections yet. Must be used on a tokio runtime with time and I/O.
+    /// A client for `http` endpoints, without connections yet. Must be used on a tokio runtime with time and I/O.
     pub fn new() -> Self {
+        Self::secured(&Tls::unused())
+    }
+
+    /// A client for `http` and `https` endpoints.
+    pub fn secured(tls: &Tls) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_keepalive(Some(TCP_KEEPALIVE));
@@ -86,7 +93,7 @@ impl InsertClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build(connector);
+            .build(tls.connector(connector));
         Self { http }
     }
 

@@ -1,8 +1,7 @@
 //! Where a ClickHouse server is and who asks.
 //!
 //! Job: addresses and credentials that cannot be wrong later. Place in the flow: parsed once from the config; the
-//! probe and the insert client take them as they are. Limits: plain HTTP only, the port of ClickHouse's HTTP
-//! interface; TLS is refused with a message rather than tried.
+//! probe and the insert client take them as they are, with [`crate::tls::Tls`] beside them for `https`.
 
 use std::fmt;
 
@@ -11,37 +10,34 @@ use http::Uri;
 /// Port of the HTTP interface when an endpoint names none. Specified: ClickHouse's `http_port`.
 pub const HTTP_PORT: u16 = 8123;
 
+/// Port of the HTTP interface with TLS when an endpoint names none. Specified: ClickHouse's `https_port`.
+pub const HTTPS_PORT: u16 = 8443;
+
 /// Why an endpoint cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// Not a URL.
-    #[error("reading the ClickHouse endpoint {endpoint:?}: expected http://host:port ({reason})")]
+    #[error(
+        "reading the ClickHouse endpoint {endpoint:?}: expected http://host:port or https://host:port ({reason})"
+    )]
     NotAUrl {
         /// The text given.
         endpoint: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// An `https` URL.
-    #[error(
-        "reading the ClickHouse endpoint {endpoint:?}: TLS is not supported yet; \
-         use http://host:port, with a TLS proxy beside the gateway where the network needs it"
-    )]
-    Tls {
-        /// The text given.
-        endpoint: String,
-    },
 }
 
-/// The HTTP interface of one server: `http://host:port`.
+/// The HTTP interface of one server: `http://host:port` or `https://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
+    is_https: bool,
     /// `host:port`, an IPv6 address in brackets.
     authority: String,
 }
 
 impl Endpoint {
-    /// Reads `http://host[:port][/]`.
+    /// Reads `http://host[:port][/]` or `https://host[:port][/]`.
     ///
     /// # Errors
     /// [`EndpointError`] for anything else: another scheme, a path, a query, a user name.
@@ -51,12 +47,12 @@ impl Endpoint {
             reason: reason.to_owned(),
         };
         let uri: Uri = endpoint.parse().map_err(|error: http::uri::InvalidUri| refuse(&error.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(EndpointError::Tls { endpoint: without_user(endpoint) }),
-            Some(_) => return Err(refuse("the scheme is not http")),
-            None => return Err(refuse("http:// is missing")),
-        }
+        let is_https = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(_) => return Err(refuse("the scheme is neither http nor https")),
+            None => return Err(refuse("http:// or https:// is missing")),
+        };
         let authority = uri.authority().ok_or_else(|| refuse("the host is missing"))?;
         if authority.as_str().contains('@') {
             return Err(refuse("credentials belong in the Secret, not in the endpoint"));
@@ -69,10 +65,21 @@ impl Endpoint {
         }
         let port = match authority.port_u16() {
             Some(port) => port,
-            None if authority.as_str() == authority.host() => HTTP_PORT,
+            None if authority.as_str() == authority.host() => {
+                if is_https {
+                    HTTPS_PORT
+                } else {
+                    HTTP_PORT
+                }
+            }
             None => return Err(refuse("the port is not a number from 0 to 65535")),
         };
-        Ok(Self { authority: format!("{}:{port}", authority.host()) })
+        Ok(Self { is_https, authority: format!("{}:{port}", authority.host()) })
+    }
+
+    /// Whether it is reached over TLS.
+    pub fn is_https(&self) -> bool {
+        self.is_https
     }
 
     /// `host:port`
@@ -80,7 +87,7 @@ impl Endpoint {
         &self.authority
     }
 
-    /// `http://host:port`
+    /// `http://host:port` or `https://host:port`
     pub fn url(&self) -> String {
         self.to_string()
     }
@@ -88,7 +95,7 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority)
+        write!(f, "{}://{}", if self.is_https { "https" } else { "http" }, self.authority)
     }
 }
 
@@ -128,11 +135,15 @@ mod tests {
             ("http://127.0.0.1:18123/", "127.0.0.1:18123"),
             ("http://[::1]:8123", "[::1]:8123"),
             ("http://[::1]", "[::1]:8123"),
+            ("https://clickhouse", "clickhouse:8443"),
+            ("https://clickhouse:443/", "clickhouse:443"),
         ];
         for (endpoint, authority) in table {
             let parsed = Endpoint::parse(endpoint).unwrap();
             assert_eq!(parsed.authority(), authority);
-            assert_eq!(parsed.url(), format!("http://{authority}"));
+            let scheme = if endpoint.starts_with("https") { "https" } else { "http" };
+            assert_eq!(parsed.url(), format!("{scheme}://{authority}"));
+            assert_eq!(parsed.is_https(), scheme == "https");
             assert_eq!(Endpoint::parse(&parsed.url()).unwrap(), parsed);
         }
     }
@@ -155,13 +166,6 @@ mod tests {
             let error = Endpoint::parse(endpoint).unwrap_err().to_string();
             assert!(error.contains("a path or a query"), "{endpoint}: {error}");
         }
-    }
-
-    #[test]
-    fn tls_is_refused_by_name() {
-        let error = Endpoint::parse("https://clickhouse:8443").unwrap_err();
-        assert_eq!(error, EndpointError::Tls { endpoint: "https://clickhouse:8443".into() });
-        assert!(error.to_string().contains("TLS is not supported yet"));
     }
 
     #[test]

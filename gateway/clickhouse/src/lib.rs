@@ -77,4 +77,6 @@ pub mod sql;
 pub mod table;
 #[cfg(test)]
 mod test_rows;
+#[cfg(feature = "client")]
+pub mod tls;
 pub mod typed_value;

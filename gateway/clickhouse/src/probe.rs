@@ -10,13 +10,18 @@
 use std::time::Duration;
 
 use clickhouse::{Client, Row};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 
 use crate::causes::with_causes;
+use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Credentials, Endpoint};
 use crate::exception::code_of;
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
+use crate::tls::{Tls, tls_error};
 
 /// How long a question may take. Chosen: all of them read metadata; a server that takes longer is not well.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +40,16 @@ pub enum ProbeError {
         /// The server.
         endpoint: String,
         /// What the connection said.
+        reason: String,
+    },
+    /// A server was reached, and no TLS connection came of it: a person must mend certificates or ports.
+    #[error("{action} at {endpoint}: no TLS connection: {reason}")]
+    Tls {
+        /// What was asked.
+        action: String,
+        /// The server.
+        endpoint: String,
+        /// What the connection said, and what to look at.
         reason: String,
     },
     /// The server knows us and refuses, or does not know us: a person must mend user, password or grants.
@@ -145,10 +160,14 @@ impl TableEngine {
 
 impl Probe {
     /// Asks `endpoint` about `database`, which need not exist yet. Nothing is sent before the first question.
-    pub fn new(endpoint: &Endpoint, credentials: &Credentials, database: &str) -> Self {
+    pub fn new(endpoint: &Endpoint, credentials: &Credentials, database: &str, tls: &Tls) -> Self {
+        let http = HttpClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(tls.connector(HttpConnector::new()));
         // The database is named in each question instead of being the session's: a server refuses even SELECT
         // version() in a database that does not exist.
-        let client = Client::default()
+        let client = Client::with_http_client(http)
             .with_url(endpoint.url())
             .with_user(&credentials.user)
             .with_password(&credentials.password);
@@ -275,6 +294,10 @@ impl Probe {
     fn sorted(&self, action: &str, error: clickhouse::error::Error) -> ProbeError {
         use clickhouse::error::Error;
         let reason = match error {
+            Error::Network(cause) if tls_error(&*cause).is_some() => {
+                let (action, endpoint) = (action.to_owned(), self.endpoint.to_string());
+                return ProbeError::Tls { action, endpoint, reason: with_causes(&*cause) };
+            }
             Error::Network(cause) => return self.unreachable(action, with_causes(&*cause)),
             Error::TimedOut => return self.unreachable(action, "timed out".to_owned()),
             Error::BadResponse(reason) => reason,
@@ -357,7 +380,7 @@ mod tests {
 
     fn probe() -> Probe {
         let credentials = Credentials { user: "gateway".into(), password: "s3cret".into() };
-        Probe::new(&Endpoint::parse("http://clickhouse:8123").unwrap(), &credentials, "otel")
+        Probe::new(&Endpoint::parse("http://clickhouse:8123").unwrap(), &credentials, "otel", &Tls::unused())
     }
 
     #[test]

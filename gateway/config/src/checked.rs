@@ -79,6 +79,8 @@ impl GatewayConfig {
         in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
         let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
         in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
+        kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
+        kafka.sasl.iter().for_each(|sasl| sasl.check(&at("sasl"), found));
     }
 
     fn check_sink(&self, found: &mut Violations) {
@@ -86,11 +88,15 @@ impl GatewayConfig {
         let at = |field: &str| format!("sink.clickhouse.{field}");
         found.add_if(clickhouse.endpoints.is_empty(), &at("endpoints"), || "at least one endpoint".into());
         for endpoint in &clickhouse.endpoints {
-            let address = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+            let address = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+            let address = address.map(|rest| rest.trim_end_matches('/'));
             found.add_if(!address.is_some_and(is_host_and_port), &at("endpoints"), || {
-                format!("{endpoint:?} is not http://host:port, such as http://clickhouse:8123")
+                format!(
+                    "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
+                )
             });
         }
+        self.check_sink_tls(found);
         found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
             identifier_rule(&clickhouse.database)
         });
@@ -99,6 +105,22 @@ impl GatewayConfig {
             found.add_if(credentials.username_file.is_empty(), &at("credentials.usernameFile"), empty);
             found.add_if(credentials.password_file.is_empty(), &at("credentials.passwordFile"), empty);
         }
+    }
+
+    /// One scheme for all: a replica without TLS would be sent the password that the others get encrypted.
+    fn check_sink_tls(&self, found: &mut Violations) {
+        let clickhouse = &self.sink.clickhouse;
+        let is_https = |endpoint: &String| endpoint.starts_with("https://");
+        let (some, all) =
+            (clickhouse.endpoints.iter().any(is_https), clickhouse.endpoints.iter().all(is_https));
+        found.add_if(some && !all, "sink.clickhouse.endpoints", || {
+            "some are https and some are http: use one of them for all".into()
+        });
+        let Some(tls) = &clickhouse.tls else { return };
+        found.add_if(!some, "sink.clickhouse.tls", || {
+            "is set, but the endpoints are http: write them as https://host:port, or leave tls out".into()
+        });
+        tls.check("sink.clickhouse.tls", found);
     }
 
     fn check_insert(&self, found: &mut Violations) {
@@ -257,6 +279,18 @@ memory: {limit: 192MiB}
     }
 
     #[test]
+    fn secured_connections_pass() {
+        let sasl = "sasl: {mechanism: ScramSha512, usernameFile: u, passwordFile: p}";
+        let secured =
+            SMALLEST.replace("[otlp_spans]", &format!("[otlp_spans]\n    tls: {{}}\n    {sasl}")).replace(
+                "http://clickhouse:8123]",
+                "https://c:8443]\n    tls: {caFile: a, certificateFile: c, keyFile: k}",
+            );
+        from_yaml(&secured).unwrap().check().unwrap();
+        from_yaml(&SMALLEST.replace("http://", "https://")).unwrap().check().unwrap();
+    }
+
+    #[test]
     fn each_rule_names_its_field() {
         for (from, to, path) in [
             ("[kafka:9092]", "[]", "source.kafka.bootstrapServers"),
@@ -266,7 +300,20 @@ memory: {limit: 192MiB}
             ("[otlp_spans]", "['a b']", "source.kafka.topics"),
             ("tracing.prod", "''", "source.kafka.consumerGroup"),
             ("http://clickhouse:8123", "clickhouse:8123", "sink.clickhouse.endpoints"),
-            ("http://clickhouse:8123", "https://clickhouse:8443", "sink.clickhouse.endpoints"),
+            ("http://clickhouse:8123", "https://clickhouse", "sink.clickhouse.endpoints"),
+            ("[http://clickhouse:8123]", "[http://a:8123, https://b:8443]", "sink.clickhouse.endpoints"),
+            ("database: otel", "database: otel\n    tls: {}", "sink.clickhouse.tls: is set, but"),
+            (
+                "http://clickhouse:8123]",
+                "https://c:8443]\n    tls: {keyFile: k}",
+                "sink.clickhouse.tls.certificateFile",
+            ),
+            ("[otlp_spans]", "[otlp_spans]\n    tls: {caFile: ''}", "source.kafka.tls.caFile"),
+            (
+                "[otlp_spans]",
+                "[otlp_spans]\n    sasl: {mechanism: Plain, usernameFile: u, passwordFile: ''}",
+                "source.kafka.sasl.passwordFile",
+            ),
             ("otel_traces", "'a`b'", "sink.clickhouse.table"),
             ("database: otel", "database: ''", "sink.clickhouse.database"),
             ("workers: 2", "workers: 0", "workers"),

@@ -4,6 +4,7 @@
 
 use crate::{
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
+    security::{Sasl, Tls},
     units::{ByteSize, Duration},
 };
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,12 @@ pub struct Source {
 pub struct Kafka {
     /// Brokers to ask first, `host:port`; at least one.
     pub bootstrap_servers: Vec<String>,
+    /// TLS to the brokers; absent means none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// User and password; absent means that brokers ask for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sasl: Option<Sasl>,
     /// Topics by name; at least one.
     pub topics: Vec<String>,
     /// The consumer group.
@@ -123,8 +130,12 @@ pub struct Sink {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClickHouse {
-    /// HTTP interfaces of replicas of one shard, `http://host:8123`; at least one.
+    /// HTTP interfaces of replicas of one shard, all `http://host:8123` or all `https://host:8443`; at least one.
     pub endpoints: Vec<String>,
+    /// How `https` endpoints are trusted, and the client's certificate; absent means the authorities that the system trusts
+    /// and no certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Database.
     pub database: String,
     /// Table.

@@ -4,12 +4,14 @@
 //! start unless [`GatewayConfig::check`] proves it. Both use the same arithmetic ([`budget`]) to decide whether a
 //! memory limit is enough, so that the operator refuses a pipeline for the reason the gateway would.
 //!
-//! Nothing here is asynchronous, and nothing here touches the network; only [`parse::read`] opens a file.
+//! Nothing here is asynchronous, and nothing here touches the network; only [`parse::read`] and
+//! [`security::read_secret`] open a file.
 
 pub mod budget;
 mod checked;
 mod gateway_config;
 pub mod parse;
+pub mod security;
 mod units;
 mod violation;
 
@@ -20,6 +22,7 @@ pub use gateway_config::{
     Kafka, Layout, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement,
     Shutdown, Sink, Source,
 };
+pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};
 

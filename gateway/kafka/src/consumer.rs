@@ -23,7 +23,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode},
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
@@ -44,6 +44,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Why a consumer could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// User or password cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka consumer for group {group}: {source}")]
     Create {
@@ -156,7 +159,7 @@ impl Consumer {
         let assignment = Assignment::new(inboxes, reports_in, orders, policy);
         let rebalancing = Rebalancing::new(assignment, limits.revoke_wait);
         let mut config = ClientConfig::new();
-        for (name, value) in consumer_settings(kafka, identity) {
+        for (name, value) in consumer_settings(kafka, identity).map_err(Error::Secret)? {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Warning);

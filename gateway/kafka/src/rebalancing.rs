@@ -14,6 +14,7 @@ use crate::{
     arrivals::Ready,
     assignment::{Assignment, Steps, wake},
     partition::PartitionId,
+    security::ConnectionProblem,
     stats::{ConsumerStats, PartitionStats},
     turns::Change,
 };
@@ -238,7 +239,9 @@ impl ClientContext for Rebalancing {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let away = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        // A broker that refuses TLS or the password says so before all of them count as down; that reason is the one to tell.
+        let away = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
+            || ConnectionProblem::of(&error).is_some();
         if away && self.reachable.swap(false, Ordering::Relaxed) {
             tracing::warn!(reason, "no broker can be reached; reading goes on once one can");
         } else {

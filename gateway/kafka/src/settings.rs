@@ -1,9 +1,10 @@
-//! librdkafka's settings, each with its reason. A pure function of the config.
+//! librdkafka's settings, each with its reason. A function of the config, and of the files with user and password that it
+//! names.
 //!
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
-use crate::refusal::LIMIT_PROPERTY;
-use sluice_gateway_config::{Kafka, budget::ANSWER_BYTES_MIN};
+use crate::{refusal::LIMIT_PROPERTY, security::security_settings};
+use sluice_gateway_config::{Kafka, SecretFileError, budget::ANSWER_BYTES_MIN};
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +44,13 @@ fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
 }
 
 /// All settings of the consumer.
-pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static str, String)> {
+pub fn consumer_settings(
+    kafka: &Kafka,
+    identity: &Identity,
+) -> Result<Vec<(&'static str, String)>, SecretFileError> {
     let batch = kafka.record_batch_bytes_max.get();
     let (fetch, fetch_all) = fetch_bytes(kafka);
-    let mut settings = probe_settings(kafka);
+    let mut settings = probe_settings(kafka)?;
     settings.extend([
         ("client.id", identity.client_id.clone()),
         ("group.id", kafka.consumer_group.clone()),
@@ -90,12 +94,13 @@ pub fn consumer_settings(kafka: &Kafka, identity: &Identity) -> Vec<(&'static st
     if let Some(instance) = &identity.instance_id {
         settings.push(("group.instance.id", instance.clone()));
     }
-    settings
+    Ok(settings)
 }
 
-/// Settings that reach the brokers at all; enough to ask for metadata.
-pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
-    vec![
+/// Settings that reach the brokers at all; enough to ask for metadata, or to produce.
+pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
+    let mut settings = security_settings(kafka)?;
+    settings.extend([
         ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
         ("socket.keepalive.enable", "true".into()),
         // A broker that is away is asked again at once, then every 10 s at the most.
@@ -103,7 +108,8 @@ pub fn probe_settings(kafka: &Kafka) -> Vec<(&'static str, String)> {
         ("reconnect.backoff.max.ms", "10000".into()),
         // One line when something changes is written by us; not one per lost connection.
         ("log.connection.close", "false".into()),
-    ]
+    ]);
+    Ok(settings)
 }
 
 /// librdkafka wants 512 bytes above `fetch.max.bytes`; a single batch may be larger than that by itself.
@@ -114,13 +120,15 @@ fn receive_bytes(answer: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use sluice_gateway_config::{ByteSize, Format, InitialOffset};
 
-    fn kafka() -> Kafka {
+    pub(crate) fn kafka() -> Kafka {
         Kafka {
             bootstrap_servers: vec!["a:9092".into(), "b:9092".into()],
+            tls: None,
+            sasl: None,
             topics: vec!["spans".into()],
             consumer_group: "g".into(),
             initial_offset: InitialOffset::Earliest,
@@ -140,7 +148,7 @@ mod tests {
     #[test]
     fn nothing_commits_by_itself() {
         let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()) };
-        let settings = consumer_settings(&kafka(), &identity);
+        let settings = consumer_settings(&kafka(), &identity).unwrap();
         assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));
         assert_eq!(value(&settings, "enable.auto.offset.store").as_deref(), Some("false"));
         assert_eq!(value(&settings, "group.instance.id").as_deref(), Some("pod-0"));
@@ -153,7 +161,7 @@ mod tests {
             let kafka = Kafka { record_batch_bytes_max: batch, partitions_active_max: 1_024, ..kafka() };
             let identity = Identity { client_id: "c".into(), instance_id: None };
             let mut config = rdkafka::ClientConfig::new();
-            for (name, value) in consumer_settings(&kafka, &identity) {
+            for (name, value) in consumer_settings(&kafka, &identity).unwrap() {
                 config.set(name, value);
             }
             config.create_native_config().unwrap();

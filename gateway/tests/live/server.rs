@@ -95,6 +95,7 @@ impl Database {
             database: self.name.clone(),
             table: "otel_traces".to_owned(),
             credentials: None,
+            tls: None,
             schema: Schema { management: SchemaManagement::CreateIfMissing, layout },
             insert: Insert::default(),
         })

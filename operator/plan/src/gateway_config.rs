@@ -1,8 +1,10 @@
 //! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
 
-use crate::{Names, names, names::CREDENTIALS_FOLDER};
+use crate::{Names, secrets::file};
 use sluice_crds::{
-    Format, InitialOffset, LogLevel, OnMissing, QueueMode, SchemaManagement, TracePipelineSpec,
+    Format, InitialOffset, LogLevel, OnMissing, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
+    TracePipelineSpec,
+    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{ByteSize, CONTRACT_VERSION, Duration, GatewayConfig, Violations};
@@ -90,6 +92,16 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
     topics.sort();
     contract::Kafka {
         bootstrap_servers: kafka.bootstrap_servers.clone(),
+        tls: tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate),
+        sasl: kafka.sasl.as_ref().map(|sasl| contract::Sasl {
+            mechanism: match sasl.mechanism {
+                SaslMechanism::Plain => contract::SaslMechanism::Plain,
+                SaslMechanism::ScramSha256 => contract::SaslMechanism::ScramSha256,
+                SaslMechanism::ScramSha512 => contract::SaslMechanism::ScramSha512,
+            },
+            username_file: file(SecretUse::KafkaUser, USERNAME_KEY),
+            password_file: file(SecretUse::KafkaUser, PASSWORD_KEY),
+        }),
         topics,
         consumer_group: consumer_group(names, spec),
         initial_offset: match kafka.initial_offset {
@@ -122,11 +134,12 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
     let clickhouse = &spec.sink.clickhouse;
     contract::ClickHouse {
         endpoints: clickhouse.endpoints.clone(),
+        tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),
         credentials: clickhouse.credentials.as_ref().map(|_| contract::Credentials {
-            username_file: format!("{CREDENTIALS_FOLDER}/{}", names::USERNAME_KEY),
-            password_file: format!("{CREDENTIALS_FOLDER}/{}", names::PASSWORD_KEY),
+            username_file: file(SecretUse::ClickHouseUser, USERNAME_KEY),
+            password_file: file(SecretUse::ClickHouseUser, PASSWORD_KEY),
         }),
         schema: contract::Schema {
             management: match clickhouse.schema.management {
@@ -138,6 +151,17 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         },
         insert: contract::Insert::default(),
     }
+}
+
+/// The files of what is named; those of the certificate are one Secret's.
+fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Option<contract::Tls> {
+    let tls = tls?;
+    let of_client = |key| tls.client_certificate_secret_ref.as_ref().map(|_| file(certificate, key));
+    Some(contract::Tls {
+        ca_file: tls.ca_secret_ref.as_ref().map(|_| file(authorities, CA_KEY)),
+        certificate_file: of_client(CERTIFICATE_KEY),
+        key_file: of_client(PRIVATE_KEY_KEY),
+    })
 }
 
 fn on_missing(spec: &TracePipelineSpec) -> contract::OnMissing {

@@ -19,13 +19,14 @@ mod plan;
 mod resources;
 pub mod scale;
 mod schema;
+mod secrets;
 mod size;
 mod status;
 
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{
-    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure,
+    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure,
     TopicSeen, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};

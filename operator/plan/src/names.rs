@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 /// Annotation of the pod template: the hash of the config that the pod reads.
 pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
-/// Annotation of pod templates: the version of the Secret with user and password, so that a new one restarts pods.
-pub const CREDENTIALS_VERSION: &str = "sluice.dev/credentials-version";
+/// Annotation of pod templates: the version of the Secrets that the pod mounts, so that a new one restarts pods.
+pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
 
@@ -43,13 +43,6 @@ pub const ADMIN_PORT: i32 = 9090;
 pub const CONFIG_FOLDER: &str = "/etc/sluice";
 /// The config's file name, and its key in the ConfigMap.
 pub const CONFIG_FILE: &str = "gateway.yaml";
-/// Folder of user and password in the pod.
-pub const CREDENTIALS_FOLDER: &str = "/etc/sluice-credentials";
-/// Key of the user in the Secret, and its file name in the pod.
-pub const USERNAME_KEY: &str = "username";
-/// Key of the password in the Secret, and its file name in the pod.
-pub const PASSWORD_KEY: &str = "password";
-
 /// The names of one pipeline's objects; having one proves that they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {

@@ -14,8 +14,9 @@ mod workload;
 
 use crate::{
     Plan, SchemaStep, hash,
-    names::{CONFIG_HASH, SCHEMA},
+    names::{CONFIG_HASH, SCHEMA, SECRETS_VERSION},
     schema::{Identity, SchemaPlan},
+    secrets,
 };
 use k8s_openapi::{
     api::{
@@ -146,12 +147,8 @@ impl Identity {
     /// Annotations of a pod: it is replaced when one of them changes.
     fn pod_annotations(&self, config_hash: Option<String>) -> Option<BTreeMap<String, String>> {
         let config = config_hash.map(|hash| (CONFIG_HASH.to_owned(), hash));
-        let version = |seen: &crate::schema::CredentialsSeen| seen.version.clone();
-        let credentials = self
-            .credentials
-            .as_ref()
-            .map(|seen| (crate::names::CREDENTIALS_VERSION.to_owned(), version(seen)));
-        let annotations: BTreeMap<_, _> = config.into_iter().chain(credentials).collect();
+        let secrets = secrets::version(&self.secrets).map(|version| (SECRETS_VERSION.to_owned(), version));
+        let annotations: BTreeMap<_, _> = config.into_iter().chain(secrets).collect();
         (!annotations.is_empty()).then_some(annotations)
     }
 }

@@ -9,7 +9,7 @@ mod termination;
 mod workload;
 
 pub use schema::{SchemaFailure, SchemaSeen};
-pub use secret::SecretSeen;
+pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use termination::Termination;
 pub use workload::{PodSeen, WorkloadSeen};
@@ -22,8 +22,8 @@ use sluice_crds::{DrainStatus, Lag};
 pub struct Observed {
     /// What Kafka says of the topics.
     pub partitions: Partitions,
-    /// The Secret with user and password.
-    pub secret: SecretSeen,
+    /// The Secrets that the spec names.
+    pub secrets: Secrets,
     /// The schema Job that [`crate::schema_job_name`] names.
     pub schema: SchemaSeen,
     /// The StatefulSet and its pods; `None` when there is no StatefulSet.

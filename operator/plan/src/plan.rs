@@ -7,7 +7,8 @@ use crate::{
     observed::Partitions,
     resources::{self, Sized},
     scale::{Policy, drain::Terms},
-    schema::{CredentialsSeen, Identity, SchemaPlan, SchemaStep},
+    schema::{Identity, SchemaPlan, SchemaStep},
+    secrets::{Unusable, mounted},
     size,
 };
 use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
@@ -122,18 +123,23 @@ pub fn plan(
     defaults: &Defaults,
 ) -> Result<Planned, Violations> {
     // What does not depend on facts is checked first, so that a wrong spec is never said to be waiting.
-    let credentials = CredentialsSeen::of(&observed.secret);
-    let identity = Identity::of(pipeline, credentials.clone().unwrap_or_default(), defaults)?;
+    let of_source = mounted(&pipeline.spec, &observed.secrets, true);
+    let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
+    let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
+    let identity = Identity::of(pipeline, secrets, defaults)?;
     let sized = Sizes::of(pipeline)?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
     let (replicas, config) = sized.divide(pipeline, &identity.names, known, wanted)?;
     let schema = SchemaPlan::of(pipeline, &identity)?;
-    match (topics, credentials) {
-        (Err(message), _) => Ok(Planned::Waiting(Waiting { reason: reason::SOURCE_UNAVAILABLE, message })),
-        (_, Err(message)) => Ok(Planned::Waiting(Waiting { reason: reason::SINK_UNAVAILABLE, message })),
-        (Ok(topics), Ok(_)) => Ok(Planned::Ready(Box::new(Plan {
+    let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
+    match (of_source, topics, of_sink) {
+        (Err(Unusable { message, .. }), _, _) | (_, Err(message), _) => {
+            waiting(reason::SOURCE_UNAVAILABLE, message)
+        }
+        (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
+        (Ok(_), Ok(topics), Ok(_)) => Ok(Planned::Ready(Box::new(Plan {
             identity,
             topics,
             replicas,

@@ -4,9 +4,10 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, SchemaSeen, SecretSeen,
+    Defaults, Names, SchemaSeen, Secrets,
     gateway_config::{self, Share},
     objects,
+    secrets::{Mounted, mounted},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -63,14 +64,7 @@ pub(crate) struct Identity {
     pub owner: OwnerReference,
     pub image: String,
     pub image_pull_policy: &'static str,
-    pub credentials: Option<CredentialsSeen>,
-}
-
-/// The Secret with user and password, known to be there and complete.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CredentialsSeen {
-    pub secret: String,
-    pub version: String,
+    pub secrets: Vec<Mounted>,
 }
 
 /// The schema Job, as planned.
@@ -89,14 +83,18 @@ impl SchemaPlan {
         let share = Share { workers: 1, partitions_active_max: 1, memory: SCHEMA_MEMORY };
         let mut config = gateway_config::build(&identity.names, &pipeline.spec, share)?;
         // The Job reads no message, queues no block and drains nothing: what the pipeline says of those must not run it
-        // again.
+        // again, and Kafka's Secrets are not its business.
+        config.source.kafka.tls = None;
+        config.source.kafka.sasl = None;
         config.source.kafka.record_batch_bytes_max = RECORD_BATCH_BYTES_DEFAULT;
         config.delivery = Delivery::default();
         config.queue = Queue::default();
         config.shutdown = Shutdown::default();
         config.log = Log::default();
         let config = config.check().map_err(|found| gateway_config::of_spec(&found))?;
-        Ok(Some(Self { identity: identity.clone(), config }))
+        let mut identity = identity.clone();
+        identity.secrets.retain(|secret| !secret.of.is_of_source());
+        Ok(Some(Self { identity, config }))
     }
 
     /// Name of the Job and of its ConfigMap.
@@ -106,10 +104,10 @@ impl SchemaPlan {
 }
 
 impl Identity {
-    /// Everything that the spec and the Secret say; violations when the object does not come from an API server.
+    /// Everything that the spec and the Secrets say; violations when the object does not come from an API server.
     pub(crate) fn of(
         pipeline: &TracePipeline,
-        credentials: Option<CredentialsSeen>,
+        secrets: Vec<Mounted>,
         defaults: &Defaults,
     ) -> Result<Self, Violations> {
         let names = Names::of(pipeline)?;
@@ -131,32 +129,16 @@ impl Identity {
                 ImagePullPolicy::IfNotPresent => "IfNotPresent",
                 ImagePullPolicy::Never => "Never",
             },
-            credentials,
+            secrets,
         })
-    }
-}
-
-impl CredentialsSeen {
-    /// The Secret when it can be used, `Ok(None)` when the spec names none, `Err` with what is wrong with it.
-    pub(crate) fn of(seen: &SecretSeen) -> Result<Option<Self>, String> {
-        match seen {
-            SecretSeen::NotNamed => Ok(None),
-            SecretSeen::Present { name, version } => {
-                Ok(Some(Self { secret: name.clone(), version: version.clone() }))
-            }
-            SecretSeen::Missing { name } => Err(format!("the Secret {name:?} does not exist")),
-            SecretSeen::KeysMissing { name, keys } => {
-                Err(format!("the Secret {name:?} has no {}", keys.join(" and no ")))
-            }
-        }
     }
 }
 
 /// Name of the Job that the schema needs now, for the operator to look at before it plans; `None` when none is needed
 /// or none can be planned yet.
-pub fn schema_job_name(pipeline: &TracePipeline, secret: &SecretSeen, defaults: &Defaults) -> Option<String> {
-    let credentials = CredentialsSeen::of(secret).ok()?;
-    let identity = Identity::of(pipeline, credentials, defaults).ok()?;
+pub fn schema_job_name(pipeline: &TracePipeline, secrets: &Secrets, defaults: &Defaults) -> Option<String> {
+    let secrets = mounted(&pipeline.spec, secrets, false).ok()?;
+    let identity = Identity::of(pipeline, secrets, defaults).ok()?;
     SchemaPlan::of(pipeline, &identity).ok()?.map(|schema| schema.name())
 }
 

@@ -52,7 +52,7 @@ fn verdicts(
         progress.ready(),
         progress.reconciling(),
         progress.stalled(),
-        verdict::source_reachable(&pipeline.spec.source.kafka.topics, &observed.partitions),
+        verdict::source_reachable(pipeline, observed),
         verdict::sink_reachable(pipeline, observed),
         verdict::schema_ready(pipeline, observed),
     ]

@@ -1,8 +1,9 @@
-//! What gateways and schema Job have in common: restricted security, the config, user and password.
+//! What gateways and schema Job have in common: restricted security, the config, the Secrets.
 
 use crate::{
-    names::{CONFIG_FILE, CONFIG_FOLDER, CREDENTIALS_FOLDER, PASSWORD_KEY, USERNAME_KEY},
+    names::{CONFIG_FILE, CONFIG_FOLDER},
     schema::Identity,
+    secrets::{self, Mounted},
 };
 use k8s_openapi::{
     api::core::v1::{
@@ -20,12 +21,12 @@ const USER: i64 = 65_532;
 const SECRET_MODE: i32 = 0o440;
 
 const CONFIG_VOLUME: &str = "config";
-const CREDENTIALS_VOLUME: &str = "credentials";
 
-/// A pod of this pipeline: the container with config and credentials mounted, as restricted pod security wants it.
+/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it.
 pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
-    mounts.extend(identity.credentials.as_ref().map(|_| mount(CREDENTIALS_VOLUME, CREDENTIALS_FOLDER)));
+    let folders = identity.secrets.iter();
+    mounts.extend(folders.map(|secret| mount(secrets::volume(secret.of), &secrets::folder(secret.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
     PodSpec {
         service_account_name: Some(identity.names.gateway()),
@@ -88,18 +89,21 @@ fn volumes(identity: &Identity, config_map: &str) -> Vec<Volume> {
         }),
         ..Volume::default()
     };
-    let credentials = identity.credentials.as_ref().map(|credentials| Volume {
-        name: CREDENTIALS_VOLUME.into(),
+    [config].into_iter().chain(identity.secrets.iter().map(secret_volume)).collect()
+}
+
+fn secret_volume(mounted: &Mounted) -> Volume {
+    Volume {
+        name: secrets::volume(mounted.of).into(),
         secret: Some(SecretVolumeSource {
-            secret_name: Some(credentials.secret.clone()),
+            secret_name: Some(mounted.secret.clone()),
             default_mode: Some(SECRET_MODE),
             // Whatever else is in the Secret stays there.
-            items: Some([USERNAME_KEY, PASSWORD_KEY].map(item).into()),
+            items: Some(mounted.of.keys().iter().copied().map(item).collect()),
             ..SecretVolumeSource::default()
         }),
         ..Volume::default()
-    });
-    [config].into_iter().chain(credentials).collect()
+    }
 }
 
 fn item(key: &str) -> KeyToPath {

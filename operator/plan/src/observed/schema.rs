@@ -42,8 +42,9 @@ pub struct SchemaFailure {
 }
 
 /// Reasons that the Job may name; any other becomes `JobFailed`.
-const NAMED: [&str; 6] = [
+const NAMED: [&str; 7] = [
     reason::AUTH_FAILED,
+    reason::TLS_FAILED,
     reason::UNREACHABLE,
     reason::TIMEOUT,
     reason::DATABASE_MISSING,

@@ -29,6 +29,8 @@ pub enum SourceFailure {
     Unreachable,
     /// A broker is connected and does not answer in time.
     Timeout,
+    /// A broker was reached, and no TLS connection came of it.
+    TlsFailed,
     /// The broker refused user or password, or the right to see the topic.
     AuthFailed,
 }
@@ -39,6 +41,7 @@ impl SourceFailure {
         match self {
             Self::Unreachable => reason::UNREACHABLE,
             Self::Timeout => reason::TIMEOUT,
+            Self::TlsFailed => reason::TLS_FAILED,
             Self::AuthFailed => reason::AUTH_FAILED,
         }
     }

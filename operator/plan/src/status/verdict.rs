@@ -1,6 +1,6 @@
 //! What one condition says, and what the facts say of source and sink.
 
-use crate::{Observed, SchemaSeen, SecretSeen, TopicSeen, observed::Partitions};
+use crate::{Observed, SchemaSeen, TopicSeen, secrets::mounted};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
 
@@ -46,7 +46,11 @@ impl Verdict {
 }
 
 /// Whether Kafka answers and has every topic.
-pub(super) fn source_reachable(topics: &[String], seen: &Partitions) -> Verdict {
+pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, true) {
+        return Verdict::no(unusable.reason, unusable.message);
+    }
+    let (topics, seen) = (&pipeline.spec.source.kafka.topics, &observed.partitions);
     let mut partitions = 0_u32;
     let mut missing = Vec::new();
     for topic in topics {
@@ -73,26 +77,22 @@ pub(super) fn source_reachable(topics: &[String], seen: &Partitions) -> Verdict 
 
 /// Whether ClickHouse answered with these credentials when the schema Job last asked.
 pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
-    match (&observed.secret, &observed.schema) {
-        (SecretSeen::Missing { name }, _) => {
-            Verdict::no(reason::SECRET_MISSING, format!("the Secret {name:?} does not exist"))
-        }
-        (SecretSeen::KeysMissing { name, keys }, _) => Verdict::no(
-            reason::SECRET_INCOMPLETE,
-            format!("the Secret {name:?} has no {}", keys.join(" and no ")),
-        ),
+    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
+        return Verdict::no(unusable.reason, unusable.message);
+    }
+    match &observed.schema {
         _ if is_unmanaged(pipeline) => {
             Verdict::unknown(reason::NOT_MANAGED, "ClickHouse is not asked: schema.management is None")
         }
-        (_, SchemaSeen::Succeeded) => Verdict::yes(reason::OK, "the schema Job reached ClickHouse"),
-        (_, SchemaSeen::Failed { failure, .. }) if failure.is_about_the_table() => {
+        SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the schema Job reached ClickHouse"),
+        SchemaSeen::Failed { failure, .. } if failure.is_about_the_table() => {
             Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
         }
-        (_, SchemaSeen::Failed { failure, .. }) if failure.reason == reason::JOB_FAILED => {
+        SchemaSeen::Failed { failure, .. } if failure.reason == reason::JOB_FAILED => {
             Verdict::unknown(reason::JOB_FAILED, &failure.message)
         }
-        (_, SchemaSeen::Failed { failure, .. }) => Verdict::no(failure.reason, &failure.message),
-        (_, waiting) => not_yet(waiting),
+        SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
+        waiting => not_yet(waiting),
     }
 }
 

@@ -38,13 +38,10 @@ fn with_credentials() -> TracePipeline {
 /// Facts with which every topic of the pipeline has so many partitions and everything else is well.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.topics.iter();
-    let credentials = pipeline.spec.sink.clickhouse.credentials.as_ref();
+    let secrets = pipeline.spec.secrets().into_iter();
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secret: credentials.map_or(SecretSeen::NotNamed, |credentials| SecretSeen::Present {
-            name: credentials.secret_ref.name.clone(),
-            version: "1111111111".into(),
-        }),
+        secrets: secrets.map(|(of, _)| (of, SecretSeen::Present { version: "1111111111".into() })).collect(),
         schema: SchemaSeen::Succeeded,
         workload: None,
         lag: None,

@@ -3,7 +3,7 @@
 use crate::{defaults, golden::yaml, observed, planned, sample, with, with_credentials};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_crds::{TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
+use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
 use sluice_plan::{
     Applied, Defaults, Objects, Observed, Planned, SchemaSeen, SchemaStep, SecretSeen, SourceFailure,
     TopicSeen, build, plan, schema_job_name,
@@ -72,7 +72,7 @@ fn without_management_there_is_no_job_and_nothing_is_waited_for() {
     let facts = Observed { schema: SchemaSeen::NotNeeded, ..observed(&pipeline, 12) };
     let parts = build(&planned(&pipeline, &facts)).into_parts();
     assert!(parts.workload.is_some() && parts.schema_job.is_none() && parts.schema_config_map.is_none());
-    assert_eq!(schema_job_name(&pipeline, &SecretSeen::NotNamed, &defaults()), None);
+    assert_eq!(schema_job_name(&pipeline, &[].into(), &defaults()), None);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn the_job_that_is_looked_at_is_the_job_that_is_built() {
     let pipeline = with_credentials();
     let facts = observed(&pipeline, 12);
     let [_, built] = names(&pipeline, &facts);
-    assert_eq!(schema_job_name(&pipeline, &facts.secret, &defaults()), built);
+    assert_eq!(schema_job_name(&pipeline, &facts.secrets, &defaults()), built);
     assert_eq!(planned(&pipeline, &facts).schema().map(sluice_plan::SchemaPlan::name), built);
 }
 
@@ -137,10 +137,56 @@ fn the_job_runs_again_for_what_concerns_the_table_alone() {
 fn a_new_secret_replaces_pods_and_runs_the_job_again() {
     let pipeline = with_credentials();
     let facts = observed(&pipeline, 12);
-    let secret = SecretSeen::Present { name: "writer".into(), version: "2222222222".into() };
-    let rotated = Observed { secret, ..facts.clone() };
+    let secret = SecretSeen::Present { version: "2222222222".into() };
+    let rotated = Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..facts.clone() };
     assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
     assert_ne!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1]);
+}
+
+#[test]
+fn every_secret_is_mounted_where_the_config_looks_for_it() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let parts = build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts();
+    let config: Value = serde_saphyr::from_str(&parts.config_map.data.unwrap()["gateway.yaml"]).unwrap();
+    let pod = parts.workload.unwrap().spec.unwrap().template.spec.unwrap();
+    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+    let volumes = pod.volumes.unwrap();
+    let source = &config["source"]["kafka"];
+    let sink = &config["sink"]["clickhouse"];
+    for (file, secret) in [
+        (&source["tls"]["caFile"], "kafka-ca"),
+        (&source["tls"]["certificateFile"], "kafka-client"),
+        (&source["tls"]["keyFile"], "kafka-client"),
+        (&source["sasl"]["usernameFile"], "kafka-user"),
+        (&source["sasl"]["passwordFile"], "kafka-user"),
+        (&sink["tls"]["caFile"], "clickhouse-ca"),
+        (&sink["tls"]["certificateFile"], "clickhouse-client"),
+        (&sink["tls"]["keyFile"], "clickhouse-client"),
+        (&sink["credentials"]["usernameFile"], "clickhouse-writer"),
+        (&sink["credentials"]["passwordFile"], "clickhouse-writer"),
+    ] {
+        let (folder, key) = file.as_str().unwrap().rsplit_once('/').unwrap();
+        let mount = mounts.iter().find(|mount| mount.mount_path == folder).unwrap();
+        assert_eq!(mount.read_only, Some(true));
+        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
+        let mounted = volume.secret.as_ref().unwrap();
+        assert_eq!(mounted.secret_name.as_deref(), Some(secret), "{file}");
+        assert!(mounted.items.iter().flatten().any(|item| item.key == key && item.path == key), "{file}");
+    }
+}
+
+#[test]
+fn a_new_secret_of_kafka_replaces_pods_and_leaves_the_schema_alone() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let facts = observed(&pipeline, 12);
+    for of in [SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate, SecretUse::KafkaUser] {
+        let mut rotated = facts.clone();
+        rotated.secrets.insert(of, SecretSeen::Present { version: "2222222222".into() });
+        assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
+        assert_eq!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1], "{of:?}");
+        rotated.secrets.insert(of, SecretSeen::Missing);
+        assert_eq!(schema_job_name(&pipeline, &rotated.secrets, &defaults()), names(&pipeline, &facts)[1]);
+    }
 }
 
 #[test]
@@ -178,7 +224,7 @@ fn what_is_outside_of_the_spec_is_waited_for() {
     let pipeline = with_credentials();
     let well = observed(&pipeline, 12);
     let topic = |seen| Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() };
-    let secret = |secret| Observed { secret, ..well.clone() };
+    let secret = |secret| Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..well.clone() };
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     let keys = vec!["password"];
     for (facts, reason, message) in [
@@ -186,16 +232,8 @@ fn what_is_outside_of_the_spec_is_waited_for() {
         (topic(TopicSeen::Known(0)), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
         (topic(away), reason::SOURCE_UNAVAILABLE, "no answer"),
         (Observed { partitions: [].into(), ..well.clone() }, reason::SOURCE_UNAVAILABLE, "not known yet"),
-        (
-            secret(SecretSeen::Missing { name: "writer".into() }),
-            reason::SINK_UNAVAILABLE,
-            "\"writer\" does not exist",
-        ),
-        (
-            secret(SecretSeen::KeysMissing { name: "writer".into(), keys }),
-            reason::SINK_UNAVAILABLE,
-            "has no password",
-        ),
+        (secret(SecretSeen::Missing), reason::SINK_UNAVAILABLE, "\"writer\" does not exist"),
+        (secret(SecretSeen::KeysMissing { keys }), reason::SINK_UNAVAILABLE, "has no password"),
     ] {
         let Ok(Planned::Waiting(waiting)) = plan(&pipeline, &facts, &defaults()) else { panic!("{facts:?}") };
         assert_eq!(waiting.reason, reason);
@@ -232,7 +270,7 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         ("/spec/gateway/terminationGracePeriod", json!("5s"), "spec.gateway.terminationGracePeriod"),
         ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
         ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
-        ("/spec/sink/clickhouse/endpoints", json!(["https://a:1"]), "spec.sink.clickhouse.endpoints"),
+        ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "spec.sink.clickhouse.endpoints"),
         ("/metadata/name", json!("a.b"), "metadata.name"),
         ("/metadata/uid", Value::Null, "metadata.uid"),
     ] {

@@ -6,7 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 use serde_json::{Value, json};
-use sluice_crds::{Lag, TopicStatus, TracePipeline, TracePipelineStatus};
+use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Observed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan,
     status,
@@ -183,22 +183,33 @@ fn a_source_that_went_away_keeps_the_plan_and_says_so() {
 }
 
 #[test]
+fn a_missing_secret_of_kafka_is_said_of_the_source() {
+    let pipeline = sample("tracepipeline-full.yaml");
+    let mut facts = observed(&pipeline, 12);
+    facts.secrets.insert(SecretUse::KafkaUser, SecretSeen::KeysMissing { keys: vec!["username"] });
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/SourceUnavailable", "True/Waiting", "False/Ok"]);
+    let source = condition(&status, "SourceReachable");
+    assert_eq!(
+        (source.reason.as_str(), source.message.as_str()),
+        ("SecretIncomplete", "the Secret \"kafka-user\" has no username")
+    );
+    assert_eq!(condition(&status, "SinkReachable").reason, "Ok");
+}
+
+#[test]
 fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
     let pipeline = with_credentials();
     let well = observed(&pipeline, 12);
-    let secret = |secret| Observed { secret, ..well.clone() };
+    let secret = |secret| Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..well.clone() };
     let failed = |reason| {
         let failure = SchemaFailure { reason, message: "m".into() };
         Observed { schema: SchemaSeen::Failed { failure, ago: Duration::ZERO }, ..well.clone() }
     };
     let keys = vec!["username", "password"];
     for (facts, sink, schema) in [
-        (secret(SecretSeen::Missing { name: "writer".into() }), "False/SecretMissing", "True/Ok"),
-        (
-            secret(SecretSeen::KeysMissing { name: "writer".into(), keys }),
-            "False/SecretIncomplete",
-            "True/Ok",
-        ),
+        (secret(SecretSeen::Missing), "False/SecretMissing", "True/Ok"),
+        (secret(SecretSeen::KeysMissing { keys }), "False/SecretIncomplete", "True/Ok"),
         (failed("AuthFailed"), "False/AuthFailed", "False/AuthFailed"),
         (failed("TableMissing"), "True/Ok", "False/TableMissing"),
         (failed("ColumnMismatch"), "True/Ok", "False/ColumnMismatch"),

@@ -1,0 +1,252 @@
+//! TLS to the servers: whom we trust, and who we are.
+//!
+//! Job: certificates and keys from files, read once; and what a failed handshake means for a person. Place in the flow: made at
+//! start from the config; the probe and the insert client connect with it. Where the endpoints are `http`, nothing here is used.
+//!
+//! rustls with ring, as the operator has it for Kubernetes: one implementation in both programs, and none of it written in C
+//! but ring's arithmetic.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+
+/// Where certificates and keys are; all of them PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Authorities that may sign a server's certificate; those of the system when there is none.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate with its chain, and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why connections cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is not there, or is no PEM.
+    #[error("reading the {what} from {}: {source}", file.display())]
+    Read {
+        /// What is in it.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: pem::Error,
+    },
+    /// A file holds no certificate.
+    #[error("reading the {what} from {}: there is no certificate in it", file.display())]
+    Empty {
+        /// What should be in it.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+    /// A certificate or key cannot be used.
+    #[error("using the {what} from {}: {source}", file.display())]
+    Unusable {
+        /// What is in it.
+        what: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What rustls said.
+        source: rustls::Error,
+    },
+    /// The system trusts nobody.
+    #[error(
+        "this system has no authorities to trust a server's certificate by ({reason}); name a file with tls.caFile"
+    )]
+    NoAuthorities {
+        /// What was looked for in vain.
+        reason: String,
+    },
+}
+
+/// How servers are connected to. Clones share it.
+#[derive(Clone)]
+pub struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// For `http` endpoints: no server is trusted, since none shows a certificate.
+    pub fn unused() -> Self {
+        Self(Arc::new(trusting(RootCertStore::empty()).with_no_client_auth()))
+    }
+
+    /// Reads the files, or the authorities of the system.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the file.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let roots = match &files.ca {
+            Some(file) => authorities(file)?,
+            None => system_authorities()?,
+        };
+        let config = match &files.client {
+            None => trusting(roots).with_no_client_auth(),
+            Some((certificate, key)) => client_config(roots, certificate, key)?,
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// A connector that makes TLS of `http`'s connections where the URL says `https`.
+    pub(crate) fn connector(&self, mut http: HttpConnector) -> HttpsConnector<HttpConnector> {
+        http.enforce_http(false);
+        let config = ClientConfig::clone(&self.0);
+        HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+type WantsClient = rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>;
+
+fn trusting(roots: RootCertStore) -> WantsClient {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring knows the suites of TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+}
+
+fn client_config(roots: RootCertStore, certificate: &Path, key: &Path) -> Result<ClientConfig, TlsError> {
+    let chain = certificates("client certificate", certificate)?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::Read {
+        what: "client key",
+        file: key.to_owned(),
+        source,
+    })?;
+    trusting(roots).with_client_auth_cert(chain, private).map_err(|source| TlsError::Unusable {
+        what: "client certificate and key",
+        file: certificate.to_owned(),
+        source,
+    })
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, TlsError> {
+    let what = "authorities";
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(what, file)? {
+        roots.add(certificate).map_err(|source| TlsError::Unusable {
+            what,
+            file: file.to_owned(),
+            source,
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Those of `SSL_CERT_FILE`, else where OpenSSL looks, so that Kafka and `ClickHouse` trust the same ones. What cannot be read
+/// among hundreds is passed over.
+fn system_authorities() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(roots);
+    }
+    let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+    let reason = if reasons.is_empty() { "no certificates are installed".into() } else { reasons.join("; ") };
+    Err(TlsError::NoAuthorities { reason })
+}
+
+fn certificates(what: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::Read { what, file: file.to_owned(), source };
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(failed)?.collect();
+    let certificates = read.map_err(failed)?;
+    if certificates.is_empty() {
+        return Err(TlsError::Empty { what, file: file.to_owned() });
+    }
+    Ok(certificates)
+}
+
+/// The TLS error among the causes of an error, if there is one.
+pub(crate) fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(found) = error.downcast_ref::<rustls::Error>() {
+        return Some(found);
+    }
+    // An I/O error gives the causes of what it carries as its own, and not what it carries.
+    let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let carried = carried.and_then(|carried| tls_error(carried));
+    carried.or_else(|| tls_error(error.source()?))
+}
+
+/// What a person looks at next.
+pub(crate) fn advice(error: &rustls::Error) -> &'static str {
+    use rustls::Error;
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "the server's certificate is signed by nobody that is trusted: look at tls.caFile, which must hold the \
+             authority that signed it"
+        }
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "the server's certificate is made out to other names than the endpoint's host",
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => "the server's certificate is not valid at this time: renew it, or look at this machine's clock",
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server asks for a client certificate: set tls.certificateFile and tls.keyFile"
+        }
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::DecryptError,
+        ) => "the server does not trust the client certificate of tls.certificateFile",
+        Error::InvalidMessage(_) => {
+            "the server does not speak TLS on this port: look at the endpoint's port, or write it as http://"
+        }
+        _ => "look at tls, and at the server's TLS settings",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_what_should_be_in_it() {
+        let file = std::env::temp_dir().join(format!("sluice-tls-{}.pem", std::process::id()));
+        std::fs::write(&file, "no certificate").unwrap();
+        let nowhere = PathBuf::from("/nowhere/ca.crt");
+        for (files, expected) in [
+            (
+                TlsFiles { ca: Some(nowhere.clone()), client: None },
+                "reading the authorities from /nowhere/ca.crt",
+            ),
+            (TlsFiles { ca: Some(file.clone()), client: None }, "there is no certificate in it"),
+        ] {
+            let error = Tls::load(&files).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let error = client_config(RootCertStore::empty(), &nowhere, &file).unwrap_err().to_string();
+        assert!(error.contains("reading the client certificate from /nowhere/ca.crt"), "{error}");
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_tls_error_is_found_below_the_errors_that_carry_it() {
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let carried = std::io::Error::other(std::io::Error::other(tls.clone()));
+        assert_eq!(tls_error(&carried), Some(&tls));
+        assert!(advice(&tls).contains("tls.caFile"));
+        assert_eq!(tls_error(&std::io::Error::other("closed")), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! How a connection is secured: TLS and who is at its end.
+//!
+//! Secrets never stand in the config, which lies in a ConfigMap: it names files, which the operator mounts from Secrets. They
+//! are read when a client is made; a Secret that changes restarts the gateway, so that nothing here is read twice.
+
+use crate::violation::Violations;
+use serde::{Deserialize, Serialize};
+
+/// TLS to a server. An empty one is TLS with the authorities that the system trusts and no client certificate. All files are
+/// PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tls {
+    /// File with the certificates of the authorities that may sign the server's certificate; absent means those of the
+    /// system (`SSL_CERT_FILE`, else where OpenSSL looks).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<String>,
+    /// File with the client's certificate and the chain behind it; goes with `keyFile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<String>,
+    /// File with the client's key, not encrypted; goes with `certificateFile`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<String>,
+}
+
+/// User and password for Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sasl {
+    /// How they are proved.
+    pub mechanism: SaslMechanism,
+    /// File with the user's name.
+    pub username_file: String,
+    /// File with the password.
+    pub password_file: String,
+}
+
+/// How user and password are proved to a broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SaslMechanism {
+    /// The password is sent as it is.
+    Plain,
+    /// It is proved without being sent, by SHA-256.
+    ScramSha256,
+    /// It is proved without being sent, by SHA-512.
+    ScramSha512,
+}
+
+impl Tls {
+    /// The certificate file and the key file, when there are both.
+    pub fn client_certificate(&self) -> Option<(&str, &str)> {
+        self.certificate_file.as_deref().zip(self.key_file.as_deref())
+    }
+
+    /// Adds what is wrong with it; `at` is its path.
+    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        for (field, file) in [
+            ("caFile", &self.ca_file),
+            ("certificateFile", &self.certificate_file),
+            ("keyFile", &self.key_file),
+        ] {
+            found
+                .add_if(file.as_deref() == Some(""), &format!("{at}.{field}"), || "must not be empty".into());
+        }
+        let (has_certificate, has_key) = (self.certificate_file.is_some(), self.key_file.is_some());
+        found.add_if(has_certificate && !has_key, &format!("{at}.keyFile"), || {
+            "must be set, since certificateFile is".into()
+        });
+        found.add_if(has_key && !has_certificate, &format!("{at}.certificateFile"), || {
+            "must be set, since keyFile is".into()
+        });
+    }
+}
+
+impl Sasl {
+    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        let empty = || "must not be empty".to_owned();
+        found.add_if(self.username_file.is_empty(), &format!("{at}.usernameFile"), empty);
+        found.add_if(self.password_file.is_empty(), &format!("{at}.passwordFile"), empty);
+    }
+}
+
+impl SaslMechanism {
+    /// Kafka's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// A file with a secret cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the {what} from {path}: {source}")]
+pub struct SecretFileError {
+    /// What is in it: "user", "password".
+    pub what: &'static str,
+    /// The file.
+    pub path: String,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+/// The content of a file with a secret, without the one line end that an editor leaves.
+pub fn read_secret(what: &'static str, path: &str) -> Result<String, SecretFileError> {
+    let text = std::fs::read_to_string(path).map_err(|source| SecretFileError {
+        what,
+        path: path.to_owned(),
+        source,
+    })?;
+    let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    Ok(line.unwrap_or(&text).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violations(tls: &Tls) -> String {
+        let mut found = Violations::default();
+        tls.check("tls", &mut found);
+        found.to_string()
+    }
+
+    #[test]
+    fn a_certificate_goes_with_its_key() {
+        let file = |text: &str| Some(text.to_owned());
+        for (certificate_file, key_file, expected) in [
+            (None, None, ""),
+            (file("c"), file("k"), ""),
+            (file("c"), None, "tls.keyFile: must be set, since certificateFile is"),
+            (None, file("k"), "tls.certificateFile: must be set, since keyFile is"),
+            (file(""), file("k"), "tls.certificateFile: must not be empty"),
+        ] {
+            assert_eq!(violations(&Tls { ca_file: None, certificate_file, key_file }), expected);
+        }
+    }
+
+    #[test]
+    fn a_secret_loses_one_line_end_and_nothing_else() {
+        let folder = std::env::temp_dir();
+        let file = folder.join(format!("sluice-secret-{}", std::process::id()));
+        let path = file.to_str().unwrap();
+        for (content, expected) in
+            [("s3cret", "s3cret"), ("s3cret\n", "s3cret"), ("s\r\n", "s"), ("s \n\n", "s \n"), ("s\r", "s\r")]
+        {
+            std::fs::write(&file, content).unwrap();
+            assert_eq!(read_secret("password", path).unwrap(), expected);
+        }
+        std::fs::remove_file(&file).unwrap();
+        let error = read_secret("password", path).unwrap_err().to_string();
+        assert!(error.contains("cannot read the password from") && error.contains(path), "{error}");
+    }
+}

@@ -1,0 +1,84 @@
+//! The Secrets of a pipeline as its pods mount them: each use has a folder of its own, with the keys that are read and no others.
+//!
+//! A Secret that changes replaces pods, one by one as any new revision does: the pod template carries a version of all of them. A
+//! gateway that read the files again by itself would use new ones at a moment that nobody sees, and tell of a wrong one only in
+//! its log. The version is made of uid and resource version, not of the content: a hash of a password in an annotation is one
+//! that can be guessed at.
+
+use crate::{Secrets, hash, observed::SecretSeen};
+use sluice_crds::{SecretUse, TracePipelineSpec, status::reason};
+
+/// Below it lies a folder for each use.
+const FOLDER: &str = "/etc/sluice-secrets";
+
+/// A Secret that is there and complete, for one use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    pub of: SecretUse,
+    pub secret: String,
+    pub version: String,
+}
+
+/// What keeps a Secret from being used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    /// The reason in a condition of Kafka or ClickHouse.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// The Secrets of one side as pods mount them, or what is wrong with the first that cannot be.
+pub(crate) fn mounted(
+    spec: &TracePipelineSpec,
+    seen: &Secrets,
+    is_of_source: bool,
+) -> Result<Vec<Mounted>, Unusable> {
+    let named = spec.secrets().into_iter().filter(|(of, _)| of.is_of_source() == is_of_source);
+    named.map(|(of, name)| of_one(of, name, seen.get(&of))).collect()
+}
+
+fn of_one(of: SecretUse, name: &str, seen: Option<&SecretSeen>) -> Result<Mounted, Unusable> {
+    let unusable = |reason, message| Err(Unusable { reason, message });
+    match seen {
+        Some(SecretSeen::Present { version }) => {
+            Ok(Mounted { of, secret: name.to_owned(), version: version.clone() })
+        }
+        Some(SecretSeen::Missing) => {
+            unusable(reason::SECRET_MISSING, format!("the Secret {name:?} does not exist"))
+        }
+        Some(SecretSeen::KeysMissing { keys }) => {
+            let keys = keys.join(" and no ");
+            unusable(reason::SECRET_INCOMPLETE, format!("the Secret {name:?} has no {keys}"))
+        }
+        None => unusable(reason::NOT_PROBED, format!("the Secret {name:?} was not looked for yet")),
+    }
+}
+
+/// The version of all of them, `None` without any.
+pub(crate) fn version(mounted: &[Mounted]) -> Option<String> {
+    let each: Vec<_> = mounted.iter().map(|one| format!("{}={}", volume(one.of), one.version)).collect();
+    (!each.is_empty()).then(|| hash::of_text(&each.join(",")))
+}
+
+/// The volume of a use.
+pub(crate) fn volume(of: SecretUse) -> &'static str {
+    match of {
+        SecretUse::KafkaAuthorities => "kafka-ca",
+        SecretUse::KafkaCertificate => "kafka-certificate",
+        SecretUse::KafkaUser => "kafka-user",
+        SecretUse::ClickHouseAuthorities => "clickhouse-ca",
+        SecretUse::ClickHouseCertificate => "clickhouse-certificate",
+        SecretUse::ClickHouseUser => "clickhouse-user",
+    }
+}
+
+/// Where the volume of a use is mounted.
+pub(crate) fn folder(of: SecretUse) -> String {
+    format!("{FOLDER}/{}", volume(of))
+}
+
+/// The file of a key.
+pub(crate) fn file(of: SecretUse, key: &str) -> String {
+    format!("{}/{key}", folder(of))
+}

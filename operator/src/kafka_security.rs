@@ -1,0 +1,169 @@
+//! How the operator connects to Kafka: as the gateways do, with the content of the same Secrets instead of files.
+//!
+//! It is part of a client's key: a Secret that changes makes another client, and the old one is closed when it is idle.
+
+use k8s_openapi::api::core::v1::Secret;
+use sluice_crds::{
+    KafkaSource, SaslMechanism, SecretUse,
+    security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
+};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// The Secrets that Kafka is connected to with, by their use.
+pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
+
+/// How brokers are connected to. Its text names no secret.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct KafkaSecurity {
+    tls: Option<TlsPem>,
+    sasl: Option<Login>,
+}
+
+/// PEM texts, as librdkafka takes them.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct TlsPem {
+    authorities: Option<String>,
+    client: Option<(String, String)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Login {
+    mechanism: &'static str,
+    user: String,
+    password: String,
+}
+
+impl KafkaSecurity {
+    /// From the spec and the Secrets that it names; `None` while one of them is missing or incomplete.
+    pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Option<Self> {
+        let text = |of, key| text(secrets.get(&of)?, key);
+        let tls = match &kafka.tls {
+            None => None,
+            Some(tls) => Some(TlsPem {
+                authorities: match tls.ca_secret_ref {
+                    Some(_) => Some(text(SecretUse::KafkaAuthorities, CA_KEY)?),
+                    None => None,
+                },
+                client: match tls.client_certificate_secret_ref {
+                    Some(_) => Some((
+                        text(SecretUse::KafkaCertificate, CERTIFICATE_KEY)?,
+                        text(SecretUse::KafkaCertificate, PRIVATE_KEY_KEY)?,
+                    )),
+                    None => None,
+                },
+            }),
+        };
+        let sasl = match &kafka.sasl {
+            None => None,
+            Some(sasl) => Some(Login {
+                mechanism: name(sasl.mechanism),
+                user: text(SecretUse::KafkaUser, USERNAME_KEY)?,
+                password: text(SecretUse::KafkaUser, PASSWORD_KEY)?,
+            }),
+        };
+        Some(Self { tls, sasl })
+    }
+
+    /// librdkafka's settings.
+    pub fn settings(&self) -> Vec<(&'static str, &str)> {
+        let mut settings = vec![("security.protocol", self.protocol())];
+        if let Some(tls) = &self.tls {
+            settings.push(("ssl.endpoint.identification.algorithm", "https"));
+            settings.extend(tls.authorities.iter().map(|pem| ("ssl.ca.pem", pem.as_str())));
+            let client = tls.client.iter();
+            settings.extend(client.flat_map(|(certificate, key)| {
+                [("ssl.certificate.pem", certificate.as_str()), ("ssl.key.pem", key.as_str())]
+            }));
+        }
+        if let Some(login) = &self.sasl {
+            settings.extend([
+                ("sasl.mechanism", login.mechanism),
+                ("sasl.username", login.user.as_str()),
+                ("sasl.password", login.password.as_str()),
+            ]);
+        }
+        settings
+    }
+
+    fn protocol(&self) -> &'static str {
+        match (self.tls.is_some(), self.sasl.is_some()) {
+            (false, false) => "plaintext",
+            (true, false) => "ssl",
+            (false, true) => "sasl_plaintext",
+            (true, true) => "sasl_ssl",
+        }
+    }
+}
+
+impl fmt::Debug for KafkaSecurity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSecurity").field("protocol", &self.protocol()).finish_non_exhaustive()
+    }
+}
+
+/// The value of a key without the one line end that an editor leaves: what the gateway reads from the file.
+fn text(secret: &Secret, key: &str) -> Option<String> {
+    let value = &secret.data.as_ref()?.get(key)?.0;
+    let text = String::from_utf8(value.clone()).ok()?;
+    let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    Some(line.map_or_else(|| text.clone(), str::to_owned))
+}
+
+fn name(mechanism: SaslMechanism) -> &'static str {
+    match mechanism {
+        SaslMechanism::Plain => "PLAIN",
+        SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
+        SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    fn kafka() -> KafkaSource {
+        serde_json::from_value(json!({
+            "bootstrapServers": ["kafka:9093"], "topics": ["spans"],
+            "tls": {"caSecretRef": {"name": "ca"}},
+            "sasl": {"mechanism": "ScramSha512", "secretRef": {"name": "user"}},
+        }))
+        .unwrap()
+    }
+
+    fn secret(values: &[(&str, &str)]) -> Arc<Secret> {
+        let data =
+            values.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        Arc::new(Secret { data: Some(data.collect()), ..Secret::default() })
+    }
+
+    #[test]
+    fn the_settings_are_those_of_the_spec_and_its_secrets() {
+        let user = secret(&[("username", "gateway\n"), ("password", "s3cret")]);
+        let mut secrets: KafkaSecrets = [(SecretUse::KafkaUser, user)].into();
+        assert_eq!(KafkaSecurity::of(&kafka(), &secrets), None, "without the authorities nothing is tried");
+        secrets.insert(SecretUse::KafkaAuthorities, secret(&[("ca.crt", "PEM")]));
+        let security = KafkaSecurity::of(&kafka(), &secrets).unwrap();
+        assert_eq!(
+            security.settings(),
+            [
+                ("security.protocol", "sasl_ssl"),
+                ("ssl.endpoint.identification.algorithm", "https"),
+                ("ssl.ca.pem", "PEM"),
+                ("sasl.mechanism", "SCRAM-SHA-512"),
+                ("sasl.username", "gateway"),
+                ("sasl.password", "s3cret"),
+            ]
+        );
+    }
+
+    #[test]
+    fn no_secret_is_printed() {
+        let user = secret(&[("username", "gateway"), ("password", "s3cret")]);
+        let plain = KafkaSource { tls: None, ..kafka() };
+        let security = KafkaSecurity::of(&plain, &[(SecretUse::KafkaUser, user)].into()).unwrap();
+        let text = format!("{security:?}");
+        assert!(text.contains("sasl_plaintext") && !text.contains("s3cret"), "{text}");
+    }
+}
