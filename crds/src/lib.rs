@@ -6,11 +6,13 @@
 //!
 //! Nothing here runs: types, schema and constants only.
 
+mod derived;
 mod manifest;
 pub mod security;
 pub mod status;
 mod trace_pipeline;
 
+pub use derived::Derived;
 pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};

@@ -9,6 +9,7 @@ mod scaling;
 
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
 
+use crate::derived::Derived;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,10 @@ pub struct TracePipelineStatus {
     /// The config that the gateways are given, by the hash of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_hash: Option<String>,
+
+    /// What follows from the spec and the number of partitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived: Option<Derived>,
 
     /// The StatefulSet's revision that all gateways had when it was last rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! What the operator is told on its command line. Every flag has an environment variable, for the chart.
 
 use clap::{Parser, ValueEnum};
-use std::net::SocketAddr;
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 /// Keeps gateways in line with TracePipeline objects.
 ///
@@ -13,8 +13,12 @@ use std::net::SocketAddr;
 /// The process ends with status 1 when it loses the Lease, with 64 when an argument is wrong, and with 0 after SIGTERM.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "sluice-operator", version, max_term_width = 120)]
-#[command(after_help = "Example, outside of the cluster:\n  \
-    KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text")]
+#[command(
+    after_help = "`sluice-operator plan -f FILE` says what would be done with a pipeline, without a cluster; \
+    see `sluice-operator plan --help`.\n\n\
+    Example, outside of the cluster:\n  \
+    KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text"
+)]
 pub struct Args {
     /// Image of the gateways where a TracePipeline names none
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", value_name = "IMAGE")]
@@ -47,6 +51,61 @@ pub struct Args {
     /// error, warn, info, debug, trace, or a filter of the Rust crate tracing
     #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,
+}
+
+/// Says what would be done with a TracePipeline in a file: every object as YAML, or every violation with its path.
+///
+/// Needs no cluster and no Kafka: partitions are as many as you say, and Secrets are taken to be there. What the API server checks
+/// by itself (types, ranges and rules of the CRD) is not repeated.
+/// Ends with status 64 when something is wrong with the pipeline, and 66 when the file cannot be read.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "sluice-operator plan", version, max_term_width = 120)]
+pub struct PlanArgs {
+    /// The pipeline, as YAML or JSON; - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Partitions of each topic
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub partitions: u32,
+
+    /// Print one JSON object instead: replicas, derived, advice and objects; or violations
+    #[arg(long)]
+    pub json: bool,
+
+    /// Image of the gateways where the pipeline names none
+    #[arg(long, env = "SLUICE_GATEWAY_IMAGE", default_value = concat!("sluice-gateway:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]
+    pub gateway_image: String,
+
+    /// Memory of a ClickHouse server in GiB, for advice
+    #[arg(long, value_name = "GIB", requires = "clickhouse_cores", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub clickhouse_memory: Option<u32>,
+
+    /// Cores of a ClickHouse server, for advice
+    #[arg(long, value_name = "N", requires = "clickhouse_memory", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub clickhouse_cores: Option<u32>,
+}
+
+/// What the program is asked to do.
+#[derive(Debug, Clone)]
+pub enum Invocation {
+    /// Look after pipelines.
+    Run(Args),
+    /// Say what would be done with one.
+    Plan(PlanArgs),
+}
+
+impl Invocation {
+    /// Reads the words of a command line, the program's name first. `plan` must be the first word behind it: everything else is
+    /// about running, so that manifests need no word for it.
+    pub fn try_parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut words: Vec<OsString> = words.into_iter().collect();
+        if words.get(1).is_some_and(|word| word == "plan") {
+            words.remove(1);
+            return PlanArgs::try_parse_from(words).map(Self::Plan);
+        }
+        Args::try_parse_from(words).map(Self::Run)
+    }
 }
 
 impl Args {
@@ -84,6 +143,24 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_first_word_says_what_to_do() {
+        PlanArgs::command().debug_assert();
+        let parse = |words: &[&str]| {
+            Invocation::try_parse_from(["sluice-operator"].iter().chain(words).map(OsString::from))
+        };
+        let Ok(Invocation::Plan(args)) = parse(&["plan", "-f", "p.yaml"]) else { panic!() };
+        assert_eq!((args.partitions, args.json), (12, false));
+        assert!(matches!(parse(&["--gateway-image", "plan"]), Ok(Invocation::Run(_))));
+        for wrong in [
+            &["plan"][..],
+            &["plan", "-f", "p", "--partitions", "0"],
+            &["plan", "-f", "p", "--clickhouse-cores", "8"],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

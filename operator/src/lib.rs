@@ -24,6 +24,7 @@ pub mod lease;
 pub mod memory;
 pub mod metrics;
 pub mod observe;
+pub mod plan_command;
 pub mod prune;
 pub mod reconcile;
 pub mod report;

@@ -10,6 +10,7 @@
 //! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
 //! that a second reconcile writes nothing and an operator that restarts changes nothing.
 
+mod derived;
 mod gateway_config;
 mod hash;
 pub mod names;
@@ -23,6 +24,7 @@ mod secrets;
 mod size;
 mod status;
 
+pub use derived::{Advice, DEDUPLICATION_SECONDS, Server, advice, derived};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{

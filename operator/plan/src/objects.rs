@@ -28,6 +28,8 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use serde::Serialize;
+use serde_json::Value;
 use std::{collections::BTreeMap, marker::PhantomData};
 
 /// Objects that we want.
@@ -65,6 +67,27 @@ pub struct Parts {
     pub schema_job: Option<Job>,
     /// The gateways, without `replicas`; `None` until the schema is as it must be. What runs then goes on as it is.
     pub workload: Option<StatefulSet>,
+}
+
+impl Parts {
+    /// Every object that there is, as it would be sent, in the order in which they are applied.
+    pub fn documents(&self) -> Vec<Value> {
+        let parts = [
+            Some(document(&self.service_account)),
+            Some(document(&self.config_map)),
+            Some(document(&self.service)),
+            Some(document(&self.network_policy)),
+            Some(document(&self.disruption_budget)),
+            self.schema_config_map.as_ref().map(document),
+            self.schema_job.as_ref().map(document),
+            self.workload.as_ref().map(document),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+}
+
+fn document(object: &impl Serialize) -> Value {
+    serde_json::to_value(object).expect("objects of Kubernetes serialise: their maps have string keys")
 }
 
 impl Objects<Desired> {

@@ -7,7 +7,7 @@ mod progress;
 mod scaling;
 mod verdict;
 
-use crate::{Names, Observed, Plan, Planned, gateway_config};
+use crate::{Names, Observed, Plan, Planned, derived, gateway_config};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{Lag, TracePipeline, TracePipelineStatus, status::condition};
@@ -79,6 +79,7 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),
         partitions: Some(plan.partitions()),
+        derived: Some(derived(plan)),
         topics: plan.topics().to_vec(),
         consumer_group: Some(gateway_config::consumer_group(names, &pipeline.spec)),
         operator_version: Some(plan.operator_version.clone()),

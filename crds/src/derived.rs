@@ -1,0 +1,29 @@
+//! What the operator works out for a pipeline, for people to check.
+
+#![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// What follows from the spec and the number of partitions.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Derived {
+    /// Partitions that one gateway has at the most.
+    pub partitions_per_gateway: u32,
+    /// Partitions that one gateway reads at the same time; the others take turns.
+    pub partitions_active_per_gateway: u32,
+    /// Worker threads of one gateway.
+    pub workers: u32,
+    /// Memory of one gateway, request and limit, in whole Mi.
+    #[schemars(length(max = 16))]
+    pub memory: String,
+    /// The part of it that compressed blocks may take, in whole Mi.
+    #[schemars(length(max = 16))]
+    pub memory_for_blocks: String,
+    /// Inserts at the same time from one gateway.
+    pub insert_concurrency: u32,
+    /// Blocks whose tokens the table should remember: its setting non_replicated_deduplication_window, or
+    /// replicated_deduplication_window.
+    pub deduplication_window: u64,
+}

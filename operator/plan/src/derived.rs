@@ -1,0 +1,95 @@
+//! What follows from a spec and the number of partitions, in numbers that a person can check: what stands in the status, and
+//! what `sluice-operator plan` prints, with advice for the ClickHouse server beside it.
+//!
+//! Every number is the one that the objects are built from; nothing is worked out a second time.
+
+use crate::Plan;
+use serde::Serialize;
+use sluice_crds::Derived;
+use sluice_gateway_config::ByteSize;
+
+/// How long a retry may come after its first try and still be recognised, in seconds: a gateway that is replaced, and a server
+/// that is restarted meanwhile, take minutes; ten leave room. Chosen.
+pub const DEDUPLICATION_SECONDS: u64 = 600;
+
+/// Blocks of a window are given in steps of so many: the number is for people.
+const WINDOW_STEP_BLOCKS: u64 = 1_000;
+
+/// A server merges, reads and answers beside inserting: half of its cores for INSERT ... SELECT is what is left over. Chosen, as
+/// in ClickHouse's guide to large inserts.
+const CORES_PER_INSERT_THREAD: u32 = 2;
+
+/// Each insert thread holds up to three blocks: the one being read, the one being squashed, the one being written
+/// (ClickHouse's guide to large inserts: peak memory / (3 x insert threads)).
+const BLOCKS_PER_INSERT_THREAD: u64 = 3;
+
+/// What is derived for one pipeline.
+pub fn derived(plan: &Plan) -> Derived {
+    let config = plan.config().config();
+    let of_gateway = plan.partitions().div_ceil(plan.replicas().max(1));
+    Derived {
+        partitions_per_gateway: of_gateway,
+        partitions_active_per_gateway: config.source.kafka.partitions_active_max,
+        workers: config.workers,
+        memory: format!("{}Mi", plan.resources.memory.mib_ceil()),
+        memory_for_blocks: whole_mib(blocks_bytes(plan)),
+        insert_concurrency: config.sink.clickhouse.insert.concurrency,
+        deduplication_window: deduplication_window(plan),
+    }
+}
+
+/// The sizes of a server, for advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Server {
+    /// Its memory, bytes.
+    pub memory_bytes: u64,
+    /// Its cores.
+    pub cores: u32,
+}
+
+/// Settings for the server that takes the rows and, for instance, copies them onward.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Advice {
+    /// The table's setting `non_replicated_deduplication_window` (`replicated_deduplication_window` where it is replicated):
+    /// blocks whose tokens are remembered.
+    pub deduplication_window: u64,
+    /// The setting `max_insert_threads` for INSERT ... SELECT; without the server's size nothing can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_insert_threads: Option<u32>,
+    /// The setting `min_insert_block_size_bytes` for INSERT ... SELECT, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_insert_block_size_bytes: Option<u64>,
+}
+
+/// Advice for a server of this size.
+pub fn advice(plan: &Plan, server: Option<Server>) -> Advice {
+    let threads = server.map(|server| (server.cores / CORES_PER_INSERT_THREAD).max(1));
+    let bytes = server
+        .zip(threads)
+        .map(|(server, threads)| server.memory_bytes / (BLOCKS_PER_INSERT_THREAD * u64::from(threads)));
+    Advice {
+        deduplication_window: deduplication_window(plan),
+        max_insert_threads: threads,
+        min_insert_block_size_bytes: bytes,
+    }
+}
+
+/// Blocks that a table is sent within [`DEDUPLICATION_SECONDS`] at the most: a partition with little traffic closes one each time
+/// its oldest message is as old as `insert.maxInterval`, and one with much closes larger ones instead of more, as long as it
+/// stays below `insert.maxBytes` in that time.
+fn deduplication_window(plan: &Plan) -> u64 {
+    let interval_millis = plan.config().config().sink.clickhouse.insert.max_interval.as_millis().max(1);
+    let blocks = u64::from(plan.partitions()) * (DEDUPLICATION_SECONDS * 1_000).div_ceil(interval_millis);
+    blocks.next_multiple_of(WINDOW_STEP_BLOCKS)
+}
+
+fn blocks_bytes(plan: &Plan) -> ByteSize {
+    let parts = plan.config().budget().parts();
+    let blocks = parts.into_iter().find(|(name, _)| *name == "blocks");
+    blocks.map_or(ByteSize::bytes(0), |(_, bytes)| bytes)
+}
+
+fn whole_mib(bytes: ByteSize) -> String {
+    format!("{}Mi", bytes.get() >> 20)
+}
