@@ -9,16 +9,43 @@ use super::step::printed;
 use crate::cargo::cargo;
 use crate::stack::{helm, paths};
 
-/// `helm lint --strict`.
+/// Everything that is off unless it is asked for.
+const EVERYTHING: [&str; 2] = [
+    "--set",
+    "serviceMonitor.enabled=true,gatewayPodMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true",
+];
+
+/// Values that the schema must refuse: misspelt, of another type, out of range.
+const REFUSED: [&str; 6] = [
+    "serviceMonitr.enabled=true",
+    "networkPolicy.enabled=maybe",
+    "networkPolicy.allow=all",
+    "serviceMonitor.interval=often",
+    "replicas=6",
+    "watchNamespaces={Upper}",
+];
+
+/// `helm lint --strict`, with the chart's own values and with everything on.
 pub fn lint() -> anyhow::Result<()> {
-    printed(helm(&["lint", "--strict", "charts/sluice"])?).map(drop)
+    printed(helm(&["lint", "--strict", "charts/sluice"])?)?;
+    let mut everything = helm(&["lint", "--strict", "charts/sluice"])?;
+    everything.args(EVERYTHING);
+    printed(everything).map(drop)
 }
 
 /// Renders the chart with its own values and with all else that it can be told, and looks at what must be in it.
 pub fn render() -> anyhow::Result<()> {
     let usual = rendered(&[])?;
-    let kinds =
-        ["Deployment", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"];
+    let kinds = [
+        "Deployment",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+    ];
     for kind in kinds {
         ensure!(of_kind(&usual, kind).is_some(), "the chart renders no {kind}");
     }
@@ -40,6 +67,64 @@ pub fn render() -> anyhow::Result<()> {
     let cluster_wide = of_kind(&namespaced, "ClusterRole");
     ensure!(cluster_wide.is_none(), "a namespaced installation asks for rights in the whole cluster");
     ensure!(of_kind(&namespaced, "Role").is_some(), "a namespaced installation has no Role");
+    monitoring(&usual)?;
+    network_policy(&usual)?;
+    for value in REFUSED {
+        ensure!(rendered(&["--set", value]).is_err(), "values.schema.json takes {value}");
+    }
+    Ok(())
+}
+
+/// What the Prometheus operator and Grafana find: nothing unless it is asked for, and then what selects our own.
+fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
+    let kinds = ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"];
+    ensure!(kinds.iter().all(|kind| of_kind(usual, kind).is_none()), "the chart renders monitoring unasked");
+    let everything = rendered(&EVERYTHING)?;
+    let found = |kind| of_kind(&everything, kind).with_context(|| format!("the chart renders no {kind}"));
+    let service = &found("Service")?["metadata"]["labels"];
+    let selected = &found("ServiceMonitor")?["spec"]["selector"]["matchLabels"];
+    let is_selected = selected.as_object().is_some_and(|labels| labels.iter().all(|(k, v)| service[k] == *v));
+    ensure!(is_selected, "the ServiceMonitor selects {selected}, the Service has {service}");
+    let gateways = &found("PodMonitor")?["spec"];
+    ensure!(gateways["namespaceSelector"]["any"] == true, "the PodMonitor looks into {gateways}");
+    let groups = &found("PrometheusRule")?["spec"]["groups"];
+    let is_whole = groups.as_array().is_some_and(|groups| {
+        groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).all(|rule| {
+            ["alert", "expr", "for"].iter().all(|field| rule[field].is_string())
+                && rule["annotations"]["summary"].is_string()
+        })
+    });
+    ensure!(is_whole, "a rule lacks a field: {groups}");
+    let boards = everything.iter().filter(|object| object["kind"] == "ConfigMap");
+    for board in boards {
+        for (file, text) in board["data"].as_object().context("a dashboard without data")? {
+            let text = text.as_str().with_context(|| format!("{file} is no text"))?;
+            serde_json::from_str::<Value>(text).with_context(|| format!("{file} is no JSON"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The operators' own: selects their pods, and lets probes and metrics in.
+fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
+    let policy = &of_kind(usual, "NetworkPolicy").context("the chart renders no NetworkPolicy")?["spec"];
+    let template =
+        &of_kind(usual, "Deployment").context("the chart renders no Deployment")?["spec"]["template"];
+    let labels = &template["metadata"]["labels"];
+    let selected =
+        policy["podSelector"]["matchLabels"].as_object().context("the policy selects every pod")?;
+    ensure!(
+        selected.iter().all(|(key, value)| labels[key] == *value),
+        "the policy does not select the operators"
+    );
+    let port = &template["spec"]["containers"][0]["ports"][0]["containerPort"];
+    ensure!(policy["ingress"][0]["ports"][0]["port"] == *port, "probes and metrics are kept out");
+    let peers = ["--set-json", r#"networkPolicy.metricsFrom=[{"namespaceSelector":{}}]"#];
+    let narrowed = rendered(&peers)?;
+    let narrowed = of_kind(&narrowed, "NetworkPolicy").context("peers remove the NetworkPolicy")?;
+    ensure!(narrowed["spec"]["ingress"][0]["from"].is_array(), "metricsFrom has no effect");
+    let without = rendered(&["--set", "networkPolicy.enabled=false"])?;
+    ensure!(of_kind(&without, "NetworkPolicy").is_none(), "networkPolicy.enabled=false still renders one");
     Ok(())
 }
 
