@@ -98,6 +98,32 @@ fn the_scale_subresource_reads_and_writes_fields_that_exist() {
     }
 }
 
+#[test]
+fn every_printer_column_and_scale_path_is_a_field() {
+    let crd = crd();
+    let version = &crd["spec"]["versions"][0];
+    let columns = version["additionalPrinterColumns"].as_array().unwrap();
+    let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert!(names.starts_with(&["Ready", "Replicas", "Desired", "Partitions", "Lag"]), "{names:?}");
+    // One word each, so that `kubectl get tp | awk` works.
+    assert!(names.iter().all(|name| !name.contains(' ')), "{names:?}");
+    let scale = version["subresources"]["scale"].as_object().unwrap();
+    let paths = columns.iter().map(|column| &column["jsonPath"]).chain(scale.values());
+    for path in paths.map(|path| path.as_str().unwrap()).filter(|path| !path.starts_with(".metadata.")) {
+        let schema = schema();
+        let mut at = &schema;
+        for step in path.trim_start_matches('.').split('.').filter(|step| !step.starts_with("type==")) {
+            let name = step.split('[').next().unwrap();
+            at = &at["properties"][name];
+            assert!(at.is_object(), "{path}: no field {name}");
+            if step.contains('[') {
+                at = &at["items"];
+            }
+        }
+    }
+    assert_eq!(version["subresources"]["status"], json!({}));
+}
+
 /// Visits a value and everything in it, with its JSON pointer.
 fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, value);
