@@ -272,11 +272,12 @@ fn named(name: &str) -> thread::Builder {
     thread::Builder::new().name(name.to_owned())
 }
 
-/// The pod's name makes the member: a pod that comes back is the same one.
+/// The pod's name makes the member: a pod that comes back is the same one. Its zone is empty where Kubernetes does not tell it.
 fn identity(config: &GatewayConfig) -> Identity {
-    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let (pod, rack) = (named("POD_NAME"), named("NODE_ZONE"));
     let client_id = pod.clone().unwrap_or_else(|| config.pipeline.name.clone());
-    Identity { client_id: format!("sluice-gateway-{client_id}"), instance_id: pod }
+    Identity { client_id: format!("sluice-gateway-{client_id}"), instance_id: pod, rack }
 }
 
 impl Running {

@@ -14,6 +14,9 @@ pub struct Identity {
     /// `group.instance.id`: the pod's name. A pod that comes back within the session timeout keeps its partitions. Where
     /// there is no stable name, membership is dynamic.
     pub instance_id: Option<String>,
+    /// `client.rack`: the zone it runs in. A broker that is told to (`replica.selector.class`) has it read from a replica in the
+    /// same zone, which costs no traffic between zones.
+    pub rack: Option<String>,
 }
 
 /// How long the group waits for a silent member. Longer than a pod needs to come back, so that a restart moves nothing.
@@ -94,6 +97,7 @@ pub fn consumer_settings(
     if let Some(instance) = &identity.instance_id {
         settings.push(("group.instance.id", instance.clone()));
     }
+    settings.extend(identity.rack.iter().map(|rack| ("client.rack", rack.clone())));
     Ok(settings)
 }
 
@@ -147,11 +151,13 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_commits_by_itself() {
-        let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()) };
+        let identity =
+            Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: Some("eu-1a".into()) };
         let settings = consumer_settings(&kafka(), &identity).unwrap();
         assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));
         assert_eq!(value(&settings, "enable.auto.offset.store").as_deref(), Some("false"));
         assert_eq!(value(&settings, "group.instance.id").as_deref(), Some("pod-0"));
+        assert_eq!(value(&settings, "client.rack").as_deref(), Some("eu-1a"));
         assert_eq!(value(&settings, "bootstrap.servers").as_deref(), Some("a:9092,b:9092"));
     }
 
@@ -159,7 +165,7 @@ pub(crate) mod tests {
     fn the_settings_are_accepted_for_the_smallest_and_the_largest_batch() {
         for batch in [ByteSize::kib(64), ByteSize::mib(256)] {
             let kafka = Kafka { record_batch_bytes_max: batch, partitions_active_max: 1_024, ..kafka() };
-            let identity = Identity { client_id: "c".into(), instance_id: None };
+            let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
             let mut config = rdkafka::ClientConfig::new();
             for (name, value) in consumer_settings(&kafka, &identity).unwrap() {
                 config.set(name, value);

@@ -25,6 +25,10 @@ use k8s_openapi::{
     },
 };
 
+/// The node's zone, as a label of the pod: Kubernetes puts it there when it binds the pod to a node (from 1.35 on; with the feature
+/// gate `PodTopologyLabelsAdmission` from 1.33 on), so that the gateway needs no right to read nodes. Before, the variable is empty.
+const ZONE: &str = "metadata.labels['topology.kubernetes.io/zone']";
+
 /// Old revisions that Kubernetes keeps.
 const REVISIONS_KEPT: i32 = 3;
 
@@ -93,7 +97,7 @@ fn container(plan: &Plan) -> Container {
     Container {
         name: GATEWAY_CONTAINER.into(),
         args: Some(vec!["run".into(), "--config".into(), config_path()]),
-        env: Some(vec![pod_name()]),
+        env: Some(vec![of_pod("POD_NAME", "metadata.name"), of_pod("NODE_ZONE", ZONE)]),
         ports: Some(vec![ContainerPort {
             name: Some(ADMIN_PORT_NAME.into()),
             container_port: ADMIN_PORT,
@@ -110,15 +114,12 @@ fn container(plan: &Plan) -> Container {
     }
 }
 
-/// The pod's name: the gateway's identity in its consumer group.
-fn pod_name() -> EnvVar {
+/// What the pod is called, which is the gateway's identity in its consumer group, and the zone that it runs in.
+fn of_pod(name: &str, field: &str) -> EnvVar {
     EnvVar {
-        name: "POD_NAME".into(),
+        name: name.into(),
         value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                api_version: Some("v1".into()),
-                field_path: "metadata.name".into(),
-            }),
+            field_ref: Some(ObjectFieldSelector { api_version: Some("v1".into()), field_path: field.into() }),
             ..EnvVarSource::default()
         }),
         ..EnvVar::default()
