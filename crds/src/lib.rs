@@ -18,8 +18,8 @@ pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};
 pub use trace_pipeline::{
     ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Format, Gateway, ImagePullPolicy,
-    InitialOffset, KafkaSource, LogLevel, OnMissing, OnTimeout, Queue, QueueMode, Resources, Scaling,
-    ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, Sink, Source, TracePipeline,
+    InitialOffset, KafkaSource, LogLevel, OnMissing, OnTimeout, PropertyValue, Queue, QueueMode, Resources,
+    Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, Sink, Source, TracePipeline,
     TracePipelineSpec,
 };
 

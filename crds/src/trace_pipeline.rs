@@ -17,7 +17,7 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
 pub use queue::{Queue, QueueMode};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use sink::{ClickHouseSink, Credentials, Schema, SchemaManagement, SecretRef, Sink};
-pub use source::{Format, InitialOffset, KafkaSource, Source};
+pub use source::{Format, InitialOffset, KafkaSource, PropertyValue, Source};
 
 use crate::status::TracePipelineStatus;
 use kube::{CustomResource, KubeSchema};

@@ -4,6 +4,7 @@ use crate::security::{Sasl, Tls};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Where messages come from.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +69,18 @@ pub struct KafkaSource {
          && quantity(self).compareTo(quantity('256Mi')) <= 0")
         .message("recordBatchBytesMax is a whole number of Ki or Mi from 64Ki to 256Mi, such as 1Mi"))]
     pub record_batch_bytes_max: String,
+
+    /// More settings of librdkafka by name, at most 32, for what no other field decides, such as
+    /// socket.receive.buffer.bytes. One that another field or the gateway itself decides is refused, with what does.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 32))]
+    pub properties: BTreeMap<String, PropertyValue>,
 }
+
+/// The value of a setting, as text.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PropertyValue(#[schemars(length(max = 1024))] pub String);
 
 fn record_batch_bytes_max() -> String {
     "1Mi".to_owned()

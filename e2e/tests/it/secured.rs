@@ -128,6 +128,11 @@ impl Secured {
             ),
             ("no tls to tls", at(tls, json!({})), &["source.kafka.bootstrapServers"]),
             ("tls to no tls", at(&self.broker.host, json!({"tls": self.tls()})), &["is one for TLS"]),
+            (
+                "no such setting",
+                at(&self.broker.host, json!({"properties": {"socket.receive.bufer.bytes": "1"}})),
+                &["socket.receive.bufer.bytes"],
+            ),
             ("no such file", at(tls, json!({"tls": {"caFile": "/nowhere/ca.crt"}})), &["/nowhere/ca.crt"]),
         ]
     }
@@ -227,6 +232,7 @@ async fn rows_arrive_over_secured_connections() -> Result<()> {
             "bootstrapServers": [secured.broker.sasl_tls],
             "tls": secured.tls(),
             "sasl": secured.sasl("ScramSha512", "password"),
+            "properties": {"socket.receive.buffer.bytes": "262144"},
         }},
         "sink": {"clickhouse": {"endpoints": [secured.mutual_front.url], "tls": secured.tls_as("client")}},
     });

@@ -3,6 +3,7 @@
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
+    kafka_properties,
     violation::Violations,
 };
 use std::net::SocketAddr;
@@ -81,6 +82,7 @@ impl GatewayConfig {
         in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
         kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
         kafka.sasl.iter().for_each(|sasl| sasl.check(&at("sasl"), found));
+        kafka_properties::check(&kafka.properties, &at("properties"), found);
     }
 
     fn check_sink(&self, found: &mut Violations) {
@@ -309,6 +311,11 @@ memory: {limit: 192MiB}
                 "sink.clickhouse.tls.certificateFile",
             ),
             ("[otlp_spans]", "[otlp_spans]\n    tls: {caFile: ''}", "source.kafka.tls.caFile"),
+            (
+                "[otlp_spans]",
+                "[otlp_spans]\n    properties: {group.id: g}",
+                "source.kafka.properties.group.id",
+            ),
             (
                 "[otlp_spans]",
                 "[otlp_spans]\n    sasl: {mechanism: Plain, usernameFile: u, passwordFile: ''}",

@@ -8,6 +8,7 @@ use crate::{
     units::{ByteSize, Duration},
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The whole config of one gateway process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,9 @@ pub struct Kafka {
     /// The largest record batch, decompressed, that must be read: 64 KiB to 256 MiB.
     #[serde(default = "record_batch_bytes_max")]
     pub record_batch_bytes_max: ByteSize,
+    /// More settings of librdkafka: what [`crate::kafka_properties`] lets pass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
 }
 
 fn partitions_active_max() -> u32 {

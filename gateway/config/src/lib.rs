@@ -10,6 +10,7 @@
 pub mod budget;
 mod checked;
 mod gateway_config;
+pub mod kafka_properties;
 pub mod parse;
 pub mod security;
 mod units;

@@ -47,10 +47,10 @@ fn fetch_bytes(kafka: &Kafka) -> (u64, u64) {
 }
 
 /// All settings of the consumer.
-pub fn consumer_settings(
-    kafka: &Kafka,
+pub fn consumer_settings<'a>(
+    kafka: &'a Kafka,
     identity: &Identity,
-) -> Result<Vec<(&'static str, String)>, SecretFileError> {
+) -> Result<Vec<(&'a str, String)>, SecretFileError> {
     let batch = kafka.record_batch_bytes_max.get();
     let (fetch, fetch_all) = fetch_bytes(kafka);
     let mut settings = probe_settings(kafka)?;
@@ -102,8 +102,11 @@ pub fn consumer_settings(
 }
 
 /// Settings that reach the brokers at all; enough to ask for metadata, or to produce.
-pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&'static str, String)>, SecretFileError> {
-    let mut settings = security_settings(kafka)?;
+pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&str, String)>, SecretFileError> {
+    // None of them is one of ours: the config's rules see to that.
+    let mut settings: Vec<_> =
+        kafka.properties.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    settings.extend(security_settings(kafka)?);
     settings.extend([
         ("bootstrap.servers", kafka.bootstrap_servers.join(",")),
         ("socket.keepalive.enable", "true".into()),
@@ -126,6 +129,7 @@ fn receive_bytes(answer: u64) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use sluice_gateway_config::kafka_properties::owner;
     use sluice_gateway_config::{ByteSize, Format, InitialOffset};
 
     pub(crate) fn kafka() -> Kafka {
@@ -133,6 +137,7 @@ pub(crate) mod tests {
             bootstrap_servers: vec!["a:9092".into(), "b:9092".into()],
             tls: None,
             sasl: None,
+            properties: [("socket.receive.buffer.bytes".into(), "1048576".into())].into(),
             topics: vec!["spans".into()],
             consumer_group: "g".into(),
             initial_offset: InitialOffset::Earliest,
@@ -142,7 +147,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn value(settings: &[(&'static str, String)], name: &str) -> Option<String> {
+    fn value(settings: &[(&str, String)], name: &str) -> Option<String> {
         let mut of_name = settings.iter().filter(|(key, _)| *key == name);
         let value = of_name.next().map(|(_, value)| value.clone());
         assert!(of_name.next().is_none(), "{name} is set twice");
@@ -153,12 +158,25 @@ pub(crate) mod tests {
     fn nothing_commits_by_itself() {
         let identity =
             Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: Some("eu-1a".into()) };
-        let settings = consumer_settings(&kafka(), &identity).unwrap();
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
         assert_eq!(value(&settings, "enable.auto.commit").as_deref(), Some("false"));
         assert_eq!(value(&settings, "enable.auto.offset.store").as_deref(), Some("false"));
         assert_eq!(value(&settings, "group.instance.id").as_deref(), Some("pod-0"));
         assert_eq!(value(&settings, "client.rack").as_deref(), Some("eu-1a"));
         assert_eq!(value(&settings, "bootstrap.servers").as_deref(), Some("a:9092,b:9092"));
+    }
+
+    #[test]
+    fn what_is_added_reaches_librdkafka_and_nothing_of_ours_can_be_changed() {
+        let identity =
+            Identity { client_id: "c".into(), instance_id: Some("p".into()), rack: Some("z".into()) };
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "socket.receive.buffer.bytes").as_deref(), Some("1048576"));
+        for (name, _) in settings.iter().filter(|(name, _)| !kafka.properties.contains_key(*name)) {
+            assert!(owner(name).is_some(), "{name} is set by us, and a config may set it too");
+        }
     }
 
     #[test]

@@ -111,6 +111,7 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
         format: format(spec),
         partitions_active_max: share.partitions_active_max,
         record_batch_bytes_max: batch,
+        properties: kafka.properties.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
     }
 }
 

@@ -86,6 +86,7 @@ impl SchemaPlan {
         // again, and Kafka's Secrets are not its business.
         config.source.kafka.tls = None;
         config.source.kafka.sasl = None;
+        config.source.kafka.properties.clear();
         config.source.kafka.record_batch_bytes_max = RECORD_BATCH_BYTES_DEFAULT;
         config.delivery = Delivery::default();
         config.queue = Queue::default();

@@ -270,6 +270,11 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         ("/spec/gateway/terminationGracePeriod", json!("5s"), "spec.gateway.terminationGracePeriod"),
         ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
         ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
+        (
+            "/spec/source/kafka/properties",
+            json!({"ssl.ca.location": "/ca"}),
+            "spec.source.kafka.properties.ssl.ca.location: cannot be set here: set tls",
+        ),
         ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "spec.sink.clickhouse.endpoints"),
         ("/metadata/name", json!("a.b"), "metadata.name"),
         ("/metadata/uid", Value::Null, "metadata.uid"),

@@ -1,0 +1,113 @@
+//! Settings of librdkafka that a config may add, and those that it may not, with what decides them instead.
+//!
+//! What is passed on is what no field of ours decides: socket buffers, timeouts of connections, address families, debug logs.
+
+use crate::violation::Violations;
+use std::collections::BTreeMap;
+
+/// Settings at the most.
+pub const PROPERTIES_MAX: usize = 32;
+
+/// Bytes of a value at the most.
+pub const PROPERTY_BYTES_MAX: usize = 1_024;
+
+/// Names, or beginnings of names that end in a dot, and what decides them.
+const OWNED: [(&str, &str); 27] = [
+    ("bootstrap.servers", "set bootstrapServers"),
+    ("metadata.broker.list", "set bootstrapServers"),
+    ("group.id", "set consumerGroup"),
+    ("auto.offset.reset", "set initialOffset"),
+    ("ssl.", "set tls"),
+    ("enable.ssl.certificate.verification", "servers are always verified; set tls"),
+    ("sasl.", "set sasl"),
+    ("enable.sasl.oauthbearer.unsecure.jwt", "set sasl"),
+    ("security.protocol", "it follows from tls and sasl"),
+    ("fetch.message.max.bytes", "it follows from recordBatchBytesMax"),
+    ("max.partition.fetch.bytes", "it follows from recordBatchBytesMax"),
+    ("fetch.max.bytes", "it follows from recordBatchBytesMax"),
+    ("message.max.bytes", "it follows from recordBatchBytesMax"),
+    ("receive.message.max.bytes", "it follows from recordBatchBytesMax"),
+    ("queued.", "it follows from recordBatchBytesMax"),
+    ("sluice.", "it follows from recordBatchBytesMax"),
+    ("client.", "the gateway's pod decides it"),
+    ("group.", "the gateway decides how it is a member of its group"),
+    ("partition.assignment.strategy", "the gateway decides how it is a member of its group"),
+    ("session.timeout.ms", "the gateway decides how it is a member of its group"),
+    ("heartbeat.interval.ms", "the gateway decides how it is a member of its group"),
+    ("max.poll.interval.ms", "the gateway decides how it is a member of its group"),
+    ("enable.", "the gateway commits offsets itself, after the insert"),
+    ("auto.commit.", "the gateway commits offsets itself, after the insert"),
+    ("isolation.level", "the gateway reads what is committed, and nothing else"),
+    ("check.crcs", "the gateway always checks"),
+    ("plugin.", "no code is loaded"),
+];
+
+/// Names that the gateway sets, where another value would only be slower or louder: its own reasons stand beside them.
+const TUNED: [&str; 9] = [
+    "fetch.queue.backoff.ms",
+    "fetch.error.backoff.ms",
+    "fetch.wait.max.ms",
+    "statistics.interval.ms",
+    "topic.metadata.refresh.interval.ms",
+    "socket.keepalive.enable",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "log.connection.close",
+];
+
+/// What decides a setting; `None` when a config may.
+pub fn owner(name: &str) -> Option<&'static str> {
+    let is_meant = |owned: &str| if owned.ends_with('.') { name.starts_with(owned) } else { name == owned };
+    let owned = OWNED.iter().find(|(owned, _)| is_meant(owned)).map(|(_, instead)| *instead);
+    owned.or_else(|| TUNED.contains(&name).then_some("the gateway tunes it"))
+}
+
+/// Adds what is wrong with the settings; `at` is their path.
+pub(crate) fn check(properties: &BTreeMap<String, String>, at: &str, found: &mut Violations) {
+    found.add_if(properties.len() > PROPERTIES_MAX, at, || {
+        format!("{} settings are more than {PROPERTIES_MAX}", properties.len())
+    });
+    for (name, value) in properties {
+        if let Some(instead) = owner(name) {
+            found.add(format!("{at}.{name}"), format!("cannot be set here: {instead}"));
+        }
+        found.add_if(value.len() > PROPERTY_BYTES_MAX, &format!("{at}.{name}"), || {
+            format!("{} bytes are more than {PROPERTY_BYTES_MAX}", value.len())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_names_what_decides_it_and_the_rest_passes() {
+        for (name, expected) in [
+            ("socket.receive.buffer.bytes", None),
+            ("broker.address.family", None),
+            ("debug", None),
+            ("ssl.ca.location", Some("set tls")),
+            ("sasl.password", Some("set sasl")),
+            ("group.id", Some("set consumerGroup")),
+            ("group.instance.id", Some("the gateway decides how it is a member of its group")),
+            ("enable.auto.commit", Some("the gateway commits offsets itself, after the insert")),
+            ("fetch.wait.max.ms", Some("the gateway tunes it")),
+        ] {
+            assert_eq!(owner(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_violation_names_the_setting() {
+        let mut found = Violations::default();
+        let long = "x".repeat(PROPERTY_BYTES_MAX + 1);
+        let properties = [("group.id".to_owned(), "g".to_owned()), ("debug".to_owned(), long)].into();
+        check(&properties, "source.kafka.properties", &mut found);
+        assert_eq!(
+            found.to_string(),
+            "source.kafka.properties.debug: 1025 bytes are more than 1024\n\
+             source.kafka.properties.group.id: cannot be set here: set consumerGroup"
+        );
+    }
+}
