@@ -153,7 +153,8 @@ impl Sink {
 
     /// Prepares to count rows of spans: one for each endpoint.
     pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
-        let lookup = |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table);
+        let lookup =
+            |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls);
         self.endpoints.iter().map(lookup).collect()
     }
 

@@ -27,10 +27,12 @@ use crate::{
     exception::code_of,
     rowbinary::{put_i64, put_string},
     sql::{percent_encoded, table_name},
+    tls::Tls,
 };
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header::CONTENT_TYPE};
 use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
@@ -194,7 +196,7 @@ fn time_spans(times: &[i64]) -> Vec<TimeSpan> {
 /// Counts rows of one table at one server.
 #[derive(Debug, Clone)]
 pub struct Lookup {
-    http: Client<HttpConnector, Full<Bytes>>,
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     endpoint: Endpoint,
     user: HeaderValue,
     password: HeaderValue,
@@ -210,6 +212,7 @@ impl Lookup {
         credentials: &Credentials,
         database: &str,
         table: &str,
+        tls: &Tls,
     ) -> Result<Self, LookupError> {
         let header = |what: &str, text: &str| {
             let mut value = HeaderValue::from_str(text).map_err(|_| LookupError::Request {
@@ -224,7 +227,7 @@ impl Lookup {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
-            .build(connector);
+            .build(tls.connector(connector));
         Ok(Self {
             http,
             endpoint: endpoint.clone(),
@@ -396,7 +399,7 @@ mod tests {
     fn a_table_with_any_name_is_asked_for_between_the_times() {
         let endpoint = Endpoint::parse("http://c:8123").unwrap();
         let credentials = Credentials { user: "u".into(), password: "p".into() };
-        let lookup = Lookup::new(&endpoint, &credentials, "o`t", "t").unwrap();
+        let lookup = Lookup::new(&endpoint, &credentials, "o`t", "t", &Tls::unused()).unwrap();
         let query = lookup.query(&[TimeSpan { first: -1, last: 2 }, TimeSpan { first: 5, last: 6 }]);
         assert!(query.contains(r"FROM `o\`t`.`t` WHERE Timestamp BETWEEN"), "{query}");
         assert!(
@@ -404,6 +407,6 @@ mod tests {
             "{query}"
         );
         let refused = Credentials { user: "a\nb".into(), ..credentials };
-        assert!(Lookup::new(&endpoint, &refused, "d", "t").is_err());
+        assert!(Lookup::new(&endpoint, &refused, "d", "t", &Tls::unused()).is_err());
     }
 }

@@ -11,8 +11,11 @@ pub const PROPERTIES_MAX: usize = 32;
 /// Bytes of a value at the most.
 pub const PROPERTY_BYTES_MAX: usize = 1_024;
 
+/// What decides how letters are produced.
+const LETTERS: &str = "the gateway decides how dead letters are produced";
+
 /// Names, or beginnings of names that end in a dot, and what decides them.
-const OWNED: [(&str, &str); 27] = [
+const OWNED: [(&str, &str); 42] = [
     ("bootstrap.servers", "set bootstrapServers"),
     ("metadata.broker.list", "set bootstrapServers"),
     ("group.id", "set consumerGroup"),
@@ -40,6 +43,21 @@ const OWNED: [(&str, &str); 27] = [
     ("isolation.level", "the gateway reads what is committed, and nothing else"),
     ("check.crcs", "the gateway always checks"),
     ("plugin.", "no code is loaded"),
+    ("acks", LETTERS),
+    ("request.required.acks", LETTERS),
+    ("message.timeout.ms", LETTERS),
+    ("delivery.timeout.ms", LETTERS),
+    ("retries", LETTERS),
+    ("message.send.max.retries", LETTERS),
+    ("max.in.flight", LETTERS),
+    ("max.in.flight.requests.per.connection", LETTERS),
+    ("transactional.id", LETTERS),
+    ("compression.", LETTERS),
+    ("batch.", LETTERS),
+    ("queue.buffering.", LETTERS),
+    ("linger.ms", LETTERS),
+    ("allow.auto.create.topics", LETTERS),
+    ("topic.metadata.propagation.max.ms", LETTERS),
 ];
 
 /// Names that the gateway sets, where another value would only be slower or louder: its own reasons stand beside them.
@@ -93,6 +111,8 @@ mod tests {
             ("group.instance.id", Some("the gateway decides how it is a member of its group")),
             ("enable.auto.commit", Some("the gateway commits offsets itself, after the insert")),
             ("fetch.wait.max.ms", Some("the gateway tunes it")),
+            ("acks", Some(LETTERS)),
+            ("compression.codec", Some(LETTERS)),
         ] {
             assert_eq!(owner(name), expected, "{name}");
         }

@@ -19,7 +19,7 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode as Code},
     message::{Message as _, OwnedMessage},
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -44,6 +44,9 @@ pub enum ReadFrom {
 /// Why a topic cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// User, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka consumer for topic {topic}: {source}")]
     Create {
@@ -93,7 +96,9 @@ pub struct BoundedReader {
 impl BoundedReader {
     /// Begins. Blocks for up to `timeout` per question, of which there are two a partition and one more.
     pub fn open(kafka: &Kafka, topic: &str, from: ReadFrom, timeout: Duration) -> Result<Self, ReadError> {
-        let consumer = consumer(kafka)
+        let consumer = consumer_config(kafka)
+            .map_err(ReadError::Secret)?
+            .create()
             .map_err(|source| ReadError::Create { topic: topic.to_owned(), source: Box::new(source) })?;
         let mut reader = Self {
             consumer,
@@ -252,12 +257,13 @@ pub fn fetch_message(
     Ok(reader.next_message()?.filter(|message| message.offset() == offset))
 }
 
-fn consumer(kafka: &Kafka) -> Result<BaseConsumer, KafkaError> {
+fn consumer_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
     // One partition's worth of memory, whatever the gateway reads at a time.
     let alone = Kafka { partitions_active_max: 1, ..kafka.clone() };
-    let identity = Identity { client_id: format!("{}-reader", kafka.consumer_group), instance_id: None };
+    let identity =
+        Identity { client_id: format!("{}-reader", kafka.consumer_group), instance_id: None, rack: None };
     let mut config = ClientConfig::new();
-    for (name, value) in consumer_settings(&alone, &identity) {
+    for (name, value) in consumer_settings(&alone, &identity)? {
         config.set(name, value);
     }
     // A consumer must name a group, which it joins only when it subscribes.
@@ -265,7 +271,7 @@ fn consumer(kafka: &Kafka) -> Result<BaseConsumer, KafkaError> {
     config.set("enable.partition.eof", "true");
     config.set("statistics.interval.ms", "0");
     config.set_log_level(RDKafkaLogLevel::Warning);
-    config.create()
+    Ok(config)
 }
 
 fn is_unknown(code: Option<Code>) -> bool {

@@ -1,11 +1,11 @@
 //! Against librdkafka's cluster of mocks: what is read, and that reading ends.
 
 use super::*;
+use crate::settings::tests::kafka;
 use rdkafka::{
     mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _},
 };
-use sluice_gateway_config::{ByteSize, Format, InitialOffset};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -30,15 +30,7 @@ impl Topic {
     }
 
     fn kafka(&self) -> Kafka {
-        Kafka {
-            bootstrap_servers: vec![self.mock.bootstrap_servers()],
-            topics: vec!["spans".into()],
-            consumer_group: "g".into(),
-            initial_offset: InitialOffset::Earliest,
-            format: Format::OtlpProto,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-        }
+        Kafka { bootstrap_servers: vec![self.mock.bootstrap_servers()], ..kafka() }
     }
 
     fn read(&self, from: ReadFrom) -> Vec<String> {

@@ -21,7 +21,7 @@ use rdkafka::{
     client::DefaultClientContext,
     error::KafkaError,
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -162,6 +162,9 @@ fn seconds(
 /// Why the limits of topics could not be read. The metric does without them then.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitsError {
+    /// User, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka client to read the configs of topics: {source}")]
     Settings {
@@ -185,7 +188,7 @@ pub async fn read_limits(
     timeout: Duration,
 ) -> Result<Vec<(Arc<str>, TopicLimits)>, LimitsError> {
     let mut config = ClientConfig::new();
-    for (name, value) in probe_settings(kafka) {
+    for (name, value) in probe_settings(kafka).map_err(LimitsError::Secret)? {
         config.set(name, value);
     }
     let admin: AdminClient<DefaultClientContext> =

@@ -20,7 +20,7 @@ use rdkafka::{
     metadata::{MetadataPartition, MetadataTopic},
     topic_partition_list::TopicPartitionListElem,
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -38,6 +38,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// Why a topic cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicReaderError {
+    /// User, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka client for {brokers}: {source}")]
     Settings {
@@ -95,9 +98,10 @@ pub struct TopicReader {
 impl TopicReader {
     /// A reader of the config's brokers. Nothing is asked yet. `tool` is what brokers log as the client.
     pub fn new(kafka: &Kafka, tool: &str) -> Result<Self, TopicReaderError> {
-        let identity = Identity { client_id: format!("sluice-gateway-{tool}"), instance_id: None };
+        let identity =
+            Identity { client_id: format!("sluice-gateway-{tool}"), instance_id: None, rack: None };
         let mut config = ClientConfig::new();
-        for (name, value) in consumer_settings(kafka, &identity) {
+        for (name, value) in consumer_settings(kafka, &identity).map_err(TopicReaderError::Secret)? {
             config.set(name, value);
         }
         // The end of a partition is where reading it ends, though its last offset may be no message.

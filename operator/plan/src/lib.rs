@@ -28,8 +28,8 @@ pub use derived::{Advice, DEDUPLICATION_SECONDS, Server, advice, derived};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{
-    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure,
-    TopicSeen, WorkloadSeen,
+    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
+    SourceFailure, TopicSeen, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
 pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};

@@ -17,6 +17,7 @@ use rdkafka::{
 };
 use sluice_operator::{
     kafka::ClientKey,
+    kafka_security::KafkaSecurity,
     sample::{Sample, Sampler, Source},
 };
 use sluice_plan::scale::PartitionSample;
@@ -33,7 +34,11 @@ fn client(group: &str) -> ClientConfig {
 /// What another operator would be told: it remembers no answer.
 async fn asked(name: &str) -> Sample {
     let servers = client(name).get("bootstrap.servers").unwrap().to_owned();
-    let key = ClientKey { bootstrap_servers: servers, consumer_group: name.to_owned() };
+    let key = ClientKey {
+        bootstrap_servers: servers,
+        consumer_group: name.to_owned(),
+        security: KafkaSecurity::default(),
+    };
     let source = Source { client: key, topics: vec![name.to_owned()], from_earliest: true };
     Sampler::default().sample(&source).await.unwrap()
 }

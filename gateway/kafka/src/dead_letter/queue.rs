@@ -12,7 +12,7 @@ use crate::dead_letter::{
 };
 use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError};
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::{
     pin::Pin,
     sync::{
@@ -26,6 +26,9 @@ use tokio::sync::oneshot;
 /// Why there can be no letters.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// User, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka producer for dead letters: {source}")]
     Settings {
@@ -84,10 +87,10 @@ impl DeadLetters {
     /// ([`crate::dead_letter::default_topic`]). No broker is asked before the first letter.
     ///
     /// # Errors
-    /// [`StartError`] for settings that librdkafka refuses.
+    /// [`StartError`] for secrets that cannot be read, and for settings that librdkafka refuses.
     pub fn start(kafka: &Kafka, topic: Option<&str>, client_id: &str) -> Result<Self, StartError> {
         let mut config = ClientConfig::new();
-        for (name, value) in producer_settings(kafka, client_id) {
+        for (name, value) in producer_settings(kafka, client_id).map_err(StartError::Secret)? {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Warning);

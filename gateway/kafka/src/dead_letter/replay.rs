@@ -15,7 +15,7 @@ use rdkafka::{
     message::{DeliveryResult, Header, Headers as _, Message, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, ProducerContext},
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 use std::time::Duration;
 
 /// How long brokers may take to acknowledge a message.
@@ -27,6 +27,9 @@ const POLL_WAIT: Duration = Duration::from_millis(100);
 /// Why a message is not in the topic.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
+    /// User, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot make a Kafka producer for replayed messages: {0}")]
     Create(Box<KafkaError>),
@@ -81,7 +84,8 @@ impl Replayer {
     /// A producer for the source's brokers.
     pub fn new(kafka: &Kafka) -> Result<Self, ReplayError> {
         let mut config = ClientConfig::new();
-        for (name, value) in producer_settings(kafka, &format!("{}-replay", kafka.consumer_group)) {
+        let client_id = format!("{}-replay", kafka.consumer_group);
+        for (name, value) in producer_settings(kafka, &client_id).map_err(ReplayError::Secret)? {
             config.set(name, value);
         }
         config.set("message.timeout.ms", REPLAY_TIMEOUT.as_millis().to_string());

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::dead_letter::{DeadLetters, Letter, LetterValue, Receipt};
+use crate::settings::tests::kafka;
 use rdkafka::{
     mocking::MockCluster,
     producer::DefaultProducerContext,
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
-use sluice_gateway_config::{ByteSize, Format, InitialOffset, Kafka};
+use sluice_gateway_config::{Format, Kafka};
 
 /// A mock takes milliseconds; a busy machine some seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -30,15 +31,7 @@ impl Mock {
     }
 
     fn letters(&self) -> DeadLetters {
-        let kafka = Kafka {
-            bootstrap_servers: vec![self.0.bootstrap_servers()],
-            topics: vec!["spans".into()],
-            consumer_group: "g".into(),
-            initial_offset: InitialOffset::Earliest,
-            format: Format::OtlpProto,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-        };
+        let kafka = Kafka { bootstrap_servers: vec![self.0.bootstrap_servers()], ..kafka() };
         DeadLetters::start(&kafka, None, "letters").unwrap()
     }
 

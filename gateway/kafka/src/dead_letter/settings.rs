@@ -1,14 +1,18 @@
-//! The settings of the producer of letters, each with its reason. A pure function of the config.
+//! The settings of the producer of letters, each with its reason. A function of the config, and of the files with user
+//! and password that it names.
 
 use crate::{
     dead_letter::{LETTER_BYTES_MAX, LETTER_QUEUE_BYTES, LETTERS_MAX},
     settings::probe_settings,
 };
-use sluice_gateway_config::Kafka;
+use sluice_gateway_config::{Kafka, SecretFileError};
 
 /// All settings of the producer.
-pub(super) fn producer_settings(kafka: &Kafka, client_id: &str) -> Vec<(&'static str, String)> {
-    let mut settings = probe_settings(kafka);
+pub(super) fn producer_settings<'a>(
+    kafka: &'a Kafka,
+    client_id: &str,
+) -> Result<Vec<(&'a str, String)>, SecretFileError> {
+    let mut settings = probe_settings(kafka)?;
     settings.extend([
         ("client.id", client_id.to_owned()),
         // A letter counts once all in-sync replicas have it, and a retry inside librdkafka does not double it.
@@ -29,31 +33,26 @@ pub(super) fn producer_settings(kafka: &Kafka, client_id: &str) -> Vec<(&'static
         // How long letters wait for a topic that the brokers no longer know, before it is made again.
         ("topic.metadata.propagation.max.ms", "5000".into()),
     ]);
-    settings
+    Ok(settings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::tests::kafka;
     use rdkafka::{ClientConfig, producer::BaseProducer};
-    use sluice_gateway_config::{ByteSize, Format, InitialOffset};
+    use sluice_gateway_config::kafka_properties::owner;
 
     #[test]
     fn the_settings_are_accepted_and_named_once() {
-        let kafka = Kafka {
-            bootstrap_servers: vec!["127.0.0.1:1".into()],
-            topics: vec!["spans".into()],
-            consumer_group: "g".into(),
-            initial_offset: InitialOffset::Earliest,
-            format: Format::OtlpProto,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-        };
-        let settings = producer_settings(&kafka, "letters");
+        let kafka = kafka();
+        let settings = producer_settings(&kafka, "letters").unwrap();
         let mut config = ClientConfig::new();
         for (name, value) in &settings {
             assert!(config.get(name).is_none(), "{name} is set twice");
             config.set(*name, value);
+            let is_ours = !kafka.properties.contains_key(*name);
+            assert!(!is_ours || owner(name).is_some(), "{name} is set by us, and a config may set it too");
         }
         let producer: Result<BaseProducer, _> = config.create();
         producer.unwrap();

@@ -170,9 +170,20 @@ fn make(config: &ClientConfig, topic: &str, partitions: usize, replicas: usize) 
 fn admin_config(config: &ClientConfig) -> ClientConfig {
     let mut admin = ClientConfig::new();
     let of_clients = |name: &str| {
-        ["bootstrap.servers", "client.", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "log."]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        [
+            "bootstrap.servers",
+            "broker.",
+            "client.",
+            "security.",
+            "sasl.",
+            "ssl.",
+            "socket.",
+            "connections.",
+            "reconnect.",
+            "log.",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
     };
     for (name, value) in config.config_map().iter().filter(|(name, _)| of_clients(name)) {
         admin.set(*name, *value);
