@@ -134,7 +134,8 @@ fn field(path: &str) -> Option<String> {
             _ => return None,
         });
     }
-    (!names.is_empty()).then(|| names.join("/"))
+    // The items of a list are part of its field.
+    (*names.last()? != "0").then(|| names.join("/"))
 }
 
 /// Visits a value and everything in it, with its JSON pointer.
