@@ -16,11 +16,15 @@
 //!
 //! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
 
+mod reading;
+mod room;
+mod seal;
+
 use crate::{
     account::RowAccount,
     batch::BlockAge,
     block::{Block, OpenBlock, Place},
-    buffers::{Pool, StoreError},
+    buffers::Pool,
     encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
     read::Reader,
@@ -28,12 +32,12 @@ use crate::{
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use reading::{Owned, Reading, State};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, Partition, PartitionId, PartitionQueue,
-    QueueProblem, Renew, Report,
-    ranges::{Closed, Cutter, Offer},
+    BorrowedMessage, Generation, KafkaError, Ownership, PartitionId, QueueProblem, Renew, Report,
+    ranges::Offer,
 };
 use std::{
     sync::Arc,
@@ -101,37 +105,6 @@ pub struct Worker {
     replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
     handing: Duration,
-}
-
-/// A partition and its messages.
-struct Owned {
-    queue: PartitionQueue,
-    reading: Reading,
-}
-
-/// How far a partition is.
-struct Reading {
-    place: Place,
-    cutter: Cutter,
-    /// The range that has ended, and whose block is not sealed yet.
-    closing: Option<Closed>,
-    block: Option<OpenBlock>,
-    state: State,
-    /// Where the log ended when the partition began.
-    log_end: i64,
-    /// Whether all of it was read.
-    caught_up: bool,
-}
-
-enum State {
-    /// Messages are polled.
-    Polling,
-    /// This message was polled, and there was no room for it.
-    Pending(OwnedMessage),
-    /// A message that cannot be read is next, and nothing may pass over it.
-    Stopped,
-    /// It is to begin anew once what has ended is sealed.
-    Leaving(Renew),
 }
 
 /// What became of a message.
@@ -409,155 +382,10 @@ impl Worker {
         }
     }
 
-    /// What becomes of partitions without another message: ranges that have come of age end, and so do those at cuts that lie in
-    /// front of the log's end; who is to begin anew does.
-    fn advance(&mut self, now: Instant) {
-        let mut partitions = std::mem::take(&mut self.partitions);
-        let mut leaving = Vec::new();
-        for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
-            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened()).is_zero();
-            let is_due = reading.block.as_ref().is_some_and(due);
-            let sealed =
-                self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });
-            if sealed.is_err() {
-                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
-            } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
-                leaving.push((index, Renew::Rule));
-            } else if let State::Leaving(renew) = reading.state {
-                leaving.push((index, renew));
-            }
-        }
-        self.partitions = partitions;
-        self.renew(leaving);
-    }
-
-    /// Lets partitions go that begin anew: by ascending place in the list.
-    fn renew(&mut self, leaving: Vec<(usize, Renew)>) {
-        for (index, renew) in leaving.into_iter().rev() {
-            let Owned { reading, .. } = self.partitions.swap_remove(index);
-            self.release(reading, Some(renew));
-        }
-    }
-
-    /// Ends the ranges that end in front of the log's end, once all of it was read.
-    fn catch_up(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
-        self.seal_closing(reading)?;
-        while reading.caught_up
-            && let Some(closed) = reading.cutter.caught_up(reading.log_end)
-        {
-            reading.closing = Some(closed);
-            self.seal_closing(reading)?;
-        }
-        Ok(())
-    }
-
-    /// Ends and seals the open range, unless it must not end here.
-    fn flush(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
-        self.seal_closing(reading)?;
-        reading.closing = reading.cutter.flush();
-        self.seal_closing(reading)
-    }
-
-    fn seal_all(&mut self) {
-        self.advance(Instant::now() + Duration::from_hours(1));
-    }
-
-    /// Seals the block of the range that has ended, if one has, and gives its row buffer back.
-    fn seal_closing(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
-        let Some(closed) = &reading.closing else { return Ok(()) };
-        let sealed = match &mut reading.block {
-            Some(open) => Some(open.seal(&self.parts.pool, &reading.place, closed)?),
-            None => None,
-        };
-        self.row_buffers.extend(reading.block.take().map(|open| open.rows));
-        let closed = reading.closing.take().expect("it was there just now");
-        let Place { id, generation, .. } = reading.place.clone();
-        let range = closed.range;
-        let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
-        // The block first: a release of it must not come before it.
-        match sealed {
-            Some(block) if has_rows => self.send(block),
-            Some(empty) => empty.account.settled(),
-            None => {}
-        }
-        self.report(Report::Closed { id: id.clone(), generation, closed });
-        if !has_rows {
-            self.report(Report::Settled { id, generation, range });
-        }
-        if !reading.cutter.is_replaying()
-            && self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some()
-        {
-            self.parts.pool.release_replay();
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, block: Block) {
-        let before = Instant::now();
-        self.parts.metrics.blocks_in_flight.inc();
-        if let Err(mpsc::error::SendError(block)) = self.parts.blocks.blocking_send(block) {
-            // Delivery has ended, and with it the process: the messages are read again.
-            self.parts.metrics.blocks_in_flight.dec();
-            block.account.abandon();
-        }
-        let handing = before.elapsed();
-        self.handing += handing;
-        self.parts.seconds.sink.inc_by(handing.as_secs_f64());
-    }
-
     fn report(&self, report: Report) {
         if self.parts.reports.send(report).is_err() {
             // The poll thread has ended, and with it the process: nothing is committed any more.
         }
-    }
-
-    /// Takes the messages for which there was no room, once there is. `false` while there is none.
-    fn redo(&mut self) -> bool {
-        self.seal_all();
-        self.give_up_replays();
-        if !self.parts.pool.claim_redo(self.replays.is_some()) {
-            return false;
-        }
-        self.out_of_room = false;
-        let mut partitions = std::mem::take(&mut self.partitions);
-        for Owned { reading, .. } in partitions.iter_mut().filter(|owned| owned.is_pending()) {
-            if let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling)
-                && let Taken::NoRoom = self.take(reading, &message)
-            {
-                reading.state = State::Pending(message);
-                self.out_of_room = true;
-            }
-        }
-        self.partitions = partitions;
-        self.parts.pool.release_redo();
-        true
-    }
-
-    /// Gives up blocks that may not be ended here and would leave no room for any to be filled. One of them may be filled whatever it
-    /// takes.
-    fn give_up_replays(&mut self) {
-        let share = self.parts.pool.replay_share(self.parts.workers);
-        let mut kept = 0;
-        let mut leaving = Vec::new();
-        for (index, Owned { reading, .. }) in self.partitions.iter().enumerate() {
-            let Some(block) = reading.block.as_ref().filter(|_| reading.cutter.is_replaying()) else {
-                continue;
-            };
-            let is_ours = |(id, generation): &(PartitionId, Generation)| reading.is(id, *generation);
-            if self.replays.as_ref().is_some_and(is_ours) {
-                continue;
-            }
-            if self.replays.is_none() && self.parts.pool.claim_replay() {
-                self.replays = Some((reading.place.id.clone(), reading.place.generation));
-                continue;
-            }
-            kept += block.chunks.len();
-            if kept > share && reading.closing.is_none() {
-                kept -= block.chunks.len();
-                leaving.push((index, Renew::Memory));
-            }
-        }
-        self.renew(leaving);
     }
 
     fn wait(&self, now: Instant) {
@@ -574,39 +402,5 @@ impl Worker {
             // Time is up, or the poll thread has gone, which the next turn sees.
         }
         waited_for.inc_by(now.elapsed().as_secs_f64());
-    }
-}
-
-impl Owned {
-    fn new(partition: Partition) -> Self {
-        let Partition { id, generation, queue, cutter, log_end, cluster } = partition;
-        let reading = Reading {
-            place: Place { id, generation, cluster },
-            cutter,
-            closing: None,
-            block: None,
-            state: State::Polling,
-            log_end,
-            caught_up: false,
-        };
-        Self { queue, reading }
-    }
-
-    fn is_pending(&self) -> bool {
-        matches!(self.reading.state, State::Pending(_))
-    }
-}
-
-impl Reading {
-    /// Ends what is open, come what may, and has the partition begin anew.
-    fn leave(&mut self, renew: Renew) {
-        if self.closing.is_none() {
-            self.closing = self.cutter.flush().or_else(|| self.cutter.split());
-        }
-        self.state = State::Leaving(renew);
-    }
-
-    fn is(&self, id: &PartitionId, generation: Generation) -> bool {
-        self.place.generation == generation && self.place.id == *id
     }
 }

@@ -1,0 +1,58 @@
+//! What a worker does when the pool has no chunk for the message in hand.
+
+use super::{
+    Taken, Worker,
+    reading::{Owned, State},
+};
+use sluice_kafka::{Generation, PartitionId, Renew};
+
+impl Worker {
+    /// Takes the messages for which there was no room, once there is. `false` while there is none.
+    pub(super) fn redo(&mut self) -> bool {
+        self.seal_all();
+        self.give_up_replays();
+        if !self.parts.pool.claim_redo(self.replays.is_some()) {
+            return false;
+        }
+        self.out_of_room = false;
+        let mut partitions = std::mem::take(&mut self.partitions);
+        for Owned { reading, .. } in partitions.iter_mut().filter(|owned| owned.is_pending()) {
+            if let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling)
+                && let Taken::NoRoom = self.take(reading, &message)
+            {
+                reading.state = State::Pending(message);
+                self.out_of_room = true;
+            }
+        }
+        self.partitions = partitions;
+        self.parts.pool.release_redo();
+        true
+    }
+
+    /// Gives up blocks that may not be ended here and would leave no room for any to be filled. One of them may be filled whatever it
+    /// takes.
+    fn give_up_replays(&mut self) {
+        let share = self.parts.pool.replay_share(self.parts.workers);
+        let mut kept = 0;
+        let mut leaving = Vec::new();
+        for (index, Owned { reading, .. }) in self.partitions.iter().enumerate() {
+            let Some(block) = reading.block.as_ref().filter(|_| reading.cutter.is_replaying()) else {
+                continue;
+            };
+            let is_ours = |(id, generation): &(PartitionId, Generation)| reading.is(id, *generation);
+            if self.replays.as_ref().is_some_and(is_ours) {
+                continue;
+            }
+            if self.replays.is_none() && self.parts.pool.claim_replay() {
+                self.replays = Some((reading.place.id.clone(), reading.place.generation));
+                continue;
+            }
+            kept += block.chunks.len();
+            if kept > share && reading.closing.is_none() {
+                kept -= block.chunks.len();
+                leaving.push((index, Renew::Memory));
+            }
+        }
+        self.renew(leaving);
+    }
+}
