@@ -24,7 +24,7 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_clickhouse::{column::TableColumns, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
-use sluice_kafka::{Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Stop, ranges::Rule};
+use sluice_kafka::{Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Shortage, Stop, ranges::Rule};
 use sluice_spool::Volume;
 use std::{path::Path, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -170,8 +170,9 @@ impl Parts<'_> {
         for _ in 0..workers {
             let (ownership, ownership_in) = bounded(OWNERSHIP_MAX);
             let (wake, wake_in) = bounded(1);
-            inboxes.push(Inbox { ownership, wake });
-            ends.push((ownership_in, wake_in));
+            let shortage = Shortage::default();
+            inboxes.push(Inbox { ownership, wake, shortage: shortage.clone() });
+            ends.push((ownership_in, wake_in, shortage));
         }
         let limits = Limits {
             rule: Rule::of(&self.config.sink.clickhouse.insert),
@@ -235,7 +236,7 @@ impl Parts<'_> {
     fn start_worker(
         &self,
         number: usize,
-        (ownership, wake): (Receiver<Ownership>, Receiver<()>),
+        (ownership, wake, shortage): (Receiver<Ownership>, Receiver<()>, Shortage),
         blocks: &mpsc::Sender<crate::block::Block>,
         consumer: &Consumer,
     ) -> anyhow::Result<thread::JoinHandle<()>> {
@@ -243,6 +244,7 @@ impl Parts<'_> {
         let worker = Worker::new(worker::Parts {
             ownership,
             wake,
+            shortage,
             blocks: blocks.clone(),
             reports: consumer.reports(),
             pool: self.pool.clone(),

@@ -36,7 +36,7 @@ use reading::{Owned, Reading, State};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, Generation, KafkaError, Ownership, PartitionId, QueueProblem, Renew, Report,
+    BorrowedMessage, Generation, KafkaError, Ownership, PartitionId, QueueProblem, Renew, Report, Shortage,
     ranges::Offer,
 };
 use std::{
@@ -61,6 +61,8 @@ pub struct Parts {
     pub ownership: Receiver<Ownership>,
     /// A token when a queue has messages.
     pub wake: Receiver<()>,
+    /// Where it says that it waits for memory, or to hand over a block.
+    pub shortage: Shortage,
     /// Sealed blocks.
     pub blocks: mpsc::Sender<Block>,
     /// Ranges without rows, and partitions that were let go.
@@ -101,6 +103,8 @@ pub struct Worker {
     first: usize,
     /// There is no room for a message that was read; see [`State::Pending`].
     out_of_room: bool,
+    /// A block that was due could not be sealed for want of memory.
+    unsealed: bool,
     /// The partition that may fill the pool with a block that may not be ended early.
     replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
@@ -126,6 +130,7 @@ impl Worker {
             partitions: Vec::new(),
             first: 0,
             out_of_room: false,
+            unsealed: false,
             replays: None,
             handing: Duration::ZERO,
         }
@@ -137,6 +142,7 @@ impl Worker {
         while self.take_ownership() {
             let progressed = if self.out_of_room { self.redo() } else { self.turn() };
             self.advance(Instant::now());
+            self.parts.shortage.say(self.out_of_room || self.unsealed);
             let worked = Instant::now();
             // Handing over a block may have had to wait, which is counted as that.
             let handing = std::mem::take(&mut self.handing);

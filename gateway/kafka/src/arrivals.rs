@@ -108,6 +108,16 @@ impl Arrivals {
         self.arriving.insert(id);
     }
 
+    /// Partitions whose beginning is not known yet.
+    pub fn arriving(&self) -> impl Iterator<Item = &PartitionId> {
+        self.arriving.iter()
+    }
+
+    /// Partitions that this program must not read.
+    pub fn halted(&self) -> impl Iterator<Item = &PartitionId> {
+        self.halted.iter()
+    }
+
     /// The partitions whose beginnings are to be read now; the attempt is taken down.
     pub fn due(&mut self) -> Option<Vec<PartitionId>> {
         let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);

@@ -14,12 +14,14 @@ use crate::{
     clock,
     committer::{Beginning, Committer, Outcome},
     consumer::Inbox,
+    inspection::Known,
     partition::{
         Generation, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
     },
-    ranges::{CommitOutcome, Ranges, Urgency},
+    ranges::{CommitOutcome, Now, Ranges, Urgency},
     stats::ConsumerStats,
     turns::{Change, Turns},
+    watchdog::AtWorker,
 };
 use crossbeam_channel::{Receiver, Sender};
 use rdkafka::error::KafkaError;
@@ -80,6 +82,10 @@ struct Owned {
     is_released: bool,
     /// Whether it begins anew once it is at rest.
     renew: Option<Renew>,
+    /// Whether nothing of it can be read any more.
+    is_stopped: bool,
+    /// Whether it was paused last, rather than resumed.
+    is_paused: bool,
 }
 
 impl Assignment {
@@ -113,6 +119,46 @@ impl Assignment {
     /// Whether a partition is owned.
     pub fn owns(&self, id: &PartitionId) -> bool {
         self.owned.contains_key(id)
+    }
+
+    /// What is known of every partition that is assigned.
+    pub fn known(&self, now: Now) -> BTreeMap<PartitionId, Known> {
+        let begun = self.owned.iter().map(|(id, owned)| (id, self.known_of(id, owned, now)));
+        let not_begun = |worker| move |id| (id, Known::not_begun(worker));
+        let arriving = self.arrivals.arriving().map(not_begun(AtWorker::Arriving));
+        let halted = self.arrivals.halted().map(not_begun(AtWorker::Halted));
+        begun.chain(arriving).chain(halted).map(|(id, known)| (id.clone(), known)).collect()
+    }
+
+    fn known_of(&self, id: &PartitionId, owned: &Owned, now: Now) -> Known {
+        let ranges = &owned.ranges;
+        let unsettled = ranges.unsettled();
+        let worker = match owned {
+            Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
+            Owned { is_released: true, .. } => AtWorker::Renewing,
+            Owned { is_stopped: true, .. } => AtWorker::Stopped,
+            _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
+            _ => AtWorker::Reads,
+        };
+        Known {
+            committed: ranges.committed_offset(),
+            settled: Some(ranges.offset()),
+            tail: Some(ranges.tail()),
+            unplanned: ranges.unplanned(now),
+            unsettled,
+            active: self.turns.is_active(id),
+            paused: owned.is_paused,
+            worker,
+        }
+    }
+
+    /// Takes down that partitions were paused, or resumed.
+    pub fn was_paused(&mut self, ids: &[PartitionId], paused: bool) {
+        for id in ids {
+            if let Some(owned) = self.owned.get_mut(id) {
+                owned.is_paused = paused;
+            }
+        }
     }
 
     /// Takes down where a log ends.
@@ -268,6 +314,9 @@ impl Assignment {
                 return;
             }
             Report::Stopped { id, generation } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.is_stopped = true;
+                }
                 self.stopped.push((id.clone(), *generation));
                 return;
             }
@@ -321,7 +370,16 @@ impl Assignment {
     fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
         if let Some((generation, ranges)) = self.arrivals.begin(&id, beginning, stats) {
             let worker = self.next_worker();
-            self.owned.insert(id, Owned { generation, ranges, worker, is_released: false, renew: None });
+            let owned = Owned {
+                generation,
+                ranges,
+                worker,
+                is_released: false,
+                renew: None,
+                is_stopped: false,
+                is_paused: false,
+            };
+            self.owned.insert(id, owned);
         }
     }
 
@@ -420,3 +478,7 @@ pub fn wake(sender: &Sender<()>) {
         // A full channel holds a token already, and a closed one belongs to a worker that has ended.
     }
 }
+
+#[cfg(test)]
+#[path = "assignment_tests.rs"]
+mod tests;

@@ -9,6 +9,7 @@ use crate::{
     arrivals::Policy,
     assignment::{Assignment, OrderSink},
     committer::Committer,
+    inspection::Inspection,
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
     rebalancing::{Rebalancing, carry_out},
@@ -92,6 +93,25 @@ pub struct Inbox {
     pub ownership: Sender<Ownership>,
     /// A token whenever one of its queues has messages again; capacity 1, a full one means that it is awake.
     pub wake: Sender<()>,
+    /// Says that it cannot go on.
+    pub shortage: Shortage,
+}
+
+/// Whether a worker waits for memory, or to hand over a block, as it says itself. Cheap to clone; the worker writes it when it
+/// changes, the poll thread reads it every few seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Shortage(Arc<AtomicBool>);
+
+impl Shortage {
+    /// Says whether the worker waits.
+    pub fn say(&self, waits: bool) {
+        self.0.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether it waited when it last said so.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// How long the poll thread waits for others, and how ranges are made.
@@ -128,6 +148,7 @@ pub struct Consumer {
     group: String,
     limits: Limits,
     reports: Sender<Report>,
+    inspection: Inspection,
 }
 
 impl Consumer {
@@ -171,7 +192,8 @@ impl Consumer {
         let committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
         client.context().assignment().committer = Some(committer);
-        Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports })
+        let inspection = Inspection::start(kafka);
+        Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports, inspection })
     }
 
     /// Where workers and delivery send their reports.
@@ -186,7 +208,7 @@ impl Consumer {
 
     /// Joins the group and serves it until asked to stop; then takes every partition back from the workers, waits for
     /// what is in flight, commits, and leaves.
-    pub fn run(self, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, stop: &Stop) -> Result<(), Error> {
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         self.client
             .subscribe(&topics)
@@ -216,6 +238,10 @@ impl Consumer {
             drop(assignment);
             context.carry_out(&self.client, steps);
             carry_out(&self.client, &turn);
+            if context.has_new_statistics() {
+                let change = self.inspection.inspect(&context.assignment(), context.stats());
+                carry_out(&self.client, &change);
+            }
         }
         self.leave()
     }

@@ -27,6 +27,7 @@ mod clock;
 mod committer;
 mod consumer;
 pub mod dead_letter;
+mod inspection;
 mod partition;
 mod probe;
 pub mod ranges;
@@ -36,13 +37,14 @@ pub mod retention;
 mod security;
 mod settings;
 mod stats;
+mod topic_limits;
 mod topic_reader;
 mod turns;
 pub mod watchdog;
 
 pub use assignment::OrderSink;
 pub use bounded_reader::{BoundedReader, ReadError, ReadFrom, fetch_message};
-pub use consumer::{Consumer, Error, Inbox, Limits, Stop};
+pub use consumer::{Consumer, Error, Inbox, Limits, Shortage, Stop};
 pub use partition::{
     Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
 };

@@ -44,6 +44,8 @@ pub struct Rebalancing {
     stats: Arc<ConsumerStats>,
     revoke_wait: Duration,
     reachable: AtomicBool,
+    /// Statistics have arrived since they were looked at.
+    has_statistics: AtomicBool,
 }
 
 impl Rebalancing {
@@ -54,12 +56,18 @@ impl Rebalancing {
             stats: Arc::default(),
             revoke_wait,
             reachable: AtomicBool::new(true),
+            has_statistics: AtomicBool::new(false),
         }
     }
 
     /// The numbers for the metrics.
     pub fn stats(&self) -> &Arc<ConsumerStats> {
         &self.stats
+    }
+
+    /// Whether statistics have arrived since this was asked last.
+    pub fn has_new_statistics(&self) -> bool {
+        self.has_statistics.swap(false, Ordering::Relaxed)
     }
 
     /// What the poll thread owns.
@@ -159,8 +167,11 @@ impl Rebalancing {
     }
 
     fn count_owned(&self) {
-        let owned = self.assignment().owned().len();
+        let assignment = self.assignment();
+        let (owned, halted) = (assignment.owned().len(), assignment.arrivals.halted().count());
+        drop(assignment);
         self.stats.partitions_owned.store(i64::try_from(owned).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.stats.partitions_halted.store(halted as u64, Ordering::Relaxed);
     }
 }
 
@@ -175,8 +186,9 @@ pub fn carry_out(consumer: &BaseConsumer<Rebalancing>, change: &Change) {
             list.add_partition(&id.topic, id.partition);
         }
         let done = if resume { consumer.resume(&list) } else { consumer.pause(&list) };
-        if let Err(error) = done {
-            tracing::warn!(%error, resume, "partitions were not paused or resumed");
+        match done {
+            Ok(()) => consumer.context().assignment().was_paused(ids, !resume),
+            Err(error) => tracing::warn!(%error, resume, "partitions were not paused or resumed"),
         }
     }
 }
@@ -270,5 +282,6 @@ impl ClientContext for Rebalancing {
         }
         drop(assignment);
         self.stats.replace(partitions);
+        self.has_statistics.store(true, Ordering::Relaxed);
     }
 }

@@ -18,12 +18,14 @@ impl Worker {
     pub(super) fn advance(&mut self, now: Instant) {
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut leaving = Vec::new();
+        self.unsealed = false;
         for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
             let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened()).is_zero();
             let is_due = reading.block.as_ref().is_some_and(due);
             let sealed =
                 self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });
             if sealed.is_err() {
+                self.unsealed = true;
                 tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
             } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
                 leaving.push((index, Renew::Rule));
@@ -99,7 +101,12 @@ impl Worker {
     fn send(&mut self, block: Block) {
         let before = Instant::now();
         self.parts.metrics.blocks_in_flight.inc();
-        if let Err(mpsc::error::SendError(block)) = self.parts.blocks.blocking_send(block) {
+        let sent = self.parts.blocks.try_send(block).or_else(|refused| {
+            // What waits here is waited for by every partition of this worker.
+            self.parts.shortage.say(true);
+            self.parts.blocks.blocking_send(refused.into_inner())
+        });
+        if let Err(mpsc::error::SendError(block)) = sent {
             // Delivery has ended, and with it the process: the messages are read again.
             self.parts.metrics.blocks_in_flight.dec();
             block.account.abandon();

@@ -1,0 +1,101 @@
+use super::*;
+use crate::{
+    consumer::Shortage,
+    partition::OffsetRange,
+    ranges::{Closed, Content, Cut, Fill, Log, Rule, Settings, Version},
+};
+use crossbeam_channel::bounded;
+use sluice_gateway_config::InitialOffset;
+
+const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
+
+fn id(partition: i32) -> PartitionId {
+    PartitionId { topic: "spans".into(), partition }
+}
+
+/// One worker, and where it reports to.
+fn assignment() -> (Assignment, Sender<Report>, Shortage) {
+    let (ownership, wake, shortage) = (bounded(1).0, bounded(1).0, Shortage::default());
+    let (reports, reports_in) = bounded(16);
+    let settings = Settings { rule: RULE, routing_epoch: 0, topic_id: None, instance: 1 };
+    let policy = Policy { settings, initial_offset: InitialOffset::Earliest, active_max: 8 };
+    let inbox = Inbox { ownership, wake, shortage: shortage.clone() };
+    (Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy), reports, shortage)
+}
+
+fn beginning(commit: Option<(i64, String)>) -> Beginning {
+    Beginning { commit, log: Log { start: 0, end: 5 }, cluster: "cluster".into() }
+}
+
+#[test]
+fn what_is_known_of_a_partition_follows_its_course() {
+    let (mut assignment, reports, shortage) = assignment();
+    let stats = ConsumerStats::default();
+    let worker = |assignment: &Assignment| assignment.known(clock::now())[&id(0)].worker;
+
+    assignment.arrivals.arrive(vec![id(0)]);
+    assert_eq!(assignment.known(clock::now()), [(id(0), Known::not_begun(AtWorker::Arriving))].into());
+
+    assignment.begin(id(0), &beginning(None), &stats);
+    assignment.turns.gained(&[id(0)]);
+    let begun = Known { settled: Some(0), tail: Some(0), active: true, ..Known::default() };
+    assert_eq!(assignment.known(clock::now()), [(id(0), begun)].into());
+
+    shortage.say(true);
+    assert_eq!(worker(&assignment), AtWorker::NoRoom);
+    shortage.say(false);
+    assignment.was_paused(&[id(0)], true);
+    assert!(assignment.known(clock::now())[&id(0)].paused);
+
+    let generation = assignment.owned[&id(0)].generation;
+    reports.send(Report::Stopped { id: id(0), generation: Generation(generation.0 + 1) }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(worker(&assignment), AtWorker::Reads, "that was of another generation");
+    reports.send(Report::Stopped { id: id(0), generation }).unwrap();
+    assignment.tend(&stats);
+    assignment.steps();
+    let known = assignment.known(clock::now())[&id(0)];
+    assert_eq!((known.worker, known.active), (AtWorker::Stopped, false));
+}
+
+#[test]
+fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let range = OffsetRange { first: 0, next: 3 };
+    let closed = Closed {
+        range,
+        cut: Cut::Time,
+        decided: 3,
+        fill: Fill::default(),
+        content: Content::default(),
+        doubtful: false,
+    };
+    let renew = Some(Renew::Memory);
+    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    reports.send(Report::Released { id: id(0), generation, renew }).unwrap();
+    assignment.tend(&stats);
+    let known = assignment.known(clock::now())[&id(0)];
+    assert_eq!((known.worker, known.unsettled, known.tail), (AtWorker::Settling, 1, Some(3)));
+    assert_eq!(known.unplanned, Some(0), "nothing was committed of this generation");
+    reports.send(Report::Settled { id: id(0), generation, range }).unwrap();
+    assignment.tend(&stats);
+    let known = assignment.known(clock::now())[&id(0)];
+    assert_eq!((known.worker, known.unsettled), (AtWorker::Renewing, 0));
+}
+
+#[test]
+fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    let newer = "sluice-plan/2:".to_owned();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(Some((2, newer))), &stats);
+    assert_eq!(assignment.known(clock::now()), [(id(0), Known::not_begun(AtWorker::Halted))].into());
+    assert_eq!(stats.partitions_halted.load(Ordering::Relaxed), 1);
+    assert_eq!(assignment.arrivals.turn_away(&[id(0)]), [id(0)]);
+    assert!(assignment.known(clock::now()).is_empty());
+}

@@ -1,0 +1,109 @@
+use super::*;
+use crate::watchdog::{RECOVERY_WAIT, STILL_MAX};
+use std::time::Duration;
+
+fn id(partition: i32) -> PartitionId {
+    PartitionId { topic: "spans".into(), partition }
+}
+
+fn inspection() -> Inspection {
+    Inspection { watchdog: Watchdog::default(), retention: Retention::default(), limits: None }
+}
+
+/// All that was read is in.
+fn known() -> Known {
+    Known { committed: Some(10), settled: Some(10), tail: Some(10), active: true, ..Known::default() }
+}
+
+fn numbers() -> PartitionStats {
+    PartitionStats {
+        end_offset: Some(20),
+        log_start_offset: Some(5),
+        position: Some(10),
+        ..PartitionStats::default()
+    }
+}
+
+/// Looks twice at partitions that stay as they are: at the start, and once something that stands still is stuck.
+fn twice(partitions: &[(Known, PartitionStats)]) -> (Change, ConsumerStats) {
+    let stats = ConsumerStats::default();
+    let with_id = || (0..).map(id).zip(partitions);
+    stats.replace(with_id().map(|(id, (_, numbers))| (id, *numbers)).collect());
+    let known = with_id().map(|(id, (known, _))| (id, *known)).collect();
+    let (mut inspection, start) = (inspection(), Instant::now());
+    assert_eq!(inspection.look(start, Duration::ZERO, &known, &stats), Change::default());
+    assert_eq!(stats.still(), []);
+    let later = start + STILL_MAX + RECOVERY_WAIT + Duration::from_secs(5);
+    (inspection.look(later, Duration::ZERO, &known, &stats), stats)
+}
+
+fn found(stats: &ConsumerStats) -> Vec<(i32, Reason, bool)> {
+    stats.still().into_iter().map(|still| (still.id.partition, still.reason, still.is_stuck)).collect()
+}
+
+#[test]
+fn what_is_not_fetched_is_paused_and_resumed_and_what_is_paused_is_resumed() {
+    let (change, stats) = twice(&[(known(), numbers()), (Known { paused: true, ..known() }, numbers())]);
+    assert_eq!(change, Change { pause: vec![id(0)], resume: vec![id(0), id(1)] });
+    assert_eq!(found(&stats), [(0, Reason::NoFetch, true), (1, Reason::PausedThoughActive, true)]);
+}
+
+#[test]
+fn what_waits_for_the_sink_makes_nobody_stuck() {
+    // Its ranges are not settled; the others have no memory because of that, whoever has a turn, or begin anew afterwards.
+    let at_sink = Known { tail: Some(15), unsettled: 3, worker: AtWorker::NoRoom, ..known() };
+    let without_turn = Known { active: false, paused: true, worker: AtWorker::NoRoom, ..known() };
+    let leaving = Known { tail: Some(15), unsettled: 1, worker: AtWorker::Settling, ..known() };
+    let (change, stats) = twice(&[(at_sink, numbers()), (without_turn, numbers()), (leaving, numbers())]);
+    assert_eq!(change, Change::default());
+    let at_sink = [0, 1, 2].map(|partition| (partition, Reason::Sink, false));
+    assert_eq!(found(&stats), at_sink);
+}
+
+#[test]
+fn a_message_that_cannot_be_read_is_named_even_when_it_is_the_last() {
+    // librdkafka has handed it out, and counts it as read.
+    let last = PartitionStats { position: Some(11), end_offset: Some(11), ..numbers() };
+    let stopped = Known { worker: AtWorker::Stopped, paused: true, active: false, ..known() };
+    let (change, stats) = twice(&[(stopped, last)]);
+    assert_eq!(change, Change::default());
+    assert_eq!(found(&stats), [(0, Reason::StoppedByMessage, true)]);
+}
+
+#[test]
+fn partitions_that_have_not_begun_and_plans_that_are_not_stored_stand_still() {
+    let unplanned = Known { tail: Some(20), unplanned: Some(10), unsettled: 1, ..known() };
+    let (change, stats) = twice(&[
+        (Known::not_begun(AtWorker::Arriving), PartitionStats::default()),
+        (Known::not_begun(AtWorker::Halted), PartitionStats::default()),
+        (unplanned, PartitionStats { position: Some(20), ..numbers() }),
+        (Known { worker: AtWorker::Renewing, committed: Some(7), ..known() }, numbers()),
+    ]);
+    assert_eq!(change, Change::default());
+    let expected = [
+        (0, Reason::BeginningUnknown, true),
+        (1, Reason::NewerPlan, true),
+        (2, Reason::Plan, true),
+        (3, Reason::Commit, true),
+    ];
+    assert_eq!(found(&stats), expected);
+}
+
+#[test]
+fn retention_is_told_of_what_is_not_settled() {
+    // Two messages were dropped between the looks, three are in front of what is not settled.
+    let stats = ConsumerStats::default();
+    let (mut inspection, start) = (inspection(), Instant::now());
+    let known = BTreeMap::from([
+        (id(0), Known { tail: Some(20), unsettled: 1, ..known() }),
+        (id(1), Known::not_begun(AtWorker::Arriving)),
+    ]);
+    for (minute, log_start) in [(0, 5), (10, 7)] {
+        let numbers = PartitionStats { log_start_offset: Some(log_start), position: Some(20), ..numbers() };
+        stats.replace([(id(0), numbers)].into());
+        inspection.look(start + Duration::from_mins(minute), Duration::ZERO, &known, &stats);
+    }
+    let left = stats.seconds_left();
+    assert_eq!(left.keys().collect::<Vec<_>>(), [&id(0)]);
+    assert!((left[&id(0)] - 900.0).abs() < 1e-6, "{left:?}");
+}
