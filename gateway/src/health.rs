@@ -126,6 +126,10 @@ impl Status {
             metrics.retention_seconds_left.with_label_values(&[&*id.topic, &partition]).set(seconds);
         }
         catch_up(&metrics.messages_lost, stats.messages_lost.load(Ordering::Relaxed));
+        catch_up(&metrics.fresh_starts, stats.fresh_starts.load(Ordering::Relaxed));
+        catch_up(&metrics.doubtful_ranges, stats.doubtful_ranges.load(Ordering::Relaxed));
+        let halted = stats.partitions_halted.load(Ordering::Relaxed);
+        metrics.partitions_halted.set(i64::try_from(halted).unwrap_or(i64::MAX));
     }
 }
 
@@ -252,6 +256,9 @@ mod tests {
     fn what_was_lost_and_what_is_missed_is_told() {
         let (status, consumer) = status();
         consumer.messages_lost.store(7, Ordering::Relaxed);
+        consumer.fresh_starts.store(2, Ordering::Relaxed);
+        consumer.doubtful_ranges.store(3, Ordering::Relaxed);
+        consumer.partitions_halted.store(4, Ordering::Relaxed);
         consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
         let mut open = status.account().open();
         open.walked(5);
@@ -261,6 +268,9 @@ mod tests {
             let text = status.metrics.text().unwrap();
             for line in [
                 "sluice_gateway_messages_lost_total 7",
+                "sluice_gateway_fresh_starts_total 2",
+                "sluice_gateway_doubtful_ranges_total 3",
+                "sluice_gateway_partitions_halted 4",
                 "sluice_gateway_ledger_imbalance_rows 5",
                 r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
             ] {

@@ -63,6 +63,12 @@ pub struct Metrics {
     pub retention_seconds_left: GaugeVec,
     /// Messages that retention overtook.
     pub messages_lost: IntCounter,
+    /// Partitions that began without knowing what was in flight before.
+    pub fresh_starts: IntCounter,
+    /// Ranges cut where an owner before may have sent longer ones.
+    pub doubtful_ranges: IntCounter,
+    /// Partitions that a newer version has read, and that this one must not.
+    pub partitions_halted: IntGauge,
     /// 1 for every partition that stands still, with the reason.
     pub partition_still: IntGaugeVec,
     /// Rows that were walked and are nowhere.
@@ -201,6 +207,18 @@ impl Metrics {
             messages_lost: make.counter(
                 "messages_lost_total",
                 "Messages that Kafka's retention overtook before they were read; must stay 0.",
+            ),
+            fresh_starts: make.counter(
+                "fresh_starts_total",
+                "Partitions that began without knowing what was in flight before; rows of it may be doubled once.",
+            ),
+            doubtful_ranges: make.counter(
+                "doubtful_ranges_total",
+                "Ranges cut where an owner before may have sent longer ones; their rows may be doubled.",
+            ),
+            partitions_halted: make.gauge(
+                "partitions_halted",
+                "Partitions that are not read because a newer version has read them; roll forward to it.",
             ),
             partition_still: make.gauges(
                 "partition_still",
