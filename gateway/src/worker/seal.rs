@@ -101,12 +101,15 @@ impl Worker {
     fn send(&mut self, block: Block) {
         let before = Instant::now();
         self.parts.metrics.blocks_in_flight.inc();
-        let sent = self.parts.blocks.try_send(block).or_else(|refused| {
-            // What waits here is waited for by every partition of this worker.
-            self.parts.shortage.say(true);
-            self.parts.blocks.blocking_send(refused.into_inner())
-        });
-        if let Err(mpsc::error::SendError(block)) = sent {
+        let unsent = match self.parts.blocks.try_send(block) {
+            Ok(()) => None,
+            Err(refused) => {
+                // What waits here is waited for by every partition of this worker.
+                self.parts.shortage.say(true);
+                self.parts.blocks.blocking_send(refused.into_inner()).err()
+            }
+        };
+        if let Some(mpsc::error::SendError(block)) = unsent {
             // Delivery has ended, and with it the process: the messages are read again.
             self.parts.metrics.blocks_in_flight.dec();
             block.account.abandon();
