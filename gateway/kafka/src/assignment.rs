@@ -70,6 +70,8 @@ pub struct Assignment {
     /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
     last_commit: Instant,
+    /// Whether the last request was to read beginnings.
+    has_read: bool,
 }
 
 /// A partition that is owned.
@@ -103,6 +105,7 @@ impl Assignment {
             orders_waiting: VecDeque::new(),
             stopped: Vec::new(),
             last_commit: Instant::now(),
+            has_read: false,
         }
     }
 
@@ -416,20 +419,26 @@ impl Assignment {
         if self.committer.as_ref().is_none_or(Committer::is_busy) {
             return;
         }
-        if let Some(ids) = self.arrivals.due() {
+        let commits = self.is_commit_due();
+        // They take turns: the leader of a partition that arrives may hold up a request for seconds, again and again.
+        let is_their_turn = commits && std::mem::take(&mut self.has_read);
+        let arriving = if is_their_turn { None } else { self.arrivals.due() };
+        if let Some(ids) = arriving {
+            self.has_read = true;
             self.committer.as_mut().expect("it was there just now").read(ids);
-            return;
+        } else if commits {
+            self.commit(|_| true);
         }
+    }
+
+    fn is_commit_due(&self) -> bool {
         let now = clock::now();
-        let urgency = self.owned.values().map(|owned| owned.ranges.urgency(now)).max();
-        let interval = match urgency {
-            None | Some(Urgency::None) => return,
+        let interval = match self.owned.values().map(|owned| owned.ranges.urgency(now)).max() {
+            None | Some(Urgency::None) => return false,
             Some(Urgency::Regular) => COMMIT_INTERVAL,
             Some(Urgency::Now) => COMMIT_INTERVAL_MIN,
         };
-        if self.last_commit.elapsed() >= interval {
-            self.commit(|_| true);
-        }
+        self.last_commit.elapsed() >= interval
     }
 
     fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) {
