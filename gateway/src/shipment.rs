@@ -21,7 +21,10 @@ use sluice_clickhouse::{
     insert::{InsertError, InsertId},
     outcome::{Actor, Class},
 };
-use sluice_kafka::{Report, ranges::Release};
+use sluice_kafka::{
+    Report,
+    ranges::{PROOF_AGE_MAX, Release},
+};
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
@@ -48,10 +51,10 @@ pub struct Dock {
     clock: Clock,
 }
 
-/// The time since 1970, by a clock that is never set back.
+/// The time since 1970, by a clock that is never set back and counts while the machine sleeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    started: Instant,
+    started: Duration,
     since_1970: Duration,
 }
 
@@ -59,12 +62,12 @@ impl Clock {
     /// Begins with the time of the machine.
     pub fn start() -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), since_1970 }
+        Self { started: sluice_kafka::clock::now().steady, since_1970 }
     }
 
     /// Now.
     pub fn now(&self) -> Duration {
-        self.since_1970 + self.started.elapsed()
+        self.since_1970 + sluice_kafka::clock::now().steady.saturating_sub(self.started)
     }
 }
 
@@ -138,6 +141,8 @@ pub struct Shipment {
     tenure: Arc<Tenure>,
     tries: Tries,
     attempts: u32,
+    /// When it was released: then this process owned the partition.
+    released: Duration,
     last: Option<(usize, Replica)>,
     refused: Instant,
     /// Its number among those in doubt.
@@ -156,6 +161,7 @@ impl Shipment {
         Self {
             body: InsertBody::new(std::mem::take(&mut block.frames)),
             token: block.token.to_string(),
+            released: dock.clock.now(),
             dock,
             block,
             tenure,
@@ -190,10 +196,12 @@ impl Shipment {
                     next = Some(self.tries.described(found, &self.at()));
                 }
                 Next::AskFate(_) => next = Some(self.ask_fate().await),
-                Next::Bisect { .. } => {
+                Next::Bisect { may_double } => {
+                    self.count_double(may_double);
                     self.wait_for(Actor::Table, "the server refuses rows of this block").await;
                 }
-                Next::Split { .. } => {
+                Next::Split { may_double } => {
+                    self.count_double(may_double);
                     self.wait_for(Actor::Server, "the server cannot take this block at once").await;
                 }
                 Next::Halt { actor, after } => {
@@ -221,6 +229,11 @@ impl Shipment {
                 return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
             }
         };
+        let views = dock.delivery.standing.has_views();
+        if self.attempts == 0 && dock.clock.now().saturating_sub(self.released) > PROOF_AGE_MAX {
+            // Another owner may have sent it since, unnoticed: this process may have stood still.
+            self.tries = Tries::inherited(views, self.released);
+        }
         let at = self.at();
         if let Some(step) = self.tries.sending(&at) {
             dock.endpoints().give_up(endpoint, pass);

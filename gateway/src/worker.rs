@@ -273,7 +273,8 @@ impl Worker {
         if self.flush(reading).is_err() {
             tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
         }
-        if reading.cutter.is_replaying()
+        let stays_open = reading.cutter.is_replaying() || reading.cutter.fill().messages == 0;
+        if stays_open
             && reading.closing.is_none()
             && let Some(open) = reading.block.take()
         {
@@ -282,6 +283,7 @@ impl Worker {
             open.abandon();
         }
         reading.state = State::Stopped;
+        self.yield_replay(reading);
         self.parts.metrics.partitions_stopped.inc();
         let Place { id, generation, .. } = reading.place.clone();
         self.report(Report::Stopped { id, generation });

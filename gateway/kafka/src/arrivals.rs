@@ -64,13 +64,15 @@ pub struct Policy {
 pub struct Arrivals {
     policy: Policy,
     generations: u64,
-    /// Their beginning is not known yet.
-    arriving: BTreeSet<PartitionId>,
+    /// Their beginning is not known yet. Those whose leader did not answer are behind the others.
+    arriving: Vec<PartitionId>,
     /// This program must not read them.
     halted: BTreeSet<PartitionId>,
     /// Partitions that begin with the next step; some once any beginning was read.
     ready: Option<Vec<Ready>>,
     last_read: Option<Instant>,
+    /// Whether none begins any more.
+    is_over: bool,
 }
 
 impl Arrivals {
@@ -79,24 +81,44 @@ impl Arrivals {
         Self {
             policy,
             generations: 0,
-            arriving: BTreeSet::new(),
+            arriving: Vec::new(),
             halted: BTreeSet::new(),
             ready: None,
             last_read: None,
+            is_over: false,
         }
     }
 
     /// The group has given us partitions. They begin once it is known where.
     pub fn arrive(&mut self, ids: Vec<PartitionId>) {
-        self.arriving.extend(ids);
+        for id in ids {
+            self.take_back(id);
+        }
         self.last_read = None;
+    }
+
+    /// None begins any more: this process leaves.
+    pub fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Nobody said where a partition begins: the others are asked first.
+    pub fn postpone(&mut self, id: &PartitionId) {
+        if self.remove(id) {
+            self.arriving.push(id.clone());
+        }
+    }
+
+    fn remove(&mut self, id: &PartitionId) -> bool {
+        let place = self.arriving.iter().position(|arriving| arriving == id);
+        place.map(|place| self.arriving.remove(place)).is_some()
     }
 
     /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
     /// not have.
     pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
         let mut missing: Vec<PartitionId> =
-            ids.iter().filter(|id| self.arriving.remove(*id) | self.halted.remove(*id)).cloned().collect();
+            ids.iter().filter(|id| self.remove(id) | self.halted.remove(*id)).cloned().collect();
         if let Some(ready) = &mut self.ready {
             missing.extend(ready.extract_if(.., |ready| ids.contains(&ready.id)).map(|ready| ready.id));
         }
@@ -105,7 +127,9 @@ impl Arrivals {
 
     /// A partition that could not be assigned arrives again.
     pub fn take_back(&mut self, id: PartitionId) {
-        self.arriving.insert(id);
+        if !self.arriving.contains(&id) {
+            self.arriving.push(id);
+        }
     }
 
     /// Partitions whose beginning is not known yet.
@@ -121,11 +145,11 @@ impl Arrivals {
     /// The partitions whose beginnings are to be read now; the attempt is taken down.
     pub fn due(&mut self) -> Option<Vec<PartitionId>> {
         let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);
-        if self.arriving.is_empty() || is_soon {
+        if self.arriving.is_empty() || is_soon || self.is_over {
             return None;
         }
         self.last_read = Some(Instant::now());
-        Some(self.arriving.iter().cloned().collect())
+        Some(self.arriving.clone())
     }
 
     /// What begins with the next step; some and empty when nothing does though beginnings were read.
@@ -141,7 +165,7 @@ impl Arrivals {
         stats: &ConsumerStats,
     ) -> Option<(Generation, Ranges)> {
         // It may have been taken away while its beginning was read.
-        if !self.arriving.remove(id) {
+        if self.is_over || !self.remove(id) {
             return None;
         }
         let ready = self.ready.get_or_insert_default();

@@ -12,7 +12,7 @@
 use crate::{
     arrivals::{Arrivals, Begun, Policy, Ready},
     clock,
-    committer::{Beginning, Committer, Outcome},
+    committer::{Beginning, Committer, Outcome, Unread},
     consumer::Inbox,
     inspection::Known,
     partition::{
@@ -342,6 +342,9 @@ impl Assignment {
                         Ok(beginning) => self.begin(id, &beginning, stats),
                         Err(error) => {
                             tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                            if matches!(error, Unread::Leader(_)) {
+                                self.arrivals.postpone(&id);
+                            }
                         }
                     }
                 }

@@ -31,8 +31,8 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the leader of one partition may take to say where its log ends.
 const LOG_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long all leaders together may take; who was not asked by then is asked with the next request.
-const LOGS_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long all leaders together may take; who was not asked by then is asked first with the next request. Commits wait for it.
+const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Commits to be made.
 pub type Commits = Vec<(PartitionId, Generation, Commit)>;

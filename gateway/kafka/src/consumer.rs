@@ -251,6 +251,7 @@ impl Consumer {
         let context = self.client.context();
         let deadline = Instant::now() + self.limits.leave_wait;
         let mut assignment = context.assignment();
+        assignment.arrivals.end();
         let owned = assignment.owned();
         assignment.recall(&owned, true);
         assignment.tend_until(deadline, context.stats(), |assignment| assignment.unfinished() == 0);

@@ -23,7 +23,7 @@
 mod arrivals;
 mod assignment;
 mod bounded_reader;
-mod clock;
+pub mod clock;
 mod committer;
 mod consumer;
 pub mod dead_letter;

@@ -3,7 +3,7 @@
 //! Owner: the poll thread, which librdkafka runs all of them on.
 //!
 //! A partition that the group gives us is not assigned in librdkafka at once: first the poll thread reads what is committed, and
-//! the partition is then assigned at that very offset. The group does not wait for it; heartbeats go on.
+//! the partition is then assigned at that very offset. The group does not wait for it.
 //!
 //! It is split off into its own queue *before* it is assigned: from then on not a single message of it can arrive on the main
 //! queue, which the poll thread polls for events only.
@@ -124,9 +124,9 @@ impl Rebalancing {
 
     fn gain(&self, consumer: &BaseConsumer<Self>, gained: Vec<PartitionId>) {
         tracing::info!(partitions = gained.len(), "partitions assigned");
-        if gained.is_empty() {
-            warn_of(consumer.incremental_assign(&TopicPartitionList::new()), "assigned");
-        }
+        // The group is answered at once: librdkafka pauses every partition and heeds no rebalance until it is. Those that arrive
+        // are added when their beginning is known.
+        warn_of(consumer.incremental_assign(&TopicPartitionList::new()), "assigned");
         self.assignment().arrivals.arrive(gained);
         self.stats.joined.store(true, Ordering::Release);
     }

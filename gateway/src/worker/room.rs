@@ -2,7 +2,7 @@
 
 use super::{
     Taken, Worker,
-    reading::{Owned, State},
+    reading::{Owned, Reading, State},
 };
 use sluice_kafka::{Generation, PartitionId, Renew};
 
@@ -54,5 +54,12 @@ impl Worker {
             }
         }
         self.renew(leaving);
+    }
+
+    /// Gives the right to replay back, if this partition has it: others fill their blocks now.
+    pub(super) fn yield_replay(&mut self, reading: &Reading) {
+        if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
+            self.parts.pool.release_replay();
+        }
     }
 }

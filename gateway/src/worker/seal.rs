@@ -90,10 +90,8 @@ impl Worker {
         if !has_rows {
             self.report(Report::Settled { id, generation, range });
         }
-        if !reading.cutter.is_replaying()
-            && self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some()
-        {
-            self.parts.pool.release_replay();
+        if !reading.cutter.is_replaying() {
+            self.yield_replay(reading);
         }
         Ok(())
     }
