@@ -40,7 +40,7 @@ use letters::Letters;
 use progress::Bell;
 use sluice_clickhouse::lookup::{Lookup, LookupError, SpanKeys};
 use sluice_gateway_config::CheckedConfig;
-use sluice_kafka::{Message, OffsetRange, TopicReader, TopicReaderError};
+use sluice_kafka::{Message, OffsetRange, TopicReader, TopicReaderError, dead_letter::default_topic};
 use spans::SpanReader;
 use std::{
     rc::Rc,
@@ -129,8 +129,10 @@ pub fn audit(
     let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit")?;
     let mut parts = Vec::new();
+    let dead_letters = &config.delivery.dead_letter.topic;
     for topic in letters::topics(kafka, request.topic.as_deref())? {
-        parts.extend(parts_of(&reader, &topic, request)?);
+        let from = dead_letters.clone().unwrap_or_else(|| default_topic(&topic));
+        parts.extend(parts_of(&reader, &topic, &from, request)?);
     }
     let offsets = parts.iter().map(Part::offsets).sum();
     let mut auditor = Auditor {
@@ -174,7 +176,12 @@ impl Part {
     }
 }
 
-fn parts_of(reader: &TopicReader, topic: &str, request: &Request) -> Result<Vec<Part>, Error> {
+fn parts_of(
+    reader: &TopicReader,
+    topic: &str,
+    dead_letters: &str,
+    request: &Request,
+) -> Result<Vec<Part>, Error> {
     let all = reader.partitions(topic)?;
     for partition in &request.partitions {
         if !all.contains(partition) {
@@ -186,7 +193,7 @@ fn parts_of(reader: &TopicReader, topic: &str, request: &Request) -> Result<Vec<
     let wanted: Vec<i32> = all.into_iter().filter(is_wanted).collect();
     // Before anything is read: what is committed by now is in the table by now.
     let committed = reader.committed(topic, &wanted)?;
-    let letters = Rc::new(Letters::read(reader, topic)?);
+    let letters = Rc::new(Letters::read(reader, topic, dead_letters)?);
     let now = now_millis();
     let part = |partition: i32| {
         let bounds = reader.bounds(topic, partition)?;
