@@ -129,9 +129,22 @@ pub mod condition {
     pub const SINK_REACHABLE: &str = "SinkReachable";
     /// The table exists with the columns that are needed.
     pub const SCHEMA_READY: &str = "SchemaReady";
+    /// The number of gateways is decided by what is seen, and nothing holds the decision.
+    pub const SCALING_ACTIVE: &str = "ScalingActive";
+    /// True while something other than the load keeps the number of gateways where it is.
+    pub const SCALING_LIMITED: &str = "ScalingLimited";
 
     /// All types, in the order in which they are written.
-    pub const ALL: [&str; 6] = [READY, RECONCILING, STALLED, SOURCE_REACHABLE, SINK_REACHABLE, SCHEMA_READY];
+    pub const ALL: [&str; 8] = [
+        READY,
+        RECONCILING,
+        STALLED,
+        SOURCE_REACHABLE,
+        SINK_REACHABLE,
+        SCHEMA_READY,
+        SCALING_ACTIVE,
+        SCALING_LIMITED,
+    ];
 }
 
 /// Reasons of conditions.
@@ -162,6 +175,14 @@ pub mod reason {
     pub const SCALING: &str = "Scaling";
     /// Something outside of the spec must come first.
     pub const WAITING: &str = "Waiting";
+
+    // ScalingActive; what holds the decision, and what limits it, are words of `sluice_plan::scale::{Hold, Limit}`.
+    /// The number is decided, or recommended.
+    pub const ACTIVE: &str = "Active";
+    /// `scaling.mode: Fixed`.
+    pub const DISABLED: &str = "Disabled";
+    /// `scaling.mode: External`.
+    pub const EXTERNAL: &str = "External";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.

@@ -1,10 +1,14 @@
 //! What the operator tells Prometheus. Handles are made once, here; labels come from closed sets, but for namespace
 //! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
 
+mod scaling;
+
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
+use scaling::ScalingMetrics;
+use sluice_crds::TracePipelineStatus;
 use std::time::Duration;
 
 /// Seconds of one reconcile. The upper end is the sum of the deadlines of what a reconcile waits for.
@@ -21,6 +25,7 @@ pub struct Metrics {
     leader: IntGauge,
     pipelines: IntGauge,
     lag: GaugeVec,
+    scaling: ScalingMetrics,
 }
 
 /// How a reconcile ended.
@@ -87,6 +92,7 @@ impl Metrics {
             leader: gauge("sluice_operator_leader", "1 while this process holds the Lease.")?,
             pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
             lag: lag(&registry)?,
+            scaling: ScalingMetrics::new(&registry)?,
             reconcile_total,
             errors_total,
             writes_total,
@@ -140,8 +146,19 @@ impl Metrics {
         self.lag.with_label_values(&[namespace, name]).set(messages as f64);
     }
 
+    /// Says how many gateways a pipeline has and why: what its status says.
+    pub fn set_scaling(
+        &self,
+        (namespace, name): (&str, &str),
+        before: &TracePipelineStatus,
+        after: &TracePipelineStatus,
+    ) {
+        self.scaling.set([namespace, name], before, after);
+    }
+
     /// Forgets a pipeline that is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
+        self.scaling.forget([namespace, name]);
         // An error says that there was nothing to forget.
         self.lag.remove_label_values(&[namespace, name]).ok();
     }
@@ -204,6 +221,8 @@ mod tests {
     fn a_pipeline_that_is_gone_leaves_no_series() {
         let metrics = Metrics::new("1", &[]).unwrap();
         metrics.set_lag("tracing", "prod", 12);
+        let status = TracePipelineStatus { desired_replicas: Some(3), ..TracePipelineStatus::default() };
+        metrics.set_scaling(("tracing", "prod"), &TracePipelineStatus::default(), &status);
         let line = "sluice_operator_pipeline_lag_messages{name=\"prod\",namespace=\"tracing\"} 12";
         assert!(text(&metrics).contains(line));
         metrics.forget("tracing", "prod");

@@ -183,6 +183,8 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     if let Some(messages) = facts.lag_messages {
         world.shared.metrics.set_lag(&key.namespace, &key.name, messages);
     }
+    let before = pipeline.status.clone().unwrap_or_default();
+    world.shared.metrics.set_scaling((&key.namespace, &key.name), &before, &said);
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     carried_out?;

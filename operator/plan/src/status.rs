@@ -1,4 +1,4 @@
-//! What is said about a pipeline: counts as they are, and six conditions, all of them always.
+//! What is said about a pipeline: counts as they are, and the conditions, all of them always.
 //!
 //! The same facts give the same status, whether or not anything was applied; a condition keeps the time of its last
 //! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
@@ -10,7 +10,7 @@ mod verdict;
 use crate::{Names, Observed, Plan, Planned, derived, gateway_config};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
-use sluice_crds::{Lag, TracePipeline, TracePipelineStatus, status::condition};
+use sluice_crds::{Lag, ScalingStatus, TracePipeline, TracePipelineStatus, status::condition};
 use sluice_gateway_config::Violations;
 use verdict::Verdict;
 
@@ -22,7 +22,8 @@ pub fn status(
     now: &Time,
 ) -> TracePipelineStatus {
     let before = pipeline.status.clone().unwrap_or_default();
-    let verdicts = verdicts(pipeline, observed, outcome);
+    let scaling = scaling::scaling(pipeline.spec.scaling.mode, before.scaling.as_ref(), &observed.scaling);
+    let verdicts = verdicts(pipeline, observed, outcome, scaling.as_ref());
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
@@ -32,7 +33,7 @@ pub fn status(
         observed_generation: pipeline.metadata.generation,
         conditions,
         lag: observed.lag.map(rounded),
-        scaling: scaling::scaling(pipeline.spec.scaling.mode, before.scaling.as_ref(), &observed.scaling),
+        scaling,
         ..counted(before, observed)
     };
     match outcome {
@@ -46,7 +47,8 @@ fn verdicts(
     pipeline: &TracePipeline,
     observed: &Observed,
     outcome: Result<&Planned, &Violations>,
-) -> [Verdict; 6] {
+    scaling: Option<&ScalingStatus>,
+) -> [Verdict; condition::ALL.len()] {
     let progress = Progress::of(pipeline, observed, outcome);
     [
         progress.ready(),
@@ -55,6 +57,8 @@ fn verdicts(
         verdict::source_reachable(pipeline, observed),
         verdict::sink_reachable(pipeline, observed),
         verdict::schema_ready(pipeline, observed),
+        verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
+        verdict::scaling_limited(scaling),
     ]
 }
 

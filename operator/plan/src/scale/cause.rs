@@ -30,6 +30,15 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::ComputeLimited,
+        Self::SinkLimited,
+        Self::PartitionSkewed,
+        Self::PartitionStuck,
+        Self::MemoryLimited,
+    ];
+
     /// Its word in a status.
     pub fn word(self) -> &'static str {
         match self {

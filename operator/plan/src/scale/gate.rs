@@ -27,6 +27,15 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::MetricsUnavailable, Self::Rebalancing, Self::RolloutInProgress, Self::Unschedulable];
+
+    /// The one of a word in a status; `None` for a word of another version.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hold| hold.word() == word)
+    }
+
     /// Its word in a status.
     pub fn word(self) -> &'static str {
         match self {

@@ -1,8 +1,12 @@
 //! What one condition says, and what the facts say of source and sink.
 
-use crate::{Observed, SchemaSeen, TopicSeen, secrets::mounted};
+use crate::{
+    Observed, SchemaSeen, TopicSeen,
+    scale::{Hold, Limit},
+    secrets::mounted,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
+use sluice_crds::{ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, status::reason};
 
 /// Whether, why, and in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +112,48 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
     }
 }
 
+/// Whether the number of gateways follows from what is seen. It is read off what the status says of scaling, which an operator
+/// that has just begun takes over from the one before.
+pub(super) fn scaling_active(mode: ScalingMode, scaling: Option<&ScalingStatus>) -> Verdict {
+    match mode {
+        ScalingMode::Fixed => {
+            return Verdict::no(
+                reason::DISABLED,
+                "scaling.mode is Fixed: the spec says how many gateways run",
+            );
+        }
+        ScalingMode::External => {
+            return Verdict::no(
+                reason::EXTERNAL,
+                "scaling.mode is External: whoever writes to /scale says how many gateways run",
+            );
+        }
+        ScalingMode::Auto | ScalingMode::Recommend => {}
+    }
+    let Some(scaling) = scaling.filter(|scaling| scaling.recommended_replicas.is_some()) else {
+        return Verdict::unknown(
+            reason::NOT_PROBED,
+            "Kafka and the gateways were not asked often enough yet",
+        );
+    };
+    match scaling.held.as_deref().map(Hold::of_word) {
+        None if mode == ScalingMode::Recommend => {
+            Verdict::yes(reason::ACTIVE, "the number is recommended, and not acted upon")
+        }
+        None => Verdict::yes(reason::ACTIVE, "the number of gateways follows from what is seen"),
+        Some(Some(hold)) => Verdict::no(hold.word(), format!("the number stays: {}", hold.words())),
+        Some(None) => Verdict::unknown(reason::NOT_PROBED, "another version of the operator held the number"),
+    }
+}
+
+/// Whether something other than the load keeps the number of gateways where it is.
+pub(super) fn scaling_limited(scaling: Option<&ScalingStatus>) -> Verdict {
+    match scaling.and_then(|scaling| scaling.limited.as_deref()).and_then(Limit::of_word) {
+        Some(limit) => Verdict::yes(limit.word(), limit.words()),
+        None => Verdict::no(reason::OK, "nothing but the load limits the number of gateways"),
+    }
+}
+
 fn not_yet(schema: &SchemaSeen) -> Verdict {
     match schema {
         SchemaSeen::Running => Verdict::unknown(reason::JOB_RUNNING, "the schema Job is at work"),
@@ -117,4 +163,49 @@ fn not_yet(schema: &SchemaSeen) -> Verdict {
 
 fn is_unmanaged(pipeline: &TracePipeline) -> bool {
     pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(held: Option<&str>, limited: Option<&str>) -> ScalingStatus {
+        ScalingStatus {
+            recommended_replicas: Some(3),
+            held: held.map(Into::into),
+            limited: limited.map(Into::into),
+            ..ScalingStatus::default()
+        }
+    }
+
+    #[test]
+    fn scaling_is_active_while_nothing_holds_it() {
+        use ScalingMode::{Auto, External, Fixed, Recommend};
+        let (calm, held) = (said(None, None), said(Some("Rebalancing"), None));
+        for (mode, scaling, status, reason) in [
+            (Fixed, Some(&calm), "False", "Disabled"),
+            (External, Some(&calm), "False", "External"),
+            (Auto, None, "Unknown", "NotProbed"),
+            // Gateways on their way out are told of before anything was decided.
+            (Auto, Some(&ScalingStatus::default()), "Unknown", "NotProbed"),
+            (Auto, Some(&calm), "True", "Active"),
+            (Recommend, Some(&calm), "True", "Active"),
+            (Auto, Some(&held), "False", "Rebalancing"),
+            (Auto, Some(&said(Some("Tomorrow"), None)), "Unknown", "NotProbed"),
+        ] {
+            let verdict = scaling_active(mode, scaling);
+            assert_eq!((verdict.status, verdict.reason), (status, reason), "{mode:?} {scaling:?}");
+        }
+    }
+
+    #[test]
+    fn what_limits_the_number_is_named() {
+        for limit in Limit::ALL {
+            let verdict = scaling_limited(Some(&said(None, Some(limit.word()))));
+            assert_eq!((verdict.status, verdict.reason), ("True", limit.word()));
+            assert!(!verdict.message.is_empty());
+        }
+        assert_eq!(scaling_limited(None).status, "False");
+        assert_eq!(scaling_limited(Some(&said(None, Some("Tomorrow")))).status, "False");
+    }
 }
