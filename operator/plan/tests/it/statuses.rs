@@ -18,7 +18,7 @@ fn now(second: u8) -> Time {
 }
 
 /// The status at second 1.
-fn said(pipeline: &TracePipeline, observed: &Observed) -> TracePipelineStatus {
+pub fn said(pipeline: &TracePipeline, observed: &Observed) -> TracePipelineStatus {
     let outcome = plan(pipeline, observed, &defaults());
     status(pipeline, observed, outcome.as_ref(), &now(1))
 }
@@ -36,7 +36,7 @@ fn summary(status: &TracePipelineStatus) -> [String; 3] {
 }
 
 /// The demo with 12 partitions and its workload as the server would return it, changed by `status`.
-fn running(status: &Value, pods: &[Pod]) -> (TracePipeline, Observed) {
+pub fn running(status: &Value, pods: &[Pod]) -> (TracePipeline, Observed) {
     let pipeline = sample("tracepipeline.yaml");
     let facts = observed(&pipeline, 12);
     let mut workload: StatefulSet = build(&planned(&pipeline, &facts)).into_parts().workload.unwrap();
