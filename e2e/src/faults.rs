@@ -35,6 +35,7 @@ pub use report::{Outcome, Report, Round};
 use scenario::Scenario;
 use scene::Stage;
 use servers::Servers;
+pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 
 /// What `verify` runs: every step at which a gateway can die, and one of each kind of the others, none of which waits long.
 const SHORT: [&str; 12] = [

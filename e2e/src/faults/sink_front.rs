@@ -129,7 +129,15 @@ impl SinkFront {
     /// # Errors
     /// When there is no port.
     pub async fn start(upstream: &str) -> Result<SinkFront> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the sink's front")?;
+        SinkFront::start_on("127.0.0.1", upstream).await
+    }
+
+    /// Listens on a free port of this address of the machine, such as one that pods reach.
+    ///
+    /// # Errors
+    /// When there is no port, or no such address.
+    pub async fn start_on(host: &str, upstream: &str) -> Result<SinkFront> {
+        let listener = TcpListener::bind((host, 0)).await.context("listen for the sink's front")?;
         let address = listener.local_addr().context("ask for the port of the sink's front")?;
         let (way, way_in) = watch::channel(Way::Open);
         let (stored_out, stored) = watch::channel(Stored::default());

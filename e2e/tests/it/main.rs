@@ -5,6 +5,7 @@
 //! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`scene::Uses`).
 
 mod audit;
+mod autoscaled;
 mod bad_spec;
 mod compression;
 mod delivers;
