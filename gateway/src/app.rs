@@ -8,6 +8,7 @@ use crate::{
     account::RowAccount,
     admin,
     batch::BlockAge,
+    block::Block,
     buffers::Pool,
     delivery::{BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
     guarantee::{self, Standing},
@@ -24,7 +25,10 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_clickhouse::{column::TableColumns, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
-use sluice_kafka::{Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Shortage, Stop, ranges::Rule};
+use sluice_kafka::{
+    Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
+    dead_letter::DeadLetters, ranges::Rule,
+};
 use sluice_spool::Volume;
 use std::{path::Path, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -156,6 +160,13 @@ struct Parts<'a> {
     io: &'a Runtime,
 }
 
+/// Where a worker's results go.
+struct Outlets {
+    blocks: mpsc::Sender<Block>,
+    reports: Sender<Report>,
+    dead_letters: DeadLetters,
+}
+
 /// The threads.
 struct Running {
     stop: Stop,
@@ -183,7 +194,10 @@ impl Parts<'_> {
         let orders: OrderSink =
             Box::new(move |order| orders.try_send(order).map_err(TrySendError::into_inner));
         let kafka = &self.config.source.kafka;
-        let consumer = Consumer::new(kafka, &identity(self.config), inboxes, orders, limits)?;
+        let identity = identity(self.config);
+        let letters = &self.config.delivery.dead_letter;
+        let dead_letters = DeadLetters::start(kafka, letters.topic.as_deref(), &identity.client_id)?;
+        let consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let delivery = Delivery {
@@ -193,13 +207,22 @@ impl Parts<'_> {
             sink,
             concurrency: self.config.sink.clickhouse.insert.concurrency,
             reports: consumer.reports(),
+            dead_letters: dead_letters.clone(),
+            on_missing: letters.on_missing,
             metrics: self.metrics.clone(),
         };
         self.io.spawn(delivery.run(blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
-            .map(|(number, end)| self.start_worker(number, end, &blocks, &consumer))
+            .map(|(number, end)| {
+                let outlets = Outlets {
+                    blocks: blocks.clone(),
+                    reports: consumer.reports(),
+                    dead_letters: dead_letters.clone(),
+                };
+                self.start_worker(number, end, outlets)
+            })
             .collect();
         let stop = Stop::default();
         let asked = stop.clone();
@@ -237,16 +260,16 @@ impl Parts<'_> {
         &self,
         number: usize,
         (ownership, wake, shortage): (Receiver<Ownership>, Receiver<()>, Shortage),
-        blocks: &mpsc::Sender<crate::block::Block>,
-        consumer: &Consumer,
+        outlets: Outlets,
     ) -> anyhow::Result<thread::JoinHandle<()>> {
         let kafka = &self.config.source.kafka;
         let worker = Worker::new(worker::Parts {
             ownership,
             wake,
             shortage,
-            blocks: blocks.clone(),
-            reports: consumer.reports(),
+            blocks: outlets.blocks,
+            reports: outlets.reports,
+            dead_letters: outlets.dead_letters,
             pool: self.pool.clone(),
             age_max: BlockAge::of(&self.config.sink.clickhouse.insert),
             workers: self.config.workers as usize,

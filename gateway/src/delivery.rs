@@ -17,7 +17,8 @@ use crate::{
     table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
-use sluice_kafka::{Order, Report};
+use sluice_gateway_config::OnMissing;
+use sluice_kafka::{Order, Report, dead_letter::DeadLetters};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -42,6 +43,10 @@ pub struct Delivery {
     pub concurrency: u32,
     /// Who is told that a block is in.
     pub reports: Sender<Report>,
+    /// Where rows go that ClickHouse refuses.
+    pub dead_letters: DeadLetters,
+    /// What becomes of them when the dead-letter topic takes none.
+    pub on_missing: OnMissing,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
 }

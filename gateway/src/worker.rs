@@ -37,7 +37,7 @@ use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
     BorrowedMessage, Generation, KafkaError, Ownership, PartitionId, QueueProblem, Renew, Report, Shortage,
-    ranges::Offer,
+    dead_letter::DeadLetters, ranges::Offer,
 };
 use std::{
     sync::Arc,
@@ -67,6 +67,8 @@ pub struct Parts {
     pub blocks: mpsc::Sender<Block>,
     /// Ranges without rows, and partitions that were let go.
     pub reports: Sender<Report>,
+    /// Where messages go that cannot be read.
+    pub dead_letters: DeadLetters,
     /// Memory for blocks.
     pub pool: Arc<Pool>,
     /// How old an open block becomes.
