@@ -160,6 +160,14 @@ struct Parts<'a> {
     io: &'a Runtime,
 }
 
+/// What a worker is told by.
+struct Inlets {
+    ownership: Receiver<Ownership>,
+    wake: Receiver<()>,
+    waker: Sender<()>,
+    shortage: Shortage,
+}
+
 /// Where a worker's results go.
 struct Outlets {
     blocks: mpsc::Sender<Block>,
@@ -182,8 +190,8 @@ impl Parts<'_> {
             let (ownership, ownership_in) = bounded(OWNERSHIP_MAX);
             let (wake, wake_in) = bounded(1);
             let shortage = Shortage::default();
-            inboxes.push(Inbox { ownership, wake, shortage: shortage.clone() });
-            ends.push((ownership_in, wake_in, shortage));
+            inboxes.push(Inbox { ownership, wake: wake.clone(), shortage: shortage.clone() });
+            ends.push(Inlets { ownership: ownership_in, waker: wake, wake: wake_in, shortage });
         }
         let limits = Limits {
             rule: Rule::of(&self.config.sink.clickhouse.insert),
@@ -259,14 +267,15 @@ impl Parts<'_> {
     fn start_worker(
         &self,
         number: usize,
-        (ownership, wake, shortage): (Receiver<Ownership>, Receiver<()>, Shortage),
+        inlets: Inlets,
         outlets: Outlets,
     ) -> anyhow::Result<thread::JoinHandle<()>> {
         let kafka = &self.config.source.kafka;
         let worker = Worker::new(worker::Parts {
-            ownership,
-            wake,
-            shortage,
+            ownership: inlets.ownership,
+            wake: inlets.wake,
+            waker: inlets.waker,
+            shortage: inlets.shortage,
             blocks: outlets.blocks,
             reports: outlets.reports,
             dead_letters: outlets.dead_letters,

@@ -37,6 +37,12 @@ pub struct Metrics {
     pub message_bytes: IntCounter,
     /// Messages that could not be read, by reason.
     pub rejected: IntCounterVec,
+    /// Messages and rows whose dead letters were acknowledged, by reason.
+    pub dead_letters: IntCounterVec,
+    /// Refusals of dead letters, by cause.
+    pub dead_letters_refused: IntCounterVec,
+    /// Messages that were passed over without a dead letter, by reason.
+    pub messages_skipped: IntCounterVec,
     /// Rows that ClickHouse has acknowledged.
     pub rows_inserted: IntCounter,
     /// Blocks that ClickHouse has acknowledged.
@@ -49,7 +55,7 @@ pub struct Metrics {
     pub insert_failures: IntCounterVec,
     /// Seconds from the end of a block's latest span to its insert.
     pub freshness_seconds: Histogram,
-    /// Partitions that stand in front of a message that cannot be read.
+    /// Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.
     pub partitions_stopped: IntGauge,
     /// Blocks that wait for an insert or are being inserted.
     pub blocks_in_flight: IntGauge,
@@ -167,6 +173,21 @@ impl Metrics {
             messages: make.counter("messages_total", "Messages read."),
             message_bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
             rejected: make.counters("messages_rejected_total", "Messages that cannot be read.", &["reason"]),
+            dead_letters: make.counters(
+                "dead_letters_total",
+                "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",
+                &["reason"],
+            ),
+            dead_letters_refused: make.counters(
+                "dead_letters_refused_total",
+                "Dead letters that their topic does not take, by cause; each counts once, however often it is sent again.",
+                &["cause"],
+            ),
+            messages_skipped: make.counters(
+                "messages_skipped_total",
+                "Messages passed over without a dead letter, because deadLetter.onMissing is Skip.",
+                &["reason"],
+            ),
             rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
             blocks_inserted: make
                 .counter("blocks_inserted_total", "Blocks that ClickHouse has acknowledged."),
@@ -185,7 +206,7 @@ impl Metrics {
             ),
             partitions_stopped: make.gauge(
                 "partitions_stopped",
-                "Partitions that stand in front of a message that cannot be read.",
+                "Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
             partitions_owned: make.gauge("partitions_owned", "Partitions that this gateway reads."),

@@ -1,10 +1,15 @@
 //! What becomes of a message that gives no rows.
 //!
-//! It is rejected whole. Until there is a dead-letter topic to put it in, `delivery.deadLetter.onMissing` decides:
-//! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on.
+//! It is rejected whole and goes to the dead-letter topic. Where that takes no letters, `delivery.deadLetter.onMissing` decides:
+//! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on. A message that is empty, or
+//! has no value, is no such message: it has no spans, and in protobuf that is how none are written.
 
-use sluice_gateway_config::{ByteSize, OnMissing, Sizing, budget};
-use sluice_kafka::PartitionId;
+use sluice_gateway_config::{ByteSize, Sizing, budget};
+use sluice_kafka::{
+    Message, PartitionId,
+    dead_letter::{Delivered, Refused},
+    ranges::Digest,
+};
 
 /// The reason in the letter of a row that ClickHouse refuses, and as a metric label.
 pub const ROW_REFUSED: &str = "row_refused";
@@ -112,22 +117,110 @@ impl BadBatch {
     }
 }
 
-/// One log line for a rejected message.
-pub fn log(id: &PartitionId, offset: i64, reason: &Reason, on_missing: OnMissing) {
-    let (topic, partition, position) = (&*id.topic, id.partition, reason.position());
-    match on_missing {
-        OnMissing::Stop => tracing::error!(
-            topic,
-            partition,
-            offset,
-            position,
-            %reason,
-            "the message cannot be read; its partition stops here until the message is dealt with \
-             (delivery.deadLetter.onMissing: Skip passes over such messages)"
-        ),
-        OnMissing::Skip => {
-            tracing::error!(topic, partition, offset, position, %reason, "the message cannot be read and is skipped");
+/// What is kept of a message that cannot be read, while its letter is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its offset.
+    pub offset: i64,
+    /// What its range needs to know of it.
+    pub digest: Digest,
+    /// Why, as a metric label.
+    pub label: &'static str,
+    /// Where in it, in bytes from its start.
+    pub position: Option<u64>,
+    /// Why, in words.
+    pub text: String,
+}
+
+impl Rejected {
+    /// Of this message, for this reason.
+    pub fn of(message: &impl Message, reason: &Reason) -> Self {
+        Self {
+            offset: message.offset(),
+            digest: Digest::of(message.payload()),
+            label: reason.label(),
+            position: reason.position(),
+            text: reason.to_string(),
         }
+    }
+}
+
+/// The line for the first letters of a partition; those that follow are counted.
+pub fn log_lettered(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
+    let (topic, partition) = (&*id.topic, id.partition);
+    let Rejected { offset, position, text: reason, .. } = rejected;
+    tracing::warn!(
+        topic,
+        partition,
+        offset,
+        position,
+        reason,
+        dead_letter_topic = delivered.topic,
+        "a message cannot be read and is in the dead-letter topic (sluice-gateway dead-letter list); \
+         further ones like it are counted, not logged"
+    );
+}
+
+/// The line for a partition that stops because a letter is refused.
+pub fn log_stopped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
+    let (topic, partition) = (&*id.topic, id.partition);
+    let Rejected { offset, position, text: reason, .. } = rejected;
+    tracing::error!(
+        topic,
+        partition,
+        offset,
+        position,
+        reason,
+        %refused,
+        "a message cannot be read and its dead letter is refused; its partition stops here and goes on by itself {}",
+        advice(refused)
+    );
+}
+
+/// The line for a partition that goes on.
+pub fn log_goes_on(id: &PartitionId, rejected: &Rejected, delivered: &Delivered) {
+    let (topic, partition, offset) = (&*id.topic, id.partition, rejected.offset);
+    tracing::info!(
+        topic,
+        partition,
+        offset,
+        dead_letter_topic = delivered.topic,
+        "the dead letter is taken; the partition goes on"
+    );
+}
+
+/// The line for a cause to pass over messages; those that follow for the same are counted.
+pub fn log_skipped(id: &PartitionId, rejected: &Rejected, refused: &Refused) {
+    let (topic, partition) = (&*id.topic, id.partition);
+    let Rejected { offset, position, text: reason, .. } = rejected;
+    tracing::error!(
+        topic,
+        partition,
+        offset,
+        position,
+        reason,
+        %refused,
+        "a message cannot be read, its dead letter is refused, and it is skipped (delivery.deadLetter.onMissing: Skip); \
+         further ones are counted, not logged"
+    );
+}
+
+/// After what a partition goes on.
+fn advice(refused: &Refused) -> &'static str {
+    match refused {
+        Refused::Missing { .. } => {
+            "once the topic is there: create it, or name another one (delivery.deadLetter.topic); \
+             delivery.deadLetter.onMissing: Skip would pass over such messages"
+        }
+        Refused::NotAuthorized { .. } => {
+            "once the gateway's user may describe the topic and write to it; \
+             delivery.deadLetter.onMissing: Skip would pass over such messages"
+        }
+        Refused::TooLarge { .. } => {
+            "once the topic's max.message.bytes is raised; a letter alone takes 2 KiB"
+        }
+        Refused::Unfit { .. } => "once the topic's configuration lets it take letters",
+        Refused::Ended => "with the next start of the gateway",
     }
 }
 

@@ -11,11 +11,14 @@
 //! the worker reads nothing until a block's worth of chunks is free again. The partitions are not paused in
 //! librdkafka: it stops fetching by itself once the partition's queue is full.
 //!
+//! A message that cannot be read goes to the dead-letter topic, and holds up its own partition alone: [`lettering`].
+//!
 //! Where a range ends, the partition's [`Cutter`] says. While it replays the cuts of an owner before, a block cannot be sealed to
 //! make room; blocks that would fill the pool like that are given up, and their partitions begin anew ([`Renew::Memory`]).
 //!
 //! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
 
+mod lettering;
 mod reading;
 mod room;
 mod seal;
@@ -28,7 +31,7 @@ use crate::{
     encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
     read::Reader,
-    reject::{self, BadBatch, Reason},
+    reject::{BadBatch, Reason},
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -36,8 +39,8 @@ use reading::{Owned, Reading, State};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, Generation, KafkaError, Ownership, PartitionId, QueueProblem, Renew, Report, Shortage,
-    dead_letter::DeadLetters, ranges::Offer,
+    BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, PartitionId, QueueProblem, Renew,
+    Report, Shortage, dead_letter::DeadLetters, ranges::Offer,
 };
 use std::{
     sync::Arc,
@@ -69,6 +72,8 @@ pub struct Parts {
     pub reports: Sender<Report>,
     /// Where messages go that cannot be read.
     pub dead_letters: DeadLetters,
+    /// Wakes this worker.
+    pub waker: Sender<()>,
     /// Memory for blocks.
     pub pool: Arc<Pool>,
     /// How old an open block becomes.
@@ -79,7 +84,7 @@ pub struct Parts {
     pub reader: Reader,
     /// What the memory budget depends on: it says which limit would do for a batch that is too large.
     pub sizing: Sizing,
-    /// What becomes of messages that cannot be read.
+    /// What becomes of messages that cannot be read when the dead-letter topic takes none.
     pub on_missing: OnMissing,
     /// How attributes lie in the table.
     pub columns: TableColumns,
@@ -107,6 +112,10 @@ pub struct Worker {
     out_of_room: bool,
     /// A block that was due could not be sealed for want of memory.
     unsealed: bool,
+    /// A message is kept for which there is no room among the letters.
+    holds_message: bool,
+    /// Why messages are passed over without a letter, as it was logged last.
+    refusal_told: Option<&'static str>,
     /// The partition that may fill the pool with a block that may not be ended early.
     replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
@@ -119,6 +128,8 @@ enum Taken {
     Yes,
     /// There is no room for it now.
     NoRoom,
+    /// There is no room for its letter now.
+    NoRoomForLetter,
 }
 
 impl Worker {
@@ -133,6 +144,8 @@ impl Worker {
             first: 0,
             out_of_room: false,
             unsealed: false,
+            holds_message: false,
+            refusal_told: None,
             replays: None,
             handing: Duration::ZERO,
         }
@@ -142,7 +155,8 @@ impl Worker {
     pub fn run(mut self) {
         let mut last = Instant::now();
         while self.take_ownership() {
-            let progressed = if self.out_of_room { self.redo() } else { self.turn() };
+            let tended = self.tend_letters();
+            let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
             self.advance(Instant::now());
             self.parts.shortage.say(self.out_of_room || self.unsealed);
             let worked = Instant::now();
@@ -184,6 +198,12 @@ impl Worker {
         match reading.state {
             State::Stopped => self.parts.metrics.partitions_stopped.dec(),
             State::Pending(_) => self.out_of_room = self.partitions.iter().any(Owned::is_pending),
+            State::Lettering(mut letter) => {
+                if letter.is_stopped() {
+                    self.parts.metrics.partitions_stopped.dec();
+                }
+                self.holds_message &= !letter.let_go();
+            }
             State::Polling | State::Leaving(_) => {}
         }
         if let Some(open) = reading.block {
@@ -212,6 +232,7 @@ impl Worker {
         self.first = (self.first + 1) % count.max(1);
         self.partitions = partitions;
         if self.out_of_room {
+            self.let_go_of_crowded();
             self.seal_all();
         }
         progressed
@@ -234,8 +255,10 @@ impl Worker {
                 Some(Err(error)) => self.heed(reading, &error),
                 Some(Ok(message)) => {
                     progressed = true;
-                    if let Taken::NoRoom = self.take(reading, &message) {
-                        self.keep(reading, &message);
+                    match self.take(reading, &message) {
+                        Taken::Yes => {}
+                        Taken::NoRoom => self.keep(reading, &message),
+                        Taken::NoRoomForLetter => self.keep_for_letter(reading, || message.detach()),
                     }
                 }
             }
@@ -269,32 +292,51 @@ impl Worker {
         self.stop(reading);
     }
 
-    /// Reads nothing more of a partition; it is paused, and others have its turn. What was read before is inserted, as far as it may be
-    /// ended here.
+    /// Reads nothing more of a partition; it is paused, and others have its turn.
     fn stop(&mut self, reading: &mut Reading) {
+        self.stand(reading);
+        reading.state = State::Stopped;
+        self.parts.metrics.partitions_stopped.inc();
+        let Place { id, generation, .. } = reading.place.clone();
+        self.report(Report::Stopped { id, generation });
+    }
+
+    /// Reads nothing more of a partition for a while. What was read before is inserted, as far as it may be ended here, else given
+    /// back. `true` when something was given back.
+    fn stand(&mut self, reading: &mut Reading) -> bool {
         if self.flush(reading).is_err() {
             tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
         }
-        let stays_open = reading.cutter.is_replaying() || reading.cutter.fill().messages == 0;
+        let is_empty = reading.cutter.fill().messages == 0;
+        let stays_open = reading.cutter.is_replaying() || is_empty;
+        let mut gave_back = false;
         if stays_open
             && reading.closing.is_none()
             && let Some(open) = reading.block.take()
         {
-            // It would keep its memory for as long as the partition stops.
+            // It would keep its memory for as long as the partition stands.
             self.row_buffers_made -= 1;
             open.abandon();
+            gave_back = !is_empty;
         }
-        reading.state = State::Stopped;
         self.yield_replay(reading);
-        self.parts.metrics.partitions_stopped.inc();
-        let Place { id, generation, .. } = reading.place.clone();
-        self.report(Report::Stopped { id, generation });
+        gave_back
     }
 
     /// Keeps a message for which there is no room.
     fn keep(&mut self, reading: &mut Reading, message: &BorrowedMessage<'_>) {
         self.out_of_room = true;
         reading.state = State::Pending(message.detach());
+    }
+
+    /// Keeps a message for whose letter there is no room, if it is the only one; else it is read again.
+    fn keep_for_letter(&mut self, reading: &mut Reading, message: impl FnOnce() -> OwnedMessage) {
+        if let State::Lettering(letter) = &mut reading.state
+            && !self.holds_message
+        {
+            letter.keep(message());
+            self.holds_message = true;
+        }
     }
 
     /// Whether a message of the partition would find a block. None is opened before there is a message: partitions that wait for
@@ -356,14 +398,10 @@ impl Worker {
                 Encoded::BlockFull => {
                     reading.closing = reading.cutter.split();
                     if reading.closing.is_none() {
-                        self.reject(reading, message, &Reason::MessageTooLarge);
-                        return Taken::Yes;
+                        return self.reject(reading, message, &Reason::MessageTooLarge);
                     }
                 }
-                Encoded::Rejected(reason) => {
-                    self.reject(reading, message, &reason);
-                    return Taken::Yes;
-                }
+                Encoded::Rejected(reason) => return self.reject(reading, message, &reason),
             }
         }
     }
@@ -371,6 +409,11 @@ impl Worker {
     /// A message belongs to the open range now, which may end with it.
     fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
         reading.closing = reading.cutter.take(message.offset(), message.payload());
+        self.seal_taken(reading);
+    }
+
+    /// Seals the range that has ended with the message that was taken last.
+    fn seal_taken(&mut self, reading: &mut Reading) {
         if self.seal_closing(reading).is_err() {
             // It is tried again before the next message.
             self.out_of_room = true;
@@ -381,15 +424,6 @@ impl Worker {
         self.parts.metrics.spans.inc_by(spans);
         self.parts.metrics.messages.inc();
         self.parts.metrics.message_bytes.inc_by(message_bytes as u64);
-    }
-
-    fn reject(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message, reason: &Reason) {
-        self.parts.metrics.rejected.with_label_values(&[reason.label()]).inc();
-        reject::log(&reading.place.id, message.offset(), reason, self.parts.on_missing);
-        match self.parts.on_missing {
-            OnMissing::Stop => self.stop(reading),
-            OnMissing::Skip => self.took(reading, message),
-        }
     }
 
     fn report(&self, report: Report) {

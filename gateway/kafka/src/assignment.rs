@@ -86,6 +86,8 @@ struct Owned {
     renew: Option<Renew>,
     /// Whether nothing of it can be read any more.
     is_stopped: bool,
+    /// Whether it waits for a dead letter.
+    is_lettering: bool,
     /// Whether it was paused last, rather than resumed.
     is_paused: bool,
 }
@@ -140,6 +142,7 @@ impl Assignment {
             Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
             Owned { is_released: true, .. } => AtWorker::Renewing,
             Owned { is_stopped: true, .. } => AtWorker::Stopped,
+            Owned { is_lettering: true, .. } => AtWorker::Lettering,
             _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
             _ => AtWorker::Reads,
         };
@@ -323,6 +326,12 @@ impl Assignment {
                 self.stopped.push((id.clone(), *generation));
                 return;
             }
+            Report::Lettering { id, generation, waits } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.is_lettering = *waits;
+                }
+                return;
+            }
         };
         // A partition that is let go late settles nothing.
         if verdict == Verdict::Stale && matches!(report, Report::Settled { .. }) {
@@ -383,6 +392,7 @@ impl Assignment {
                 is_released: false,
                 renew: None,
                 is_stopped: false,
+                is_lettering: false,
                 is_paused: false,
             };
             self.owned.insert(id, owned);

@@ -59,6 +59,23 @@ fn what_is_known_of_a_partition_follows_its_course() {
 }
 
 #[test]
+fn a_partition_that_waits_for_a_letter_keeps_its_turn_and_is_named() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    assignment.turns.gained(&[id(0)]);
+    let generation = assignment.owned[&id(0)].generation;
+    for (waits, worker) in [(true, AtWorker::Lettering), (false, AtWorker::Reads)] {
+        reports.send(Report::Lettering { id: id(0), generation, waits }).unwrap();
+        assignment.tend(&stats);
+        assignment.steps();
+        let known = assignment.known(clock::now())[&id(0)];
+        assert_eq!((known.worker, known.active), (worker, true));
+    }
+}
+
+#[test]
 fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     let (mut assignment, reports, _) = assignment();
     let stats = ConsumerStats::default();

@@ -45,6 +45,7 @@
 //! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for
 //! that, or for the topic, is left out: the coordinates still say where Kafka has it.
 
+mod answers;
 mod headers;
 mod letter;
 mod outcome;
@@ -54,6 +55,7 @@ mod sender;
 mod settings;
 mod topic;
 
+pub use answers::Answers;
 pub use headers::{Coordinates, Head, NotALetter, REPLAYED, is_own};
 pub use letter::{Letter, LetterValue};
 pub use outcome::{Delivered, Refused};

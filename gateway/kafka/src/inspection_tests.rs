@@ -65,9 +65,10 @@ fn a_message_that_cannot_be_read_is_named_even_when_it_is_the_last() {
     // librdkafka has handed it out, and counts it as read.
     let last = PartitionStats { position: Some(11), end_offset: Some(11), ..numbers() };
     let stopped = Known { worker: AtWorker::Stopped, paused: true, active: false, ..known() };
-    let (change, stats) = twice(&[(stopped, last)]);
+    let lettering = Known { worker: AtWorker::Lettering, ..known() };
+    let (change, stats) = twice(&[(stopped, last), (lettering, last)]);
     assert_eq!(change, Change::default());
-    assert_eq!(found(&stats), [(0, Reason::StoppedByMessage, true)]);
+    assert_eq!(found(&stats), [(0, Reason::StoppedByMessage, true), (1, Reason::DeadLetter, true)]);
 }
 
 #[test]

@@ -107,6 +107,16 @@ pub enum Report {
         /// Under which generation it was read.
         generation: Generation,
     },
+    /// Nothing more of a partition is read for now: the dead letter of its next message is under way, for long or refused. Or that is
+    /// over.
+    Lettering {
+        /// Which one.
+        id: PartitionId,
+        /// Under which generation it is read.
+        generation: Generation,
+        /// Whether it waits.
+        waits: bool,
+    },
     /// A worker has let a partition go; it closes no more ranges of this generation.
     Released {
         /// Which one.
@@ -127,6 +137,8 @@ pub enum Renew {
     OutOfRange,
     /// An open range may not be ended, and no memory is left to fill it: its memory was given back.
     Memory,
+    /// It waited for a dead letter, and what was read of it was given back meanwhile.
+    Letter,
 }
 
 /// What the poll thread tells delivery.

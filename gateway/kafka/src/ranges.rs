@@ -46,7 +46,7 @@ pub use flight::{RANGES_MAX, SplitError};
 pub use found::{Committed, Found, Fresh, Halt, Log};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use rule::{Fill, Rule, Version};
-pub use token::{Content, Token};
+pub use token::{Content, Digest, Token};
 
 use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::Pending;

@@ -47,8 +47,10 @@ pub enum Reason {
     NoTurn,
     /// Its worker has no memory for a message, and no block is in flight that would give some back.
     Buffers,
-    /// A message, or a batch, that cannot be read is next.
+    /// A batch that cannot be read is next.
     StoppedByMessage,
+    /// A message that cannot be read is next, and its dead letter is not delivered.
+    DeadLetter,
     /// A range may not be sent before its plan is committed, and it is not.
     Plan,
     /// Rows are inserted, and their offsets are not committed.
@@ -65,13 +67,14 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::PausedThoughActive,
         Self::NeverRead,
         Self::NoFetch,
         Self::NoTurn,
         Self::Buffers,
         Self::StoppedByMessage,
+        Self::DeadLetter,
         Self::Plan,
         Self::Commit,
         Self::Sink,
@@ -89,6 +92,7 @@ impl Reason {
             Self::NoTurn => "no_turn",
             Self::Buffers => "buffers",
             Self::StoppedByMessage => "stopped_by_message",
+            Self::DeadLetter => "dead_letter",
             Self::Plan => "plan",
             Self::Commit => "commit",
             Self::Sink => "sink",
@@ -107,6 +111,7 @@ impl Reason {
             Self::NoTurn
             | Self::Buffers
             | Self::StoppedByMessage
+            | Self::DeadLetter
             | Self::Plan
             | Self::Commit
             | Self::Sink
@@ -129,7 +134,8 @@ impl fmt::Display for Reason {
             Self::NoFetch => "nothing is fetched of it",
             Self::NoTurn => "it does not get its turn",
             Self::Buffers => "its worker has no memory, though nothing is in flight",
-            Self::StoppedByMessage => "a message that cannot be read is next",
+            Self::StoppedByMessage => "a record batch that cannot be read is next",
+            Self::DeadLetter => "a message that cannot be read is next, and its dead letter is not delivered",
             Self::Plan => "rows may not be sent before their plan is committed",
             Self::Commit => "inserted rows are not committed",
             Self::Sink => "rows wait for the sink",
@@ -169,8 +175,10 @@ pub enum AtWorker {
     Reads,
     /// It waits for memory, or to hand over a block.
     NoRoom,
-    /// It stands in front of a message that cannot be read.
+    /// It stands in front of a batch that cannot be read.
     Stopped,
+    /// It stands in front of a message that cannot be read, whose dead letter is not delivered.
+    Lettering,
     /// It has let it go, and what it has read is not settled: the partition begins anew afterwards.
     Settling,
     /// It has let it go, and what it has read is settled: the partition begins anew once that is committed.
@@ -354,6 +362,7 @@ fn observe(standing: &mut Option<Standing>, has_work: bool, at: Option<i64>, now
 fn reading_reason(seen: &Seen, common: Common) -> Reason {
     match seen.worker {
         AtWorker::Stopped => return Reason::StoppedByMessage,
+        AtWorker::Lettering => return Reason::DeadLetter,
         AtWorker::NoRoom if common.blocks_in_flight > 0 => return Reason::Sink,
         AtWorker::NoRoom => return Reason::Buffers,
         AtWorker::Settling => return Reason::Sink,

@@ -55,6 +55,7 @@ fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
     let not_resumed = [
         (Seen { active: false, ..behind() }, NoTurn),
         (Seen { worker: AtWorker::Stopped, paused: true, ..behind() }, StoppedByMessage),
+        (Seen { worker: AtWorker::Lettering, ..behind() }, DeadLetter),
         (Seen { worker: AtWorker::NoRoom, ..behind() }, Buffers),
         (Seen { committed: Some(3), end: Some(10), ..behind() }, Commit),
         (Seen { committed: None, end: Some(10), ..behind() }, Commit),

@@ -1,5 +1,6 @@
 //! How far a worker is with one partition.
 
+use super::lettering::Lettering;
 use crate::block::{OpenBlock, Place};
 use sluice_kafka::{
     Generation, OwnedMessage, Partition, PartitionId, PartitionQueue, Renew,
@@ -24,6 +25,8 @@ pub(super) struct Reading {
     pub log_end: i64,
     /// Whether all of it was read.
     pub caught_up: bool,
+    /// Why the last letter was sent that was delivered.
+    pub lettered: Option<&'static str>,
 }
 
 pub(super) enum State {
@@ -31,7 +34,9 @@ pub(super) enum State {
     Polling,
     /// This message was polled, and there was no room for it.
     Pending(OwnedMessage),
-    /// A message that cannot be read is next, and nothing may pass over it.
+    /// A message that cannot be read is next, and its letter is not delivered.
+    Lettering(Box<Lettering>),
+    /// A batch that cannot be read is next, and nothing may pass over it.
     Stopped,
     /// It is to begin anew once what has ended is sealed.
     Leaving(Renew),
@@ -48,6 +53,7 @@ impl Owned {
             state: State::Polling,
             log_end,
             caught_up: false,
+            lettered: None,
         };
         Self { queue, reading }
     }
@@ -62,6 +68,15 @@ impl Reading {
     pub fn leave(&mut self, renew: Renew) {
         if self.closing.is_none() {
             self.closing = self.cutter.flush().or_else(|| self.cutter.split());
+        }
+        self.state = State::Leaving(renew);
+    }
+
+    /// Has the partition begin anew. What is open is ended where it may be, else given back.
+    pub fn begin_anew(&mut self, renew: Renew) {
+        // Rows that were given back are in no block any more.
+        if self.closing.is_none() && self.block.is_some() {
+            self.closing = self.cutter.flush();
         }
         self.state = State::Leaving(renew);
     }

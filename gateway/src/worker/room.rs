@@ -17,11 +17,16 @@ impl Worker {
         self.out_of_room = false;
         let mut partitions = std::mem::take(&mut self.partitions);
         for Owned { reading, .. } in partitions.iter_mut().filter(|owned| owned.is_pending()) {
-            if let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling)
-                && let Taken::NoRoom = self.take(reading, &message)
-            {
-                reading.state = State::Pending(message);
-                self.out_of_room = true;
+            let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling) else {
+                continue;
+            };
+            match self.take(reading, &message) {
+                Taken::Yes => {}
+                Taken::NoRoomForLetter => self.keep_for_letter(reading, || message),
+                Taken::NoRoom => {
+                    reading.state = State::Pending(message);
+                    self.out_of_room = true;
+                }
             }
         }
         self.partitions = partitions;

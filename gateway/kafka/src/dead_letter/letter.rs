@@ -91,7 +91,12 @@ impl<'a> Letter<'a> {
         Self { code, ..self }
     }
 
-    /// Bytes that the letter takes up on its way.
+    /// Bytes that it takes up on its way, without what has to be left out.
+    pub fn size(&self) -> u64 {
+        self.bytes().min(LETTER_BYTES_MAX)
+    }
+
+    /// Bytes of all of it.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes_without_value() + self.value.bytes().map_or(0, <[u8]>::len) as u64
     }

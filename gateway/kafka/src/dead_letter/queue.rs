@@ -5,6 +5,7 @@
 
 use crate::dead_letter::{
     LETTER_QUEUE_BYTES, LETTERS_MAX, Letter,
+    answers::{Answers, Watched, watched},
     letter::Record,
     outcome::{Delivered, Refused},
     sender::Sender,
@@ -12,7 +13,7 @@ use crate::dead_letter::{
 };
 use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError};
-use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_gateway_config::{Kafka, OnMissing, SecretFileError};
 use std::{
     pin::Pin,
     sync::{
@@ -69,12 +70,22 @@ struct Load {
     bytes: AtomicU64,
 }
 
-/// Answers a letter, once, and gives back its room in the queue.
+/// Answers a letter, and gives back its room in the queue.
 #[derive(Debug)]
 pub(super) struct Reply {
-    receipt: Option<oneshot::Sender<Result<Delivered, Refused>>>,
+    /// Who is answered.
+    to: Addressee,
     bytes: u64,
     load: Arc<Load>,
+}
+
+/// Who waits for the answer to a letter.
+#[derive(Debug)]
+enum Addressee {
+    /// The holder of a receipt; none once it was answered.
+    Receipt(Option<oneshot::Sender<Result<Delivered, Refused>>>),
+    /// A worker.
+    Worker(Watched),
 }
 
 /// What becomes of a letter: a future, and something to look at now and then.
@@ -109,14 +120,40 @@ impl DeadLetters {
     /// # Errors
     /// [`Full`] when too many are under way.
     pub fn send(&self, letter: &Letter<'_>) -> Result<Receipt, Full> {
-        let bytes = letter.bytes().min(super::LETTER_BYTES_MAX);
         let (receipt, answer) = oneshot::channel();
-        let reply = Reply::reserve(&self.load, bytes, receipt).ok_or(Full)?;
+        self.enqueue(letter, Addressee::Receipt(Some(receipt)))?;
+        Ok(Receipt(answer))
+    }
+
+    /// The same for a worker, which is woken by a token after every answer. With [`OnMissing::Stop`] a refused letter stays here, and
+    /// is sent again every [`super::topic::REFUSAL_KEPT`] until it is taken or the answers are dropped.
+    ///
+    /// # Errors
+    /// [`Full`] when too many are under way.
+    pub fn send_watched(
+        &self,
+        letter: &Letter<'_>,
+        on_missing: OnMissing,
+        wake: &crossbeam_channel::Sender<()>,
+    ) -> Result<Answers, Full> {
+        let (watched, answers) = watched(on_missing, wake);
+        self.enqueue(letter, Addressee::Worker(watched))?;
+        Ok(answers)
+    }
+
+    fn enqueue(&self, letter: &Letter<'_>, to: Addressee) -> Result<(), Full> {
+        let reply = Reply::reserve(&self.load, letter.size(), to).ok_or(Full)?;
         match self.requests.try_send(Request { record: Record::of(letter), reply }) {
             Err(TrySendError::Full(_)) => Err(Full),
-            // Without the thread, which has panicked then, the receipt says that the letter was not sent.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(Receipt(answer)),
+            // Without the thread, which has panicked then, the answer is that the letter was not sent.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
         }
+    }
+
+    /// Whether a letter of this [`Letter::size`] would be taken now.
+    pub fn has_room(&self, size: u64) -> bool {
+        self.waiting() < LETTERS_MAX
+            && self.load.bytes.load(Ordering::Relaxed).saturating_add(size) <= LETTER_QUEUE_BYTES
     }
 
     /// Letters under way.
@@ -126,11 +163,7 @@ impl DeadLetters {
 }
 
 impl Reply {
-    fn reserve(
-        load: &Arc<Load>,
-        bytes: u64,
-        receipt: oneshot::Sender<Result<Delivered, Refused>>,
-    ) -> Option<Self> {
+    fn reserve(load: &Arc<Load>, bytes: u64, to: Addressee) -> Option<Self> {
         let one_more = |letters: usize| (letters < LETTERS_MAX).then_some(letters + 1);
         load.letters.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_more).ok()?;
         let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= LETTER_QUEUE_BYTES);
@@ -138,15 +171,34 @@ impl Reply {
             load.letters.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        Some(Self { receipt: Some(receipt), bytes, load: Arc::clone(load) })
+        Some(Self { to, bytes, load: Arc::clone(load) })
+    }
+
+    /// Whether a refused letter is to be sent again.
+    pub(super) fn keeps(&mut self, refused: &Refused) -> bool {
+        match &mut self.to {
+            Addressee::Receipt(_) => false,
+            Addressee::Worker(watched) => watched.keeps(refused),
+        }
+    }
+
+    /// Whether nobody waits for a refused letter any more.
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(&self.to, Addressee::Worker(watched) if !watched.is_listened_to())
     }
 
     pub(super) fn answer(mut self, answer: Result<Delivered, Refused>) {
-        let receipt = self.receipt.take().expect("a letter is answered once");
+        let to = std::mem::replace(&mut self.to, Addressee::Receipt(None));
         // Before the answer: who has it may send the next letter.
         drop(self);
-        if receipt.send(answer).is_err() {
-            // Whoever sent it has given up its partition; the next owner sends it again.
+        match to {
+            Addressee::Receipt(receipt) => {
+                let receipt = receipt.expect("a letter is answered once");
+                if receipt.send(answer).is_err() {
+                    // Whoever sent it has given up its partition; the next owner sends it again.
+                }
+            }
+            Addressee::Worker(watched) => watched.tell(answer),
         }
     }
 }
@@ -183,7 +235,7 @@ mod tests {
     use super::*;
 
     fn reserve(load: &Arc<Load>, bytes: u64) -> Option<Reply> {
-        Reply::reserve(load, bytes, oneshot::channel().0)
+        Reply::reserve(load, bytes, Addressee::Receipt(Some(oneshot::channel().0)))
     }
 
     #[test]
@@ -213,7 +265,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let mut receipt = Receipt(answer);
         assert_eq!(receipt.try_get(), None);
-        drop(Reply::reserve(&Arc::default(), 1, reply));
+        drop(Reply::reserve(&Arc::default(), 1, Addressee::Receipt(Some(reply))));
         assert_eq!(receipt.try_get(), Some(Err(Refused::Ended)));
     }
 }

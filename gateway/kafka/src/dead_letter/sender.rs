@@ -2,7 +2,7 @@
 //!
 //! Owner of the producer, whose callbacks run on this thread while it polls. A letter is answered with "delivered" after the
 //! acknowledgement of all in-sync replicas, or with a refusal that only a person can change; everything else is tried again for as
-//! long as it takes.
+//! long as it takes, and so are refused letters of those who wait for that person.
 //!
 //! Limits: those of the queue. A producer that meets a fatal error is replaced; letters that it had may be there twice then.
 
@@ -11,7 +11,7 @@ use crate::dead_letter::{
     letter::Record,
     outcome::{Delivered, Next, Refused, next},
     queue::{Reply, Request},
-    topic::{Topics, Unready},
+    topic::{REFUSAL_KEPT, Topics, Unready},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use rdkafka::{
@@ -78,9 +78,11 @@ pub(super) struct Sender {
     producer: Option<BaseProducer<Acknowledgements>>,
     outcomes_in: crossbeam_channel::Sender<Outcome>,
     outcomes: Receiver<Outcome>,
-    /// Letters that are not with librdkafka.
+    /// Letters that are to be given to librdkafka.
     waiting: VecDeque<Box<Pending>>,
-    /// Letters that are.
+    /// Letters whose topic does not take them, and since when; they are sent again.
+    refused: VecDeque<(Instant, Box<Pending>)>,
+    /// Letters that are with librdkafka.
     in_flight: usize,
     /// Nothing is sent before.
     not_before: Option<Instant>,
@@ -100,6 +102,7 @@ impl Sender {
             outcomes_in,
             outcomes,
             waiting: VecDeque::new(),
+            refused: VecDeque::new(),
             in_flight: 0,
             not_before: None,
             failing: false,
@@ -111,6 +114,7 @@ impl Sender {
         let mut open = true;
         while open || self.has_letters() {
             open = self.take_requests();
+            self.send_refused_again(open);
             self.send_waiting();
             if let Some(producer) = &self.producer {
                 producer.poll(if self.in_flight > 0 { POLL_WAIT } else { Duration::ZERO });
@@ -155,6 +159,15 @@ impl Sender {
         self.waiting.push_back(Box::new(Pending { record, reply, topic }));
     }
 
+    /// Takes those up again that were refused a while ago, and lets those go that nobody waits for.
+    fn send_refused_again(&mut self, open: bool) {
+        self.refused.retain(|(_, pending)| open && !pending.reply.is_given_up());
+        while let Some((_, pending)) = self.refused.pop_front_if(|(since, _)| since.elapsed() >= REFUSAL_KEPT)
+        {
+            self.waiting.push_back(pending);
+        }
+    }
+
     fn send_waiting(&mut self) {
         if self.not_before.is_some_and(|then| Instant::now() < then) {
             return;
@@ -182,7 +195,7 @@ impl Sender {
         let partitions =
             match topics.partitions(producer.client(), config, &pending.topic, &pending.record.source) {
                 Ok(partitions) => partitions,
-                Err(Unready::Refused(refused)) => return pending.reply.answer(Err(refused)),
+                Err(Unready::Refused(refused)) => return self.refuse(pending, refused),
                 Err(Unready::Unanswered(error)) => return self.retry(pending, &error),
             };
         match produce(producer, pending, partitions) {
@@ -209,9 +222,9 @@ impl Sender {
         self.producer = None;
         self.take_outcomes();
         if next(Some(code)) == Next::NotAuthorized {
-            for pending in self.waiting.drain(..) {
-                let refused = Refused::NotAuthorized { topic: pending.topic, why: why.clone() };
-                pending.reply.answer(Err(refused));
+            for pending in std::mem::take(&mut self.waiting) {
+                let refused = Refused::NotAuthorized { topic: pending.topic.clone(), why: why.clone() };
+                self.refuse(pending, refused);
             }
         } else {
             tracing::warn!(%code, why, "the producer of dead letters is replaced after an error that ends it");
@@ -241,13 +254,22 @@ impl Sender {
                     return self.waiting.push_front(pending);
                 }
                 // Others may be shorter: the topic itself is not refused.
-                None => return pending.reply.answer(Err(Refused::TooLarge { topic })),
+                None => return self.refuse(pending, Refused::TooLarge { topic }),
             },
             Next::NotAuthorized => Refused::NotAuthorized { topic, why },
             Next::Unfit => Refused::Unfit { topic, why },
         };
         self.topics.refuse(&pending.topic, refused.clone());
-        pending.reply.answer(Err(refused));
+        self.refuse(pending, refused);
+    }
+
+    /// Answers a letter that its topic does not take, or keeps it for later.
+    fn refuse(&mut self, mut pending: Box<Pending>, refused: Refused) {
+        if pending.reply.keeps(&refused) {
+            self.refused.push_back((Instant::now(), pending));
+        } else {
+            pending.reply.answer(Err(refused));
+        }
     }
 
     /// Puts a letter back, to be sent after a while.

@@ -1,14 +1,14 @@
 //! Against librdkafka's own cluster of mocks, which can refuse what a real broker does not refuse on demand.
 
 use super::*;
-use crate::dead_letter::{DeadLetters, Letter, LetterValue, Receipt};
+use crate::dead_letter::{Answers, DeadLetters, Letter, LetterValue, Receipt};
 use crate::settings::tests::kafka;
 use rdkafka::{
     mocking::MockCluster,
     producer::DefaultProducerContext,
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
-use sluice_gateway_config::{Format, Kafka};
+use sluice_gateway_config::{Format, Kafka, OnMissing};
 
 /// A mock takes milliseconds; a busy machine some seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -137,4 +137,47 @@ fn letters_under_way_are_answered_after_the_last_sender_is_gone() {
     let receipt = letters.send(&letter(0)).unwrap();
     drop(letters);
     assert!(answer(receipt).is_ok());
+}
+
+/// The next answer to a letter that is watched.
+fn heard(answers: &Answers, woken: &Receiver<()>) -> Result<Delivered, Refused> {
+    loop {
+        if let Some(answer) = answers.next() {
+            return answer;
+        }
+        woken.recv_timeout(PATIENCE).expect("an answer in time");
+    }
+}
+
+#[test]
+fn a_letter_that_somebody_waits_for_is_sent_again_once_its_topic_takes_it() {
+    let mock = Mock::with_topic();
+    mock.produce_fails(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED]);
+    let letters = mock.letters();
+    let (wake, woken) = bounded(1);
+    let answers = letters.send_watched(&letter(0), OnMissing::Stop, &wake).unwrap();
+    assert!(matches!(heard(&answers, &woken), Err(Refused::NotAuthorized { .. })));
+    assert_eq!(letters.waiting(), 1, "it keeps its room");
+    assert!(heard(&answers, &woken).is_ok());
+    assert_eq!(letters.waiting(), 0);
+}
+
+#[test]
+fn a_refused_letter_gives_its_room_back_when_nobody_waits_for_it() {
+    let mock = Mock::with_topic();
+    let denied = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    mock.produce_fails(&[denied; 2]);
+    let letters = mock.letters();
+    let (wake, woken) = bounded(1);
+    let answers = letters.send_watched(&letter(0), OnMissing::Skip, &wake).unwrap();
+    assert!(heard(&answers, &woken).is_err());
+    assert_eq!(letters.waiting(), 0);
+    let answers = letters.send_watched(&letter(1), OnMissing::Stop, &wake).unwrap();
+    assert!(heard(&answers, &woken).is_err());
+    drop(answers);
+    let deadline = Instant::now() + PATIENCE;
+    while letters.waiting() > 0 {
+        assert!(Instant::now() < deadline, "the letter is kept for nobody");
+        std::thread::yield_now();
+    }
 }

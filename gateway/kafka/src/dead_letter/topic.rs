@@ -25,7 +25,7 @@ pub const TOPIC_PARTITIONS_MAX: usize = 8;
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a refusal counts before the brokers are asked again.
-const REFUSAL_KEPT: Duration = Duration::from_secs(10);
+pub(super) const REFUSAL_KEPT: Duration = Duration::from_secs(10);
 
 /// What is known about a topic.
 #[derive(Debug)]

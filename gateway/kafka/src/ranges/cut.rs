@@ -14,7 +14,7 @@
 
 use super::{
     rule::{Fill, Rule},
-    token::Content,
+    token::{Content, Digest},
 };
 use crate::partition::OffsetRange;
 use std::collections::VecDeque;
@@ -186,9 +186,17 @@ impl Cutter {
     /// # Panics
     /// When the message was not offered.
     pub fn take(&mut self, offset: i64, value: Option<&[u8]>) -> Option<Closed> {
+        self.take_digest(offset, Digest::of(value))
+    }
+
+    /// The same for a message whose value is not there any more.
+    ///
+    /// # Panics
+    /// When the message was not offered.
+    pub fn take_digest(&mut self, offset: i64, value: Digest) -> Option<Closed> {
         assert!(offset >= self.position, "a message is offered before it is taken");
         self.position = offset + 1;
-        self.fill.add(value.map_or(0, |value| value.len() as u64));
+        self.fill.add(value.bytes());
         self.content = self.content.with(value);
         if self.planned.front() == Some(&self.position) {
             self.planned.pop_front();

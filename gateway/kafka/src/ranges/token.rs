@@ -24,21 +24,43 @@ const NULL_LEN: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Content(u128);
 
+/// What a range needs to know of a message's value, without the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    /// Its length; none for a message without a value.
+    len: Option<u64>,
+    hash: u128,
+}
+
+impl Digest {
+    /// Of this value.
+    pub fn of(value: Option<&[u8]>) -> Self {
+        Self {
+            len: value.map(|value| value.len() as u64),
+            hash: XxHash3_128::oneshot(value.unwrap_or_default()),
+        }
+    }
+
+    /// Bytes of the value; 0 without one.
+    pub fn bytes(&self) -> u64 {
+        self.len.unwrap_or(0)
+    }
+}
+
 impl Content {
     /// This content and one message more: xxh3-128 of (content before, length of the value, xxh3-128 of the value).
     #[must_use]
-    pub fn with(self, value: Option<&[u8]>) -> Self {
-        let len = value.map_or(NULL_LEN, |value| value.len() as u64);
+    pub fn with(self, value: Digest) -> Self {
         let mut link = [0; 40];
         link[..16].copy_from_slice(&self.0.to_le_bytes());
-        link[16..24].copy_from_slice(&len.to_le_bytes());
-        link[24..].copy_from_slice(&XxHash3_128::oneshot(value.unwrap_or_default()).to_le_bytes());
+        link[16..24].copy_from_slice(&value.len.unwrap_or(NULL_LEN).to_le_bytes());
+        link[24..].copy_from_slice(&value.hash.to_le_bytes());
         Self(XxHash3_128::oneshot(&link))
     }
 
     /// The content of these values.
     pub fn of<'a>(values: impl IntoIterator<Item = Option<&'a [u8]>>) -> Self {
-        values.into_iter().fold(Self::default(), Self::with)
+        values.into_iter().map(Digest::of).fold(Self::default(), Self::with)
     }
 }
 
