@@ -1,12 +1,14 @@
 //! Partitions that the group has given us and that have not begun: first it is read where.
 //!
-//! Owner: the poll thread, as a part of [`crate::assignment`]. They are not in librdkafka, and no worker has them.
+//! Owner: the poll thread, as a part of [`crate::assignment`]. No worker has them, and librdkafka does not either.
 //!
 //! ```text
 //!  assigned by the group --> arriving --(beginning is read)--> ready --> owned
 //!                               |
 //!                               `--(a plan of a newer version)--> halted
 //! ```
+//!
+//! One that begins anew arrives again; librdkafka keeps it meanwhile, paused, unless Kafka does not have its next offset.
 //!
 //! Limits: beginnings are asked for at the most every [`READ_INTERVAL_MIN`].
 
@@ -33,6 +35,8 @@ pub struct Ready {
     pub id: PartitionId,
     /// Where it is read from.
     pub position: i64,
+    /// Whether librdkafka has it, paused, and need only be told where to go on.
+    pub is_kept: bool,
     /// What the worker needs.
     pub begun: Begun,
 }
@@ -66,10 +70,12 @@ pub struct Arrivals {
     generations: u64,
     /// Their beginning is not known yet. Those whose leader did not answer are behind the others.
     arriving: Vec<PartitionId>,
+    /// Those of them that librdkafka has.
+    kept: BTreeSet<PartitionId>,
     /// This program must not read them.
     halted: BTreeSet<PartitionId>,
-    /// Partitions that begin with the next step; some once any beginning was read.
-    ready: Option<Vec<Ready>>,
+    /// Partitions that begin with the next step.
+    ready: Vec<Ready>,
     last_read: Option<Instant>,
     /// Whether none begins any more.
     is_over: bool,
@@ -82,8 +88,9 @@ impl Arrivals {
             policy,
             generations: 0,
             arriving: Vec::new(),
+            kept: BTreeSet::new(),
             halted: BTreeSet::new(),
-            ready: None,
+            ready: Vec::new(),
             last_read: None,
             is_over: false,
         }
@@ -91,10 +98,18 @@ impl Arrivals {
 
     /// The group has given us partitions. They begin once it is known where.
     pub fn arrive(&mut self, ids: Vec<PartitionId>) {
+        if !ids.is_empty() {
+            self.last_read = None;
+        }
         for id in ids {
             self.take_back(id);
         }
-        self.last_read = None;
+    }
+
+    /// Partitions begin anew, and librdkafka keeps them paused until they do.
+    pub fn arrive_anew(&mut self, ids: Vec<PartitionId>) {
+        self.kept.extend(ids.iter().cloned());
+        self.arrive(ids);
     }
 
     /// None begins any more: this process leaves.
@@ -117,15 +132,19 @@ impl Arrivals {
     /// The group takes partitions that have not begun, or were not to be read: they are nobody's. Returns those that librdkafka does
     /// not have.
     pub fn turn_away(&mut self, ids: &[PartitionId]) -> Vec<PartitionId> {
-        let mut missing: Vec<PartitionId> =
-            ids.iter().filter(|id| self.remove(id) | self.halted.remove(*id)).cloned().collect();
-        if let Some(ready) = &mut self.ready {
-            missing.extend(ready.extract_if(.., |ready| ids.contains(&ready.id)).map(|ready| ready.id));
+        let mut missing = Vec::new();
+        for id in ids {
+            let has_not_begun = self.remove(id) | self.halted.remove(id);
+            if !self.kept.remove(id) && has_not_begun {
+                missing.push(id.clone());
+            }
         }
+        let turned = self.ready.extract_if(.., |ready| ids.contains(&ready.id));
+        missing.extend(turned.filter(|ready| !ready.is_kept).map(|ready| ready.id));
         missing
     }
 
-    /// A partition that could not be assigned arrives again.
+    /// A partition that could not be assigned arrives again; librdkafka does not have it.
     pub fn take_back(&mut self, id: PartitionId) {
         if !self.arriving.contains(&id) {
             self.arriving.push(id);
@@ -152,9 +171,9 @@ impl Arrivals {
         Some(self.arriving.clone())
     }
 
-    /// What begins with the next step; some and empty when nothing does though beginnings were read.
-    pub fn take_ready(&mut self) -> Option<Vec<Ready>> {
-        self.ready.take()
+    /// What begins with the next step.
+    pub fn take_ready(&mut self) -> Vec<Ready> {
+        std::mem::take(&mut self.ready)
     }
 
     /// A partition's beginning is known: it is ready, and its ranges are the poll thread's. `None` when it is not to be read.
@@ -168,7 +187,6 @@ impl Arrivals {
         if self.is_over || !self.remove(id) {
             return None;
         }
-        let ready = self.ready.get_or_insert_default();
         let Beginning { commit, log, cluster } = beginning;
         let default = match self.policy.initial_offset {
             InitialOffset::Earliest => log.start,
@@ -183,7 +201,8 @@ impl Arrivals {
                 say_found(id, &found, stats);
                 let position = cutter.position();
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
-                ready.push(Ready { id: id.clone(), position, begun });
+                let is_kept = self.kept.remove(id);
+                self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
                 Some((generation, ranges))
             }
             Err(halt) => {

@@ -9,19 +9,19 @@
 //!                               `---(renewed: settled, committed)'
 //! ```
 
+mod known;
+
 use crate::{
     arrivals::{Arrivals, Begun, Policy, Ready},
     clock,
     committer::{Beginning, Committer, Outcome, Unread},
     consumer::Inbox,
-    inspection::Known,
     partition::{
         Generation, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
     },
-    ranges::{CommitOutcome, Now, Ranges, Urgency},
+    ranges::{CommitOutcome, Ranges, Urgency},
     stats::ConsumerStats,
     turns::{Change, Turns},
-    watchdog::AtWorker,
 };
 use crossbeam_channel::{Receiver, Sender};
 use rdkafka::error::KafkaError;
@@ -44,12 +44,12 @@ pub type OrderSink = Box<dyn Fn(Order) -> Result<(), Order> + Send>;
 /// What is to be done with the consumer.
 #[derive(Default)]
 pub struct Steps {
-    /// Partitions that stopped, to be paused, and who has their turn.
+    /// Partitions that stopped or begin anew, to be paused, and who has their turn.
     pub change: Change,
-    /// Partitions that begin anew: to be unassigned until they do.
+    /// Partitions that begin anew, and in which librdkafka has stopped: to be unassigned until they do.
     pub unassign: Vec<PartitionId>,
-    /// Partitions that begin; some and empty when librdkafka is to be told that none does.
-    pub assign: Option<Vec<Ready>>,
+    /// Partitions that begin.
+    pub assign: Vec<Ready>,
 }
 
 /// What the callbacks and the poll thread share.
@@ -126,38 +126,6 @@ impl Assignment {
         self.owned.contains_key(id)
     }
 
-    /// What is known of every partition that is assigned.
-    pub fn known(&self, now: Now) -> BTreeMap<PartitionId, Known> {
-        let begun = self.owned.iter().map(|(id, owned)| (id, self.known_of(id, owned, now)));
-        let not_begun = |worker| move |id| (id, Known::not_begun(worker));
-        let arriving = self.arrivals.arriving().map(not_begun(AtWorker::Arriving));
-        let halted = self.arrivals.halted().map(not_begun(AtWorker::Halted));
-        begun.chain(arriving).chain(halted).map(|(id, known)| (id.clone(), known)).collect()
-    }
-
-    fn known_of(&self, id: &PartitionId, owned: &Owned, now: Now) -> Known {
-        let ranges = &owned.ranges;
-        let unsettled = ranges.unsettled();
-        let worker = match owned {
-            Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
-            Owned { is_released: true, .. } => AtWorker::Renewing,
-            Owned { is_stopped: true, .. } => AtWorker::Stopped,
-            Owned { is_lettering: true, .. } => AtWorker::Lettering,
-            _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
-            _ => AtWorker::Reads,
-        };
-        Known {
-            committed: ranges.committed_offset(),
-            settled: Some(ranges.offset()),
-            tail: Some(ranges.tail()),
-            unplanned: ranges.unplanned(now),
-            unsettled,
-            active: self.turns.is_active(id),
-            paused: owned.is_paused,
-            worker,
-        }
-    }
-
     /// Takes down that partitions were paused, or resumed.
     pub fn was_paused(&mut self, ids: &[PartitionId], paused: bool) {
         for id in ids {
@@ -186,9 +154,13 @@ impl Assignment {
 
     /// What is to be done with the consumer now.
     pub fn steps(&mut self) -> Steps {
-        let unassign = self.renew();
+        let (pause, unassign) = self.renew();
         let mut change = self.pause_stopped();
         change.resume.extend(self.turns.lost(&unassign).resume);
+        change.resume.extend(self.turns.lost(&pause).resume);
+        // One that had its turn for a moment must not be read.
+        change.resume.retain(|id| !pause.contains(id) && !unassign.contains(id));
+        change.pause.extend(pause);
         Steps { change, unassign, assign: self.arrivals.take_ready() }
     }
 
@@ -469,18 +441,23 @@ impl Assignment {
         }
     }
 
-    /// Lets partitions begin anew that are at rest.
-    fn renew(&mut self) -> Vec<PartitionId> {
-        let rests = |owned: &Owned| owned.renew.is_some() && owned.ranges.is_at_rest();
-        let ids: Vec<PartitionId> =
-            self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, _)| id.clone()).collect();
-        for id in &ids {
-            let why = self.owned.get(id).and_then(|owned| owned.renew);
+    /// Lets partitions begin anew that are at rest. Returns those that librdkafka keeps, and those that it must be rid of: in a
+    /// partition of which Kafka does not have the next offset it has stopped, and goes nowhere else.
+    fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
+        let (mut keep, mut unassign) = (Vec::new(), Vec::new());
+        for (id, owned) in self.owned.iter().filter(|(_, owned)| owned.ranges.is_at_rest()) {
+            let Some(why) = owned.renew else { continue };
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
+            match why {
+                Renew::OutOfRange => unassign.push(id.clone()),
+                Renew::Rule | Renew::Memory => keep.push(id.clone()),
+            }
         }
-        self.lose(&ids);
-        self.arrivals.arrive(ids.clone());
-        ids
+        self.lose(&keep);
+        self.lose(&unassign);
+        self.arrivals.arrive_anew(keep.clone());
+        self.arrivals.arrive(unassign.clone());
+        (keep, unassign)
     }
 
     /// What is to be paused because it stopped, and who has its turn.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{inspection::Known, watchdog::AtWorker};
 use crate::{
     consumer::Shortage,
     partition::OffsetRange,
@@ -115,4 +116,77 @@ fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     assert_eq!(stats.partitions_halted.load(Ordering::Relaxed), 1);
     assert_eq!(assignment.arrivals.turn_away(&[id(0)]), [id(0)]);
     assert!(assignment.known(clock::now()).is_empty());
+}
+
+/// Owned, and at rest where it was committed first; its worker has let it go.
+fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> PartitionId {
+    let (id, stats) = (id(number), ConsumerStats::default());
+    assignment.arrivals.arrive(vec![id.clone()]);
+    assignment.begin(id.clone(), &beginning(None), &stats);
+    assignment.turns.gained(&[id.clone()]);
+    assignment.arrivals.take_ready();
+    let owned = assignment.owned.get_mut(&id).unwrap();
+    owned.ranges.commit(clock::now()).unwrap();
+    owned.ranges.committed(owned.generation, CommitOutcome::Stored);
+    let generation = owned.generation;
+    let report = Report::Released { id: id.clone(), generation, renew: Some(renew) };
+    assignment.take_report(&report, &stats);
+    id
+}
+
+#[test]
+fn a_partition_that_begins_anew_is_paused_and_unassigned_only_where_the_next_offset_is_gone() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    let stays = released(&mut assignment, 0, Renew::Memory);
+    let goes = released(&mut assignment, 1, Renew::OutOfRange);
+    let steps = assignment.steps();
+    assert_eq!((steps.change.pause, steps.unassign), (vec![stays.clone()], vec![goes.clone()]));
+    assert!(steps.assign.is_empty() && steps.change.resume.is_empty());
+    assert!(!assignment.turns.is_active(&stays) && !assignment.owns(&stays));
+
+    for id in [&stays, &goes] {
+        assignment.begin(id.clone(), &beginning(None), &stats);
+    }
+    let ready = assignment.steps().assign;
+    assert_eq!(ready.iter().map(|ready| ready.is_kept).collect::<Vec<_>>(), [true, false]);
+    assert!(assignment.steps().assign.is_empty(), "it begins once");
+}
+
+#[test]
+fn the_group_takes_a_partition_that_begins_anew() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    let stays = released(&mut assignment, 0, Renew::Rule);
+    let goes = released(&mut assignment, 1, Renew::OutOfRange);
+    assignment.steps();
+    let both = [stays.clone(), goes.clone()];
+    assert_eq!(assignment.arrivals.turn_away(&both), [goes], "librdkafka has the other one");
+    assert!(assignment.arrivals.turn_away(&both).is_empty());
+    assert!(assignment.known(clock::now()).is_empty());
+    assignment.begin(stays, &beginning(None), &stats);
+    assert!(assignment.steps().assign.is_empty(), "what was read of it meanwhile counts for nothing");
+}
+
+#[test]
+fn a_leader_that_does_not_answer_holds_up_nobody_else() {
+    let (mut assignment, _reports, _) = assignment();
+    assignment.arrivals.arrive(vec![id(0), id(1), id(2)]);
+    assert_eq!(assignment.arrivals.due(), Some(vec![id(0), id(1), id(2)]));
+    assignment.arrivals.postpone(&id(0));
+    assignment.arrivals.postpone(&id(3));
+    assert_eq!(assignment.arrivals.arriving().cloned().collect::<Vec<_>>(), [id(1), id(2), id(0)]);
+    assignment.arrivals.arrive(vec![]);
+    assert_eq!(assignment.arrivals.due(), None, "it was asked just now");
+}
+
+#[test]
+fn nothing_begins_in_a_process_that_leaves() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.arrivals.end();
+    assert_eq!(assignment.arrivals.due(), None);
+    assignment.begin(id(0), &beginning(None), &stats);
+    assert!(!assignment.owns(&id(0)) && assignment.steps().assign.is_empty());
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     arrivals::Policy,
-    assignment::{Assignment, OrderSink},
+    assignment::{Assignment, OrderSink, Steps},
     committer::Committer,
     inspection::Inspection,
     partition::{Ownership, Report},
@@ -216,7 +216,10 @@ impl Consumer {
         let mut last_turn = Instant::now();
         let mut last_problem = None;
         while !stop.is_requested() {
+            let polled = Instant::now();
             match self.client.poll(POLL_INTERVAL) {
+                // Whatever was in the queue ends a poll early.
+                None if polled.elapsed() >= POLL_INTERVAL => self.client.context().heard_all(),
                 None => {}
                 Some(Err(source @ KafkaError::MessageConsumptionFatal(_))) => {
                     return Err(Error::Fatal { group: self.group, source });
@@ -228,7 +231,9 @@ impl Consumer {
             context.stats().polled();
             let mut assignment = context.assignment();
             assignment.tend(context.stats());
-            let steps = assignment.steps();
+            // Before the callback of a lost assignment nothing may be told to librdkafka: it would take the loss for settled.
+            let lost = self.client.assignment_lost();
+            let steps = if lost { Steps::default() } else { assignment.steps() };
             let turn = if last_turn.elapsed() >= TURN {
                 last_turn = Instant::now();
                 assignment.turns.next()

@@ -4,10 +4,48 @@ use crate::{
     ranges::{Closed, Cutter, Release},
     rebalancing::Rebalancing,
 };
-use std::{fmt, sync::Arc};
+use rdkafka::{
+    Offset,
+    consumer::{BaseConsumer, Consumer as _, base_consumer},
+    error::KafkaResult,
+    message::BorrowedMessage,
+};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The messages of one partition. Only the worker that owns the partition polls it.
-pub type PartitionQueue = rdkafka::consumer::base_consumer::PartitionQueue<Rebalancing>;
+pub struct PartitionQueue {
+    queue: base_consumer::PartitionQueue<Rebalancing>,
+    consumer: Arc<BaseConsumer<Rebalancing>>,
+    id: PartitionId,
+}
+
+impl PartitionQueue {
+    /// Splits a partition off, so that its messages arrive here alone. `None` when librdkafka has no such partition.
+    pub(crate) fn split(consumer: &Arc<BaseConsumer<Rebalancing>>, id: &PartitionId) -> Option<Self> {
+        let queue = consumer.split_partition_queue(&id.topic, id.partition)?;
+        Some(Self { queue, consumer: consumer.clone(), id: id.clone() })
+    }
+
+    /// Sets what is called, on a thread of librdkafka, when there are messages again.
+    pub(crate) fn set_nonempty_callback(&mut self, callback: impl Fn() + Send + Sync + 'static) {
+        self.queue.set_nonempty_callback(callback);
+    }
+
+    /// The next message, or what is wrong; waits for it at the most so long.
+    pub fn poll(&self, timeout: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
+        self.queue.poll(timeout)
+    }
+
+    /// Behind what was polled last, be it a message or something that is none, like the end of a transaction. `None` before
+    /// the first, and when librdkafka does not say. It asks a thread of librdkafka: not to be called per message.
+    pub fn position(&self) -> Option<i64> {
+        let positions = self.consumer.position().ok()?;
+        match positions.find_partition(&self.id.topic, self.id.partition)?.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        }
+    }
+}
 
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +95,7 @@ pub struct Partition {
     pub queue: PartitionQueue,
     /// Says where its ranges end.
     pub cutter: Cutter,
-    /// Where the log ended when its beginning was read. Who has come to an end of the log since has read up to here.
+    /// Where the log ended when its beginning was read.
     pub log_end: i64,
     /// The Kafka cluster's id, a part of every token.
     pub cluster: Arc<str>,

@@ -8,12 +8,17 @@
 //! It is split off into its own queue *before* it is assigned: from then on not a single message of it can arrive on the main
 //! queue, which the poll thread polls for events only.
 //!
+//! Outside a callback nothing is unassigned, if that can be helped: librdkafka takes an unassignment for the answer to a revocation
+//! whose callback has not run yet, and the next owner begins before the last commit here. A partition that begins anew is paused,
+//! and sought to where it begins. Where that is not possible (see [`Rebalancing::unassign`]), a revocation that may have been
+//! answered so is handled as one that came too late to commit for.
+//!
 //! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`].
 
 use crate::{
     arrivals::Ready,
     assignment::{Assignment, Steps, wake},
-    partition::PartitionId,
+    partition::{PartitionId, PartitionQueue},
     security::ConnectionProblem,
     stats::{ConsumerStats, PartitionStats},
     turns::Change,
@@ -38,12 +43,17 @@ use std::{
 /// where the coordinator can be reached.
 pub const RESOLVE_WAIT: Duration = Duration::from_mins(2);
 
+/// How long a seek is waited for. It is an order from one thread to another, and asks no broker.
+const SEEK_WAIT: Duration = Duration::from_secs(5);
+
 /// librdkafka's callbacks. All of them run on the poll thread.
 pub struct Rebalancing {
     assignment: Mutex<Assignment>,
     stats: Arc<ConsumerStats>,
     revoke_wait: Duration,
     reachable: AtomicBool,
+    /// Partitions were unassigned outside a callback, and a revocation from before that may wait for its callback.
+    may_have_answered: AtomicBool,
     /// Statistics have arrived since they were looked at.
     has_statistics: AtomicBool,
 }
@@ -56,6 +66,7 @@ impl Rebalancing {
             stats: Arc::default(),
             revoke_wait,
             reachable: AtomicBool::new(true),
+            may_have_answered: AtomicBool::new(false),
             has_statistics: AtomicBool::new(false),
         }
     }
@@ -79,34 +90,53 @@ impl Rebalancing {
     pub fn carry_out(&self, consumer: &Arc<BaseConsumer<Self>>, steps: Steps) {
         let Steps { change, unassign, assign } = steps;
         carry_out(consumer, &change);
-        if !unassign.is_empty()
-            && let Err(error) = consumer.incremental_unassign(&list(&unassign))
-        {
-            tracing::error!(%error, "partitions that begin anew were not unassigned");
-        }
-        if let Some(assign) = assign {
+        self.unassign(consumer, &unassign);
+        if !assign.is_empty() {
             self.assign(consumer, assign);
         }
     }
 
-    /// Assigns partitions at the offsets where they begin, and gives them to their workers.
+    /// Has librdkafka forget partitions outside a callback. It waits until that is done, so that a revocation which it was taken for
+    /// the answer to is in the queue by then, and its callback runs with the next poll.
+    fn unassign(&self, consumer: &BaseConsumer<Self>, ids: &[PartitionId]) {
+        if ids.is_empty() {
+            return;
+        }
+        self.may_have_answered.store(true, Ordering::Relaxed);
+        if let Err(error) = consumer.incremental_unassign(&list(ids)) {
+            tracing::error!(%error, "partitions that begin anew were not unassigned");
+        }
+    }
+
+    /// Takes down that no callback waits any more of those that did when it was polled last.
+    pub fn heard_all(&self) {
+        self.may_have_answered.store(false, Ordering::Relaxed);
+    }
+
+    /// Has librdkafka read partitions from where they begin, and gives them to their workers.
     fn assign(&self, consumer: &Arc<BaseConsumer<Self>>, assign: Vec<Ready>) {
-        let mut list = TopicPartitionList::with_capacity(assign.len());
+        let (mut new, mut kept) = (TopicPartitionList::new(), TopicPartitionList::new());
         let mut gained = Vec::with_capacity(assign.len());
-        for Ready { id, position, begun } in assign {
-            let queue = consumer.split_partition_queue(&id.topic, id.partition);
+        for Ready { id, position, is_kept, begun } in assign {
+            let queue = PartitionQueue::split(consumer, &id);
             if queue.is_some() {
+                let list = if is_kept { &mut kept } else { &mut new };
                 list.add_partition_offset(&id.topic, id.partition, Offset::Offset(position))
                     .expect("a position is one past the offset of a message, which is valid in a list");
             }
             gained.push((id, begun, queue));
         }
-        let assigned = consumer.incremental_assign(&list);
+        let mut refused = seek(consumer, kept);
+        self.unassign(consumer, &refused);
+        if let Err(error) = consumer.incremental_assign(&new) {
+            tracing::error!(%error, "partitions were not assigned");
+            refused.extend(ids(&new));
+        }
         let mut assignment = self.assignment();
         let mut given = Vec::new();
         for (id, begun, queue) in gained {
-            let Some(mut queue) = queue.filter(|_| assigned.is_ok()) else {
-                tracing::error!(partition = %id, ?assigned, "the partition was not assigned; it is tried again");
+            let Some(mut queue) = queue.filter(|_| !refused.contains(&id)) else {
+                tracing::error!(partition = %id, "the partition was not assigned; it is tried again");
                 assignment.take_back(id);
                 continue;
             };
@@ -133,7 +163,8 @@ impl Rebalancing {
 
     fn give_up(&self, consumer: &BaseConsumer<Self>, revoked: &[PartitionId]) {
         // A lost assignment has another owner already: nothing may be committed for it.
-        let taken_away = consumer.assignment_lost();
+        let is_late = self.may_have_answered.load(Ordering::Relaxed);
+        let taken_away = consumer.assignment_lost() || is_late;
         let missing = self.assignment().arrivals.turn_away(revoked);
         if !missing.is_empty() {
             // librdkafka unassigns all of them or none.
@@ -189,6 +220,25 @@ pub fn carry_out(consumer: &BaseConsumer<Rebalancing>, change: &Change) {
         match done {
             Ok(()) => consumer.context().assignment().was_paused(ids, !resume),
             Err(error) => tracing::warn!(%error, resume, "partitions were not paused or resumed"),
+        }
+    }
+}
+
+/// Has librdkafka go on reading at these offsets, and waits until it does. Returns the partitions that it refuses to.
+fn seek(consumer: &BaseConsumer<Rebalancing>, list: TopicPartitionList) -> Vec<PartitionId> {
+    if list.count() == 0 {
+        return Vec::new();
+    }
+    let all = ids(&list);
+    match consumer.seek_partitions(list, SEEK_WAIT) {
+        Ok(sought) => {
+            let refused =
+                sought.elements().into_iter().zip(all).filter(|(element, _)| element.error().is_err());
+            refused.map(|(_, id)| id).collect()
+        }
+        Err(error) => {
+            tracing::error!(%error, "partitions that begin anew were not sought to where they do");
+            all
         }
     }
 }

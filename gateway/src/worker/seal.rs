@@ -40,7 +40,9 @@ impl Worker {
     /// Lets partitions go that begin anew: by ascending place in the list.
     pub(super) fn renew(&mut self, leaving: Vec<(usize, Renew)>) {
         for (index, renew) in leaving.into_iter().rev() {
-            let Owned { reading, .. } = self.partitions.swap_remove(index);
+            let Owned { queue, reading } = self.partitions.swap_remove(index);
+            // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+            drop(queue);
             self.release(reading, Some(renew));
         }
     }

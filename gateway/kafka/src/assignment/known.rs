@@ -1,0 +1,39 @@
+//! What the poll thread knows of every partition, for a look at those that stand still.
+
+use super::{Assignment, Owned};
+use crate::{inspection::Known, partition::PartitionId, ranges::Now, watchdog::AtWorker};
+use std::collections::BTreeMap;
+
+impl Assignment {
+    /// What is known of every partition that is assigned.
+    pub fn known(&self, now: Now) -> BTreeMap<PartitionId, Known> {
+        let begun = self.owned.iter().map(|(id, owned)| (id, self.known_of(id, owned, now)));
+        let not_begun = |worker| move |id| (id, Known::not_begun(worker));
+        let arriving = self.arrivals.arriving().map(not_begun(AtWorker::Arriving));
+        let halted = self.arrivals.halted().map(not_begun(AtWorker::Halted));
+        begun.chain(arriving).chain(halted).map(|(id, known)| (id.clone(), known)).collect()
+    }
+
+    fn known_of(&self, id: &PartitionId, owned: &Owned, now: Now) -> Known {
+        let ranges = &owned.ranges;
+        let unsettled = ranges.unsettled();
+        let worker = match owned {
+            Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
+            Owned { is_released: true, .. } => AtWorker::Renewing,
+            Owned { is_stopped: true, .. } => AtWorker::Stopped,
+            Owned { is_lettering: true, .. } => AtWorker::Lettering,
+            _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
+            _ => AtWorker::Reads,
+        };
+        Known {
+            committed: ranges.committed_offset(),
+            settled: Some(ranges.offset()),
+            tail: Some(ranges.tail()),
+            unplanned: ranges.unplanned(now),
+            unsettled,
+            active: self.turns.is_active(id),
+            paused: owned.is_paused,
+            worker,
+        }
+    }
+}
