@@ -186,11 +186,13 @@ impl Worker {
     fn lose(&mut self, id: &PartitionId, generation: Generation, seal: bool) {
         let is_it = |owned: &Owned| owned.reading.is(id, generation);
         let Some(index) = self.partitions.iter().position(is_it) else { return };
-        let mut owned = self.partitions.swap_remove(index);
-        if seal && self.flush(&mut owned.reading).is_err() {
+        let Owned { queue, mut reading } = self.partitions.swap_remove(index);
+        // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+        drop(queue);
+        if seal && self.flush(&mut reading).is_err() {
             tracing::debug!(partition = %id, "an open block is given up; its messages are read again");
         }
-        self.release(owned.reading, None);
+        self.release(reading, None);
     }
 
     /// Ends a partition. What is open of it is dropped; whoever has it next reads it.
@@ -251,7 +253,7 @@ impl Worker {
             }
             match queue.poll(Duration::ZERO) {
                 None => break,
-                Some(Err(KafkaError::PartitionEOF(_))) => reading.caught_up = true,
+                Some(Err(KafkaError::PartitionEOF(_))) => reading.came_to_an_end(|| queue.position()),
                 Some(Err(error)) => self.heed(reading, &error),
                 Some(Ok(message)) => {
                     progressed = true;

@@ -81,7 +81,55 @@ impl Reading {
         self.state = State::Leaving(renew);
     }
 
+    /// Takes down that a broker has no more messages: everything was read if it has been read up to where the log ended when the
+    /// partition began. A replica that lags behind, or has become the leader without the last messages, ends before that.
+    pub fn came_to_an_end(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
+        let reaches = |position: i64| position >= self.log_end;
+        self.caught_up =
+            self.caught_up || reaches(self.cutter.position()) || polled_up_to().is_some_and(reaches);
+    }
+
     pub fn is(&self, id: &PartitionId, generation: Generation) -> bool {
         self.place.generation == generation && self.place.id == *id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_kafka::ranges::{Committed, Log, Now, Ranges, Rule, Settings, Version};
+    use std::time::Duration;
+
+    /// A partition whose log ends at 10, read from 4 on.
+    fn reading() -> Reading {
+        let rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
+        let settings = Settings { rule, routing_epoch: 0, topic_id: None, instance: 1 };
+        let committed = Committed { commit: None, begin: 4, log: Log { start: 0, end: 10 } };
+        let now = Now { steady: Duration::ZERO, unix_seconds: 0 };
+        let generation = Generation(1);
+        let (_, cutter, _) = Ranges::assigned(generation, &committed, settings, now).unwrap();
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
+        let place = Place { id, generation, cluster: "cluster".into() };
+        let state = State::Polling;
+        Reading { place, cutter, closing: None, block: None, state, log_end: 10, caught_up: false }
+    }
+
+    #[test]
+    fn the_end_of_a_replica_that_lags_behind_is_not_the_end() {
+        let mut reading = reading();
+        reading.came_to_an_end(|| None);
+        reading.came_to_an_end(|| Some(9));
+        assert!(!reading.caught_up, "messages up to 10 are still to come");
+        reading.came_to_an_end(|| Some(10));
+        assert!(reading.caught_up, "what is in front of the end is no message");
+    }
+
+    #[test]
+    fn who_has_taken_the_last_message_has_read_everything() {
+        let mut reading = reading();
+        assert_eq!(reading.cutter.take(9, None), None);
+        reading.came_to_an_end(|| unreachable!("it is known without asking"));
+        assert!(reading.caught_up);
+        reading.came_to_an_end(|| unreachable!("it stays so"));
     }
 }
