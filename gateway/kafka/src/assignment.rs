@@ -354,7 +354,7 @@ impl Assignment {
     }
 
     /// A partition's beginning is known.
-    fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
+    pub(crate) fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
         if let Some((generation, ranges)) = self.arrivals.begin(&id, beginning, stats) {
             let worker = self.next_worker();
             let owned = Owned {

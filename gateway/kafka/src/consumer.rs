@@ -12,7 +12,7 @@ use crate::{
     inspection::Inspection,
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
-    rebalancing::{Rebalancing, carry_out},
+    rebalancing::{Rebalancing, Waits, carry_out},
     settings::{Identity, consumer_settings},
     stats::ConsumerStats,
     turns::{Change, TURN},
@@ -41,6 +41,10 @@ pub const REPORTS_MAX: usize = 4_096;
 /// How long one poll for events lasts at the most, and so how late a report is taken. Short, because a block waits in memory until
 /// its range is released.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How much of the time to leave is kept for the last commit, a quarter at the most. It takes milliseconds where the coordinator can be
+/// reached, and is worth this: without it, what was inserted since the last regular commit is sent again.
+const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a consumer could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +125,7 @@ pub struct Limits {
     pub rule: Rule,
     /// For blocks of a revoked partition. Well below the session timeout: the callback holds up the rebalance.
     pub revoke_wait: Duration,
-    /// For all blocks, when leaving.
+    /// For all blocks, and for the last commit, when leaving.
     pub leave_wait: Duration,
 }
 
@@ -254,15 +258,16 @@ impl Consumer {
     /// Lets the workers seal what they have, waits until all of it is settled, and leaves.
     fn leave(self) -> Result<(), Error> {
         let context = self.client.context();
-        let deadline = Instant::now() + self.limits.leave_wait;
+        let committed_by = Instant::now() + self.limits.leave_wait;
+        let drained_by = committed_by - (self.limits.leave_wait / 4).min(LAST_COMMIT_WAIT);
         let mut assignment = context.assignment();
         assignment.arrivals.end();
         let owned = assignment.owned();
         assignment.recall(&owned, true);
-        assignment.tend_until(deadline, context.stats(), |assignment| assignment.unfinished() == 0);
+        assignment.tend_until(drained_by, context.stats(), |assignment| assignment.unfinished() == 0);
         let unfinished = assignment.unfinished();
         drop(assignment);
-        context.let_go(&owned, Duration::ZERO, true);
+        context.let_go(&owned, Waits { drained_by, committed_by }, true);
         if unfinished > 0 { Err(Error::NotDrained { partitions: unfinished }) } else { Ok(()) }
         // Dropping the last reference to the client leaves the group (a static member stays a member, so that a pod
         // that comes back has its partitions at once).

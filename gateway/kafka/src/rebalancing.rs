@@ -38,13 +38,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a commit in flight is waited for before its partitions are let go. librdkafka keeps one that it cannot send for as long as
+/// How long a commit in flight is waited for before revoked partitions are let go. librdkafka keeps one that it cannot send for as long as
 /// a session (45 s), then its request takes a minute at the most; both end before `max.poll.interval.ms`. It takes milliseconds
 /// where the coordinator can be reached.
 pub const RESOLVE_WAIT: Duration = Duration::from_mins(2);
 
 /// How long a seek is waited for. It is an order from one thread to another, and asks no broker.
 const SEEK_WAIT: Duration = Duration::from_secs(5);
+
+/// How long partitions that are let go are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// For their workers, and for what was sent of them.
+    pub drained_by: Instant,
+    /// For a commit in flight, and for their last one.
+    pub committed_by: Instant,
+}
 
 /// librdkafka's callbacks. All of them run on the poll thread.
 pub struct Rebalancing {
@@ -171,7 +180,9 @@ impl Rebalancing {
             warn_of(consumer.incremental_assign(&list(&missing)), "assigned to be let go");
         }
         let wait = if taken_away { Duration::ZERO } else { self.revoke_wait };
-        let undrained = self.let_go(revoked, wait, !taken_away);
+        let now = Instant::now();
+        let waits = Waits { drained_by: now + wait, committed_by: now + wait + RESOLVE_WAIT };
+        let undrained = self.let_go(revoked, waits, !taken_away);
         let change = self.assignment().turns.lost(revoked);
         carry_out(consumer, &change);
         warn_of(consumer.incremental_unassign(&list(revoked)), "unassigned");
@@ -180,18 +191,17 @@ impl Rebalancing {
 
     /// Takes partitions back from their workers, waits until what was sent of them is settled, commits, and ends their generation.
     /// Returns how many had ranges on their way.
-    pub fn let_go(&self, ids: &[PartitionId], wait: Duration, commits: bool) -> usize {
+    pub fn let_go(&self, ids: &[PartitionId], waits: Waits, commits: bool) -> usize {
         let mut assignment = self.assignment();
         assignment.leave(ids);
         assignment.recall(ids, false);
-        let deadline = Instant::now() + wait;
-        assignment.tend_until(deadline, &self.stats, |assignment| assignment.undrained(ids) == 0);
+        let Waits { drained_by, committed_by } = waits;
+        assignment.tend_until(drained_by, &self.stats, |assignment| assignment.undrained(ids) == 0);
         let undrained = assignment.undrained(ids);
-        let deadline = Instant::now() + RESOLVE_WAIT;
         if commits {
-            assignment.commit_last(ids, deadline, &self.stats);
+            assignment.commit_last(ids, committed_by, &self.stats);
         } else {
-            assignment.resolve(deadline, &self.stats);
+            assignment.resolve(committed_by, &self.stats);
         }
         assignment.lose(ids);
         undrained
@@ -333,5 +343,45 @@ impl ClientContext for Rebalancing {
         drop(assignment);
         self.stats.replace(partitions);
         self.has_statistics.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        arrivals::Policy,
+        committer::{Beginning, Committer},
+        consumer::{Inbox, Shortage},
+        ranges::{Log, Rule, Settings, Version},
+    };
+    use crossbeam_channel::bounded;
+    use sluice_gateway_config::InitialOffset;
+    use std::sync::Weak;
+
+    #[test]
+    fn whoever_leaves_waits_no_longer_than_it_may_though_the_coordinator_is_away() {
+        let (ownership, wake) = (bounded(1).0, bounded(1).0);
+        let (reports, reports_in) = bounded(16);
+        let rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
+        let settings = Settings { rule, routing_epoch: 0, topic_id: None, instance: 1 };
+        let policy = Policy { settings, initial_offset: InitialOffset::Earliest, active_max: 8 };
+        let inbox = Inbox { ownership, wake, shortage: Shortage::default() };
+        let mut assignment = Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy);
+        // It has no consumer, so that nothing that it is asked for is answered.
+        assignment.committer = Some(Committer::start(Weak::new()).unwrap());
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
+        let beginning = Beginning { commit: None, log: Log { start: 0, end: 5 }, cluster: "cluster".into() };
+        assignment.arrivals.arrive(vec![id.clone()]);
+        assignment.begin(id.clone(), &beginning, &ConsumerStats::default());
+        let rebalancing = Rebalancing::new(assignment, Duration::ZERO);
+        let now = Instant::now();
+        let waits = Waits { drained_by: now, committed_by: now + Duration::from_millis(100) };
+        assert_eq!(rebalancing.let_go(std::slice::from_ref(&id), waits, true), 1);
+        let waited = now.elapsed();
+        assert!(waited >= Duration::from_millis(100), "it made its last commit, and waited for it");
+        assert!(waited < Duration::from_secs(30), "{waited:?}");
+        assert!(!rebalancing.assignment().owns(&id));
+        drop(reports);
     }
 }
