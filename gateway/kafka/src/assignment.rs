@@ -450,7 +450,7 @@ impl Assignment {
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
             match why {
                 Renew::OutOfRange => unassign.push(id.clone()),
-                Renew::Rule | Renew::Memory => keep.push(id.clone()),
+                Renew::Rule | Renew::Memory | Renew::Letter => keep.push(id.clone()),
             }
         }
         self.lose(&keep);

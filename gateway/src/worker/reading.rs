@@ -111,7 +111,16 @@ mod tests {
         let id = PartitionId { topic: "spans".into(), partition: 0 };
         let place = Place { id, generation, cluster: "cluster".into() };
         let state = State::Polling;
-        Reading { place, cutter, closing: None, block: None, state, log_end: 10, caught_up: false }
+        Reading {
+            place,
+            cutter,
+            closing: None,
+            block: None,
+            state,
+            lettered: None,
+            log_end: 10,
+            caught_up: false,
+        }
     }
 
     #[test]
