@@ -11,7 +11,10 @@ pub const EXIT_CONFIG: u8 = 64;
 /// Exit code for a server that cannot be reached, or refuses (sysexits.h, `EX_UNAVAILABLE`).
 pub const EXIT_UNAVAILABLE: u8 = 69;
 
-/// Exit code for spans that are missing or doubled (sysexits.h, `EX_DATAERR`).
+/// Exit code of `ddl diff` for a table that differs: that of `diff`.
+pub const EXIT_DIFFERS: u8 = 1;
+
+/// Exit code for spans that are missing or doubled, and for a table that differs (sysexits.h, `EX_DATAERR`).
 pub const EXIT_FINDINGS: u8 = 65;
 
 /// Reads OTLP traces from Kafka and inserts them into ClickHouse.
@@ -26,9 +29,9 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Exit codes:
   0   done
-  1   ended by an error while running
+  1   ended by an error while running; `ddl diff`: the table differs
   64  the config or the command line is wrong; every violation is named with its field
-  65  `audit` found spans that are missing or doubled
+  65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
   69  Kafka or ClickHouse cannot be reached, or refuses";
 
 /// What to do.
@@ -108,11 +111,50 @@ Exit codes:
 /// What to do with the table's definition.
 #[derive(Debug, Subcommand)]
 pub enum DdlCommand {
-    /// Print the statements that `apply` would run for a missing table.
-    Print(ConfigFile),
-    /// Create what is missing, as far as `schema.management` allows, and check that the columns fit.
-    Apply(ConfigFile),
+    /// Print the statements that `apply` would run for a missing table; nobody is asked.
+    Print(DdlArguments),
+    /// Compare the table with the config; change nothing. Exit code 0 when nothing differs, 1 when something does.
+    #[command(after_help = DIFF_HELP)]
+    Diff(DdlArguments),
+    /// Make what is missing, as far as `schema.management` allows, and compare the rest.
+    #[command(after_help = APPLY_HELP)]
+    Apply(DdlArguments),
 }
+
+/// Which table, and how it is told.
+#[derive(Debug, Args)]
+pub struct DdlArguments {
+    /// The config.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const DIFF_HELP: &str = "\
+Only what the config asks for is compared: a layout, an order or a TTL that it leaves open is right as it is, and so are columns that
+it does not name. Progress goes to standard error.
+
+With --json: {table, columns, created, statements, differences: [{what, wanted, found, change, would, message, servers}], unreachable};
+change is Create, AddColumn or ByHand, would has the statements that end the difference, or words.
+
+Exit codes:
+  0   the table is as the config asks for
+  1   it differs, or is missing
+  64  the config or the command line is wrong
+  69  ClickHouse cannot be reached, or refuses";
+
+const APPLY_HELP: &str = "\
+What may be done is in the config: schema.management None and Validate change nothing, CreateIfMissing makes the database, the table
+and the views that are missing, Evolve also adds columns. What would drop, rewrite or copy rows is never done, but named. A second run
+changes nothing. Progress goes to standard error; --json prints what `diff --json` does, with the statements that were run.
+
+Exit codes:
+  0   the table is as the config asks for
+  64  the config or the command line is wrong
+  65  rows can be written, but something else differs that may not be changed; it is named, and in the last line as JSON
+  69  ClickHouse cannot be reached, refuses, or the table cannot be written to; the last line says why as JSON";
 
 /// What to do with dead letters. They stay where they are, whatever is done.
 #[derive(Debug, Subcommand)]

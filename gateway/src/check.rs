@@ -108,9 +108,13 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
             findings.found.push(format!("table {name} fits: {}", fit.columns));
             findings.found.extend(fit.notes);
             findings.found.push(format!("delivery {}", promised(&sink).await));
+            let report = sink.differences(&mut |_| ()).await?;
+            let differences =
+                report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
+            findings.warnings.extend(differences);
         }
         Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
-            if clickhouse.schema.management == SchemaManagement::CreateIfMissing =>
+            if may_create(clickhouse.schema.management) =>
         {
             findings
                 .found
@@ -119,6 +123,10 @@ async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+fn may_create(management: SchemaManagement) -> bool {
+    matches!(management, SchemaManagement::CreateIfMissing | SchemaManagement::Evolve)
 }
 
 /// What the table allows to be promised when it is busy.

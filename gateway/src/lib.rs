@@ -28,6 +28,7 @@ pub mod read;
 pub mod reject;
 mod resources;
 pub mod retry;
+pub mod schema;
 pub mod shipment;
 pub mod sink;
 pub mod span_row;

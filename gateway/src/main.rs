@@ -59,16 +59,7 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
         Command::Run(file) => run(&load(file)?),
         Command::Check { file, json } => run_check(&load(file)?, *json),
         Command::Audit(arguments) => run_audit(arguments),
-        Command::Ddl(DdlCommand::Print(file)) => {
-            let config = load(file)?;
-            let text = ddl::print(&config.config().sink.clickhouse).map_err(unavailable)?;
-            Ok(say(&text))
-        }
-        Command::Ddl(DdlCommand::Apply(file)) => {
-            let config = load(file)?;
-            let applied = block_on(ddl::apply(&config.config().sink.clickhouse))?;
-            Ok(say(&format!("{}\n", applied.map_err(|error| ddl_failure(&error))?)))
-        }
+        Command::Ddl(command) => run_ddl(command),
         Command::DeadLetter(DeadLetterCommand::List(letters)) => dead_letters(letters, Action::List),
         Command::DeadLetter(DeadLetterCommand::Show(letters)) => dead_letters(letters, Action::Show),
         Command::DeadLetter(DeadLetterCommand::Replay { letters, dry_run }) => {
@@ -159,10 +150,28 @@ fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> 
     }
 }
 
+fn run_ddl(command: &DdlCommand) -> Result<ExitCode, Failure> {
+    let (DdlCommand::Print(arguments) | DdlCommand::Diff(arguments) | DdlCommand::Apply(arguments)) = command;
+    let config = load(&arguments.file)?;
+    let (clickhouse, json) = (&config.config().sink.clickhouse, arguments.json);
+    let told = match command {
+        DdlCommand::Print(_) => ddl::print(clickhouse, json),
+        DdlCommand::Diff(_) => block_on(ddl::diff(clickhouse, json, complain))?,
+        DdlCommand::Apply(_) => block_on(ddl::apply(clickhouse, json, complain))?,
+    };
+    let told = told.map_err(|error| ddl_failure(&error))?;
+    let written = say(&told.text);
+    if let Some(line) = &told.last_line {
+        complain(line);
+    }
+    Ok(if told.code == 0 { written } else { ExitCode::from(told.code) })
+}
+
 /// The message for a person, and in the last line the same for the operator, which reads it from the end of the Job's pod.
 fn ddl_failure(error: &sink::Error) -> Failure {
-    let line = serde_json::json!({ "reason": error.reason(), "message": error.to_string() });
-    unavailable(format!("{error}\n{line}"))
+    let text = error.to_string();
+    let line = ddl::last_line(error.reason(), &text);
+    unavailable(format!("{text}\n{line}"))
 }
 
 fn unavailable(error: impl Display) -> Failure {

@@ -1,9 +1,10 @@
 //! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
 
+use crate::schema;
 use sluice_clickhouse::{
     client::InsertClient,
-    column::{self, TableColumns},
-    ddl,
+    column::TableColumns,
+    ddl::TableSpec,
     deduplication::Deduplication,
     endpoint::{Credentials, Endpoint, EndpointError},
     fate::{Fate, Lost},
@@ -13,8 +14,8 @@ use sluice_clickhouse::{
     table::{self, Mismatch, TableFit},
     tls::{Tls, TlsError, TlsFiles},
 };
-use sluice_gateway_config::{ClickHouse, Layout, SchemaManagement, SecretFileError, security::read_secret};
-use std::time::Duration;
+use sluice_gateway_config::{ClickHouse, SecretFileError, security::read_secret};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Why the sink cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -77,8 +78,9 @@ pub struct Sink {
     probes: Vec<Probe>,
     database: String,
     table: String,
-    layout: Layout,
+    spec: TableSpec,
     insert_timeout: Duration,
+    insert_settings: BTreeMap<String, String>,
 }
 
 /// A target per endpoint, for rows of certain columns, and how they are connected to.
@@ -126,8 +128,9 @@ impl Sink {
             probes,
             database: config.database.clone(),
             table: config.table.clone(),
-            layout: config.schema.layout,
+            spec: schema::table_spec(config),
             insert_timeout: config.insert.timeout.to_std(),
+            insert_settings: config.insert.settings.clone(),
         };
         // Credentials that cannot be sent are found now, whatever the columns will be.
         sink.targets(&TableColumns::default())?;
@@ -144,6 +147,7 @@ impl Sink {
                 table: &self.table,
                 columns,
                 timeout: self.insert_timeout,
+                settings: &self.insert_settings,
             })
         };
         let targets: Result<Vec<_>, _> = self.endpoints.iter().map(target).collect();
@@ -212,32 +216,14 @@ impl Sink {
         Fate::of(lost, &evidence)
     }
 
-    /// Creates database and table unless they are there, as `management` allows, and compares the columns. Returns
-    /// what was done, in a sentence.
-    pub async fn apply(&self, management: SchemaManagement) -> Result<String, Error> {
-        let name = self.table_name();
-        if management == SchemaManagement::CreateIfMissing {
-            let exists = self.ask(|probe| async move { probe.table_exists(&self.table).await }).await?;
-            if !exists {
-                for statement in &ddl::create_table(&self.table_spec()) {
-                    self.ask(|probe| async move { probe.execute(statement).await }).await?;
-                }
-                let TableFit { columns, .. } = self.check_table().await?;
-                return Ok(format!("table {name} created: {columns}"));
-            }
-        }
-        let TableFit { columns, .. } = self.check_table().await?;
-        Ok(format!("table {name} fits: {columns}"))
+    /// The table that the config asks for.
+    pub fn table_spec(&self) -> &TableSpec {
+        &self.spec
     }
 
-    /// The table that `CreateIfMissing` makes.
-    pub fn table_spec(&self) -> ddl::TableSpec {
-        let layout = match self.layout {
-            Layout::Json => column::Layout::Json,
-            Layout::Map => column::Layout::Map,
-            Layout::Nested => column::Layout::Nested,
-        };
-        ddl::TableSpec { layout, ..ddl::TableSpec::new(self.database.clone(), self.table.clone()) }
+    /// Every server, in the order of the config.
+    pub(crate) fn probes(&self) -> &[Probe] {
+        &self.probes
     }
 
     async fn ask<'a, T, F: Future<Output = Result<T, ProbeError>>>(

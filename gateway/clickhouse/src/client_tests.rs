@@ -88,6 +88,7 @@ fn target(authority: &str) -> InsertTarget {
         table: "otel_traces",
         columns: &TableColumns::default(),
         timeout: crate::insert::INSERT_TIMEOUT_MIN,
+        settings: &std::collections::BTreeMap::new(),
     })
     .unwrap()
 }

@@ -245,6 +245,15 @@ impl Default for AttributeColumns {
 }
 
 impl AttributeColumns {
+    /// A set in this layout, without declared paths.
+    pub fn of_layout(layout: Layout) -> Self {
+        match layout {
+            Layout::Json => Self::default(),
+            Layout::Map => Self::Map,
+            Layout::Nested => Self::Nested,
+        }
+    }
+
     /// How it lies in the table.
     pub fn layout(&self) -> Layout {
         match self {
@@ -258,11 +267,7 @@ impl AttributeColumns {
 impl TableColumns {
     /// The columns of a table that has every set of attributes in this layout, without declared paths.
     pub fn of_layout(layout: Layout) -> Self {
-        let set = || match layout {
-            Layout::Json => AttributeColumns::default(),
-            Layout::Map => AttributeColumns::Map,
-            Layout::Nested => AttributeColumns::Nested,
-        };
+        let set = || AttributeColumns::of_layout(layout);
         Self { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() }
     }
 
@@ -273,6 +278,16 @@ impl TableColumns {
             AttributeSet::Span => &self.span,
             AttributeSet::Event => &self.event,
             AttributeSet::Link => &self.link,
+        }
+    }
+
+    /// How a set of attributes is written, to be changed.
+    pub(crate) fn of_mut(&mut self, set: AttributeSet) -> &mut AttributeColumns {
+        match set {
+            AttributeSet::Resource => &mut self.resource,
+            AttributeSet::Span => &mut self.span,
+            AttributeSet::Event => &mut self.event,
+            AttributeSet::Link => &mut self.link,
         }
     }
 

@@ -1,19 +1,31 @@
-//! The statements that make the table.
+//! The statements that make the table and what is filled beside it.
 //!
-//! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes. Place in the flow: `sluice-gateway ddl` prints them or
-//! runs them through [`crate::probe`]. Pure: same input, same text. Limits: one `MergeTree` table on one server;
-//! nothing is ever altered or dropped.
+//! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes, engine and order; the views
+//! ([`view`]); and what a table that is there lacks of it ([`difference`]). Place in the flow: `sluice-gateway ddl` prints them or
+//! runs them through [`crate::probe`]. Pure: same input, same text.
+//!
+//! Limits: objects are made and columns added; nothing is ever altered otherwise, and nothing dropped. Replicated tables and
+//! `ON CLUSTER` are known by their text alone: they were not run against a server with Keeper.
 
+pub mod difference;
+pub mod view;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::column::{AttributeSet, Column, ColumnType, Group, Layout, TableColumns};
 use crate::sql::{identifier, table_name};
+use view::View;
 
 /// Blocks whose tokens the server remembers. Chosen: a retry under a token is dropped only while the server still
 /// knows the token; 10,000 blocks is what replicated tables remember by default (25.9), and hours at a few inserts a
 /// second. The server's own default for tables without replicas is 0: every retry after a lost answer would be stored
 /// twice, without a word.
 pub const DEDUPLICATION_WINDOW_BLOCKS: u32 = 10_000;
+
+/// The sorting key of a table for which nobody asked another. Low cardinality first: equal neighbours compress best, and most
+/// queries name a service and a time.
+pub const ORDER_BY: [&str; 4] = ["ServiceName", "SpanName", "toDateTime(Timestamp)", "Timestamp"];
 
 /// Paths of `ResourceAttributes` and `SpanAttributes` that get a column of their own; further ones share one. Chosen:
 /// the server's default of 1,024 made merges take more than 60 hours at 700 k spans/s (ClickHouse#89944); its
@@ -50,7 +62,9 @@ pub const RESOURCE_PATHS: [&str; 14] = [
 /// every block of a `JSON` table makes hundreds of files, one for every path.
 pub const WIDE_PART_BYTES_MIN: u64 = 128 << 20;
 
-/// The table wanted.
+/// The table wanted. What is left open (`None`, empty) is as the table has it, and takes its usual value in one that is made.
+///
+/// Names go into statements in quotes. Types and expressions go as they are: whoever makes a spec from a config has looked at them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSpec {
     /// The database.
@@ -60,13 +74,77 @@ pub struct TableSpec {
     /// The table.
     pub table: String,
     /// How attributes lie in it.
-    pub layout: Layout,
+    pub layout: Option<Layout>,
+    /// What stores it.
+    pub engine: Option<Engine>,
+    /// The cluster on which statements are run.
+    pub cluster: Option<String>,
     /// Age at which rows are dropped, a whole day at a time; in whole seconds, at least one. None keeps them for ever.
     pub ttl: Option<Duration>,
+    /// The sorting key, usually [`ORDER_BY`]: columns, or functions of one.
+    pub order_by: Vec<String>,
     /// Paths with a column of their own, usually [`DYNAMIC_PATHS_MAX`].
-    pub dynamic_paths_max: u32,
+    pub dynamic_paths_max: Option<u32>,
+    /// Paths with a type, beside [`RESOURCE_PATHS`].
+    pub typed_paths: Vec<TypedPath>,
+    /// Columns that the gateway does not fill.
+    pub columns: Vec<ExtraColumn>,
+    /// What is filled beside the table.
+    pub views: Vec<View>,
     /// Tokens remembered, usually [`DEDUPLICATION_WINDOW_BLOCKS`].
     pub deduplication_window_blocks: u32,
+}
+
+/// What stores a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// One server.
+    #[default]
+    MergeTree,
+    /// Replicas. Path and name come from the server's own macros (`default_replica_path`).
+    ReplicatedMergeTree,
+    /// Nothing; views get the rows.
+    Null,
+}
+
+/// A path of a `JSON` column with a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypedPath {
+    /// Whose column.
+    pub set: AttributeSet,
+    /// The path.
+    pub path: String,
+    /// Its type, one that [`crate::typed_value`] supports.
+    pub type_name: String,
+}
+
+/// A column that the gateway does not fill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtraColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+    /// What the server computes it from.
+    pub default: Option<String>,
+}
+
+impl Engine {
+    /// As the server names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MergeTree => "MergeTree",
+            Self::ReplicatedMergeTree => "ReplicatedMergeTree",
+            Self::Null => "Null",
+        }
+    }
+
+    fn window_setting(self) -> &'static str {
+        match self {
+            Self::ReplicatedMergeTree => "replicated_deduplication_window",
+            Self::MergeTree | Self::Null => "non_replicated_deduplication_window",
+        }
+    }
 }
 
 impl TableSpec {
@@ -76,19 +154,60 @@ impl TableSpec {
             database: database.into(),
             create_database: true,
             table: table.into(),
-            layout: Layout::default(),
+            layout: None,
+            engine: None,
+            cluster: None,
             ttl: None,
-            dynamic_paths_max: DYNAMIC_PATHS_MAX,
+            order_by: Vec::new(),
+            dynamic_paths_max: None,
+            typed_paths: Vec::new(),
+            columns: Vec::new(),
+            views: Vec::new(),
             deduplication_window_blocks: DEDUPLICATION_WINDOW_BLOCKS,
         }
     }
+
+    /// ` ON CLUSTER …`, or nothing.
+    fn on_cluster(&self) -> String {
+        self.cluster
+            .as_deref()
+            .map(|cluster| format!(" ON CLUSTER {}", identifier(cluster)))
+            .unwrap_or_default()
+    }
+
+    fn engine(&self) -> Engine {
+        self.engine.unwrap_or_default()
+    }
+
+    /// `ALTER TABLE …` up to what is altered.
+    fn alter(&self) -> String {
+        format!("ALTER TABLE {}{}", table_name(&self.database, &self.table), self.on_cluster())
+    }
+
+    /// The types of the paths that are declared in the column of a set of attributes, by path.
+    fn declared_paths(&self, set: AttributeSet) -> BTreeMap<&str, &str> {
+        let usual = RESOURCE_PATHS.iter().filter(|_| set == AttributeSet::Resource);
+        let usual = usual.map(|path| (*path, "Nullable(String)"));
+        let asked = self.typed_paths.iter().filter(|typed| typed.set == set);
+        usual.chain(asked.map(|typed| (&*typed.path, &*typed.type_name))).collect()
+    }
 }
 
-/// The statements that make the table, in order, each of which changes nothing when run a second time.
+/// The statements that make everything, in order, each of which changes nothing when run a second time.
+pub fn create_all(spec: &TableSpec) -> Vec<String> {
+    let mut statements = create_table(spec);
+    for view in &spec.views {
+        statements.extend(view.create(spec));
+    }
+    statements
+}
+
+/// The statements that make database and table.
 pub fn create_table(spec: &TableSpec) -> Vec<String> {
     let mut statements = Vec::with_capacity(2);
     if spec.create_database {
-        statements.push(format!("CREATE DATABASE IF NOT EXISTS {}", identifier(&spec.database)));
+        let database = identifier(&spec.database);
+        statements.push(format!("CREATE DATABASE IF NOT EXISTS {database}{}", spec.on_cluster()));
     }
     statements.push(create_table_statement(spec));
     statements
@@ -96,22 +215,41 @@ pub fn create_table(spec: &TableSpec) -> Vec<String> {
 
 fn create_table_statement(spec: &TableSpec) -> String {
     let name = table_name(&spec.database, &spec.table);
-    let columns = TableColumns::of_layout(spec.layout).columns();
+    let layout = spec.layout.unwrap_or_default();
+    let columns = TableColumns::of_layout(layout).columns();
     let mut lines: Vec<_> = columns.iter().map(|column| column_line(column, spec)).collect();
-    // Looking up one trace reads the few granules that may hold it; the key cannot help, since it is sorted by service.
-    lines.push("INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned());
-    lines.extend(attribute_indexes(spec.layout));
-    lines.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
+    lines.extend(spec.columns.iter().map(extra_column_line));
+    if spec.engine() != Engine::Null {
+        lines.extend(indexes(layout));
+    }
     let body = lines.join(",\n    ");
-    // Low cardinality first: equal neighbours compress best, and most queries name a service and a time.
     format!(
-        "CREATE TABLE IF NOT EXISTS {name}\n(\n    {body}\n)\nENGINE = MergeTree\n\
-         PARTITION BY toDate(Timestamp)\n\
-         ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)\n\
-         {ttl}{settings}",
-        ttl = ttl_line(spec.ttl),
+        "CREATE TABLE IF NOT EXISTS {name}{cluster}\n(\n    {body}\n)\nENGINE = {engine}{stored}",
+        cluster = spec.on_cluster(),
+        engine = spec.engine().name(),
+        stored = stored(spec),
+    )
+}
+
+/// How rows are stored; nothing where they are not.
+fn stored(spec: &TableSpec) -> String {
+    if spec.engine() == Engine::Null {
+        return String::new();
+    }
+    let order = if spec.order_by.is_empty() { ORDER_BY.join(", ") } else { spec.order_by.join(", ") };
+    format!(
+        "\nPARTITION BY toDate(Timestamp)\nORDER BY ({order})\n{ttl}{settings}",
+        ttl = ttl_line(spec.ttl, "Timestamp"),
         settings = settings_line(spec),
     )
+}
+
+fn indexes(layout: Layout) -> Vec<String> {
+    // Looking up one trace reads the few granules that may hold it; the key cannot help, since it is sorted by service.
+    let mut indexes = vec!["INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1".to_owned()];
+    indexes.extend(attribute_indexes(layout));
+    indexes.push("INDEX idx_duration Duration TYPE minmax GRANULARITY 1".to_owned());
+    indexes
 }
 
 /// Granules without a key or a value are not read. A `JSON` column needs no index: a path is a column of its own.
@@ -134,19 +272,28 @@ fn attribute_indexes(layout: Layout) -> Vec<String> {
 
 fn column_line(column: &Column, spec: &TableSpec) -> String {
     let name = identifier(&column.name);
+    let paths_max = spec.dynamic_paths_max.unwrap_or(DYNAMIC_PATHS_MAX);
     let column_type = match column.column_type {
-        ColumnType::Json if column.name == AttributeSet::Resource.name() => {
-            let declared = RESOURCE_PATHS.map(|path| format!("{} Nullable(String)", identifier(path)));
-            format!("JSON(max_dynamic_paths={}, {})", spec.dynamic_paths_max, declared.join(", "))
-        }
-        ColumnType::Json => format!("JSON(max_dynamic_paths={})", spec.dynamic_paths_max),
+        ColumnType::Json => json_type(column, spec, paths_max),
         ColumnType::ArrayJson => {
-            let paths = spec.dynamic_paths_max.min(NESTED_DYNAMIC_PATHS_MAX);
-            format!("Array(JSON(max_dynamic_paths={paths}))")
+            format!("Array(JSON(max_dynamic_paths={}))", paths_max.min(NESTED_DYNAMIC_PATHS_MAX))
         }
         other => other.to_string(),
     };
     format!("{name} {column_type} CODEC({})", codec(column.column_type))
+}
+
+fn json_type(column: &Column, spec: &TableSpec, paths_max: u32) -> String {
+    let set = AttributeSet::ALL.into_iter().find(|set| set.name() == column.name);
+    let declared = set.map(|set| spec.declared_paths(set)).unwrap_or_default();
+    let declared = declared.into_iter().map(|(path, of)| format!(", {} {of}", identifier(path)));
+    format!("JSON(max_dynamic_paths={paths_max}{})", declared.collect::<String>())
+}
+
+fn extra_column_line(column: &ExtraColumn) -> String {
+    let default =
+        column.default.as_deref().map(|default| format!(" DEFAULT ({default})")).unwrap_or_default();
+    format!("{} {}{default}", identifier(&column.name), column.type_name)
 }
 
 /// Times are close to their neighbours; durations use few of their 64 bits.
@@ -158,166 +305,24 @@ fn codec(column_type: ColumnType) -> &'static str {
     }
 }
 
-fn ttl_line(ttl: Option<Duration>) -> String {
-    match ttl {
-        Some(ttl) => format!("TTL toDateTime(Timestamp) + toIntervalSecond({})\n", ttl.as_secs()),
-        None => String::new(),
-    }
+/// Rows are dropped so long after the time in `column`.
+fn ttl_line(ttl: Option<Duration>, column: &str) -> String {
+    ttl.map(|ttl| format!("TTL {}\n", ttl_expression(ttl, column))).unwrap_or_default()
+}
+
+fn ttl_expression(ttl: Duration, column: &str) -> String {
+    format!("toDateTime({column}) + toIntervalSecond({})", ttl.as_secs())
 }
 
 /// `ttl_only_drop_parts`: partitions are days, so that expiry drops whole parts instead of rewriting them.
 fn settings_line(spec: &TableSpec) -> String {
     format!(
-        "SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = {WIDE_PART_BYTES_MIN}, \
-         non_replicated_deduplication_window = {}",
+        "SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = {WIDE_PART_BYTES_MIN}, {} = {}",
+        spec.engine().window_setting(),
         spec.deduplication_window_blocks
     )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_usual_table_is_this_text() {
-        let statements = create_table(&TableSpec::new("otel", "otel_traces"));
-        assert_eq!(statements[0], "CREATE DATABASE IF NOT EXISTS `otel`");
-        assert_eq!(
-            statements[1],
-            "\
-CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
-(
-    `Timestamp` DateTime64(9) CODEC(Delta(8), ZSTD(1)),
-    `TraceId` String CODEC(ZSTD(1)),
-    `SpanId` String CODEC(ZSTD(1)),
-    `ParentSpanId` String CODEC(ZSTD(1)),
-    `TraceState` String CODEC(ZSTD(1)),
-    `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
-    `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
-    `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
-    `ResourceAttributes` JSON(max_dynamic_paths=64, `cloud.provider` Nullable(String), \
-`cloud.region` Nullable(String), `host.name` Nullable(String), `k8s.deployment.name` Nullable(String), `k8s.namespace.name` Nullable(String), \
-`k8s.node.name` Nullable(String), `k8s.pod.name` Nullable(String), `service.instance.id` Nullable(String), `service.name` Nullable(String), \
-`service.namespace` Nullable(String), `service.version` Nullable(String), `telemetry.sdk.language` Nullable(String), `telemetry.sdk.name` Nullable(String), \
-`telemetry.sdk.version` Nullable(String)) CODEC(ZSTD(1)),
-    `ScopeName` String CODEC(ZSTD(1)),
-    `ScopeVersion` String CODEC(ZSTD(1)),
-    `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
-    `Duration` UInt64 CODEC(T64, ZSTD(1)),
-    `StatusCode` LowCardinality(String) CODEC(ZSTD(1)),
-    `StatusMessage` String CODEC(ZSTD(1)),
-    `Events.Timestamp` Array(DateTime64(9)) CODEC(ZSTD(1)),
-    `Events.Name` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `Events.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
-    `Links.TraceId` Array(String) CODEC(ZSTD(1)),
-    `Links.SpanId` Array(String) CODEC(ZSTD(1)),
-    `Links.TraceState` Array(String) CODEC(ZSTD(1)),
-    `Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
-    INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
-    INDEX idx_duration Duration TYPE minmax GRANULARITY 1
-)
-ENGINE = MergeTree
-PARTITION BY toDate(Timestamp)
-ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
-SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = 134217728, non_replicated_deduplication_window = 10000"
-        );
-        assert_eq!(statements.len(), 2);
-    }
-
-    /// The lines in which the table of a layout differs from the usual one.
-    fn difference(layout: Layout) -> String {
-        let text =
-            |layout| create_table(&TableSpec { layout, ..TableSpec::new("otel", "otel_traces") }).remove(1);
-        let usual = text(Layout::Json);
-        let lines: Vec<_> = text(layout).lines().map(str::to_owned).collect();
-        lines
-            .into_iter()
-            .filter(|line| !usual.lines().any(|known| known == line))
-            .collect::<Vec<_>>()
-            .join("\n")
-    }
-
-    #[test]
-    fn a_table_of_maps_differs_in_these_lines() {
-        assert_eq!(
-            difference(Layout::Map),
-            "    `ResourceAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
-    `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
-    `Events.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
-    `Links.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
-    INDEX idx_res_attr_key mapKeys(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_key mapKeys(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,"
-        );
-    }
-
-    #[test]
-    fn a_table_of_groups_differs_in_these_lines() {
-        assert_eq!(
-            difference(Layout::Nested),
-            "    `ResourceAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `ResourceAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
-    `ResourceAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `ResourceAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
-    `ResourceAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `ResourceAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
-    `ResourceAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `ResourceAttributesString.Value` Array(String) CODEC(ZSTD(1)),
-    `ResourceAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `ResourceAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
-    `SpanAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `SpanAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
-    `SpanAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `SpanAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
-    `SpanAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `SpanAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
-    `SpanAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `SpanAttributesString.Value` Array(String) CODEC(ZSTD(1)),
-    `SpanAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
-    `SpanAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
-    `Events.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
-    `Events.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
-    `Events.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
-    `Events.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
-    `Events.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
-    `Links.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
-    `Links.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
-    `Links.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
-    `Links.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
-    `Links.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
-    INDEX idx_res_attr_key `ResourceAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_res_attr_value `ResourceAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_key `SpanAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
-    INDEX idx_span_attr_value `SpanAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,"
-        );
-    }
-
-    #[test]
-    fn options_change_their_part_of_the_text() {
-        let spec = TableSpec {
-            create_database: false,
-            ttl: Some(Duration::from_hours(72)),
-            dynamic_paths_max: 8,
-            deduplication_window_blocks: 100,
-            ..TableSpec::new("otel", "otel_traces")
-        };
-        let statements = create_table(&spec);
-        assert_eq!(statements.len(), 1);
-        for part in [
-            "`SpanAttributes` JSON(max_dynamic_paths=8) CODEC",
-            "`Events.Attributes` Array(JSON(max_dynamic_paths=8)) CODEC",
-            "\nTTL toDateTime(Timestamp) + toIntervalSecond(259200)\nSETTINGS ",
-            "non_replicated_deduplication_window = 100",
-        ] {
-            assert!(statements[0].contains(part), "{part} in {}", statements[0]);
-        }
-    }
-
-    #[test]
-    fn names_are_quoted() {
-        let statements = create_table(&TableSpec::new("o`t", "x` (a Int8); --"));
-        assert_eq!(statements[0], r"CREATE DATABASE IF NOT EXISTS `o\`t`");
-        assert!(statements[1].starts_with(r"CREATE TABLE IF NOT EXISTS `o\`t`.`x\` (a Int8); --`"));
-    }
-}
+#[path = "ddl_tests.rs"]
+mod tests;

@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! POST /?database=…&query=INSERT INTO `db`.`table` (`Timestamp`, …) FORMAT RowBinaryWithNamesAndTypes&decompress=1&…
-//!     &max_execution_time=…&query_id=…[&insert_deduplication_token=…]
+//!     &max_execution_time=…[&settings of the config]&query_id=…[&insert_deduplication_token=…]
 //! X-ClickHouse-User, X-ClickHouse-Key, Content-Length
 //! body: frames (crate::frame): one of names and types (crate::header), then those of the block
 //! ```
 //!
 //! Limits: the query string is about 2 KiB, 3 KiB with groups; the server takes 1 MiB (`http_max_uri_size`).
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub struct TargetSpec<'a> {
     pub columns: &'a TableColumns,
     /// How long one attempt may take, from connecting to the last byte of the answer.
     pub timeout: Duration,
+    /// More settings, none of which is in [`PINNED`] or decides how rows are read: the config's rules see to that.
+    pub settings: &'a BTreeMap<String, String>,
 }
 
 /// A table on a server, ready to be inserted into.
@@ -203,8 +206,10 @@ fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
         percent_encoded(&query),
         server_timeout.as_secs(),
     );
-    for (name, value) in PINNED {
-        write!(uri, "&{name}={}", percent_encoded(value)).expect("writing to a String cannot fail");
+    let asked = spec.settings.iter().map(|(name, value)| (&**name, &**value));
+    for (name, value) in asked.chain(PINNED.iter().copied()) {
+        write!(uri, "&{}={}", percent_encoded(name), percent_encoded(value))
+            .expect("writing to a String cannot fail");
     }
     uri
 }
@@ -221,6 +226,7 @@ mod tests {
             table: "otel_traces",
             columns: &TableColumns::default(),
             timeout,
+            settings: &BTreeMap::from([("insert_quorum".to_owned(), "2&async_insert=1".to_owned())]),
         })
     }
 
@@ -233,7 +239,8 @@ mod tests {
              %28%60Timestamp%60%2C%20%60TraceId%60%2C%20"
         ));
         assert!(uri.contains(
-            "%60Links.Attributes%60%29%20FORMAT%20RowBinaryWithNamesAndTypes&max_execution_time=29&decompress=1"
+            "%60Links.Attributes%60%29%20FORMAT%20RowBinaryWithNamesAndTypes&max_execution_time=29&\
+             insert_quorum=2%26async_insert%3D1&decompress=1"
         ));
         assert!(uri.ends_with("&query_id=q-1"), "{uri}");
         for (name, value) in PINNED {

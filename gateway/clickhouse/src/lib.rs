@@ -41,6 +41,8 @@ pub mod ddl;
 #[cfg(feature = "client")]
 pub mod deduplication;
 #[cfg(feature = "client")]
+mod definition;
+#[cfg(feature = "client")]
 pub mod endpoint;
 pub mod exception;
 #[cfg(feature = "client")]

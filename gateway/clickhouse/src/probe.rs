@@ -174,6 +174,11 @@ impl Probe {
         Self { client, endpoint: endpoint.clone(), database: database.to_owned() }
     }
 
+    /// The server.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     /// The same server, asked about another database.
     pub(crate) fn of(&self, database: &str) -> Self {
         Self { database: database.to_owned(), ..self.clone() }

@@ -142,6 +142,24 @@ pub enum Mismatch {
     },
 }
 
+impl Mismatch {
+    /// The column's name.
+    pub fn column(&self) -> &str {
+        match self {
+            Self::Missing { column, .. }
+            | Self::Type { column, .. }
+            | Self::PathType { column, .. }
+            | Self::PathReserved { column, .. }
+            | Self::Computed { column, .. } => column,
+        }
+    }
+}
+
+/// How rows seem to be meant to be written to a table of these columns, whether or not they can be.
+pub fn described_columns(described: &[DescribedColumn]) -> TableColumns {
+    Described(described).columns()
+}
+
 /// Finds out how rows are written to a table of these columns.
 ///
 /// # Errors

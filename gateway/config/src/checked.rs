@@ -3,7 +3,7 @@
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
-    kafka_properties,
+    insert_settings, kafka_properties,
     violation::Violations,
 };
 use std::net::SocketAddr;
@@ -99,6 +99,7 @@ impl GatewayConfig {
             });
         }
         self.check_sink_tls(found);
+        clickhouse.schema.check(&at("schema"), found);
         found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
             identifier_rule(&clickhouse.database)
         });
@@ -133,6 +134,7 @@ impl GatewayConfig {
         in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
         in_range(found, &at("timeout"), insert.timeout, Duration::secs(2), Duration::secs(600));
         in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
+        insert_settings::check(&insert.settings, &at("settings"), found);
     }
 
     fn check_dead_letter(&self, found: &mut Violations) {

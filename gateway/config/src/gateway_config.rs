@@ -4,6 +4,7 @@
 
 use crate::{
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
+    schema::Schema,
     security::{Sasl, Tls},
     units::{ByteSize, Duration},
 };
@@ -166,50 +167,6 @@ pub struct Credentials {
     pub password_file: String,
 }
 
-/// Who makes the table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Schema {
-    /// What Sluice may do with the table.
-    #[serde(default)]
-    pub management: SchemaManagement,
-    /// How attributes lie in a table that Sluice makes. A table that is there already says so itself, by its columns.
-    #[serde(default, skip_serializing_if = "Layout::is_default")]
-    pub layout: Layout,
-}
-
-/// How attributes lie in a table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Layout {
-    /// One `JSON` column per set of attributes: every value keeps its type.
-    #[default]
-    Json,
-    /// One `Map(LowCardinality(String), String)` per set: every value is text, as in the OpenTelemetry exporter's table.
-    Map,
-    /// A group of keys and values per type (bool, double, int, string, complex) and set, as in Jaeger's tables.
-    Nested,
-}
-
-impl Layout {
-    /// A config that says nothing is also read by a gateway that does not know layouts.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// What Sluice may do with the table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SchemaManagement {
-    /// Nothing; the gateway alone looks at the columns when it starts.
-    None,
-    /// Compare the columns and refuse to start pods when they do not fit.
-    Validate,
-    /// Create database and table when they are missing, then compare.
-    #[default]
-    CreateIfMissing,
-}
-
 /// When a block closes and how it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -229,6 +186,9 @@ pub struct Insert {
     /// Inserts at the same time from this process: 1 to 64.
     #[serde(default = "concurrency")]
     pub concurrency: u32,
+    /// More settings of ClickHouse for every INSERT: what [`crate::insert_settings`] lets pass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 // 100,000 rows are the upper end of what ClickHouse's documentation advises for one insert.
@@ -260,6 +220,7 @@ impl Default for Insert {
             max_interval: max_interval(),
             timeout: timeout(),
             concurrency: concurrency(),
+            settings: BTreeMap::new(),
         }
     }
 }

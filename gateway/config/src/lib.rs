@@ -9,9 +9,12 @@
 
 pub mod budget;
 mod checked;
+pub mod deduplication;
 mod gateway_config;
+pub mod insert_settings;
 pub mod kafka_properties;
 pub mod parse;
+pub mod schema;
 pub mod security;
 mod units;
 mod violation;
@@ -20,9 +23,9 @@ pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use gateway_config::{
     Admin, ClickHouse, Credentials, DeadLetter, Delivery, Format, GatewayConfig, InitialOffset, Insert,
-    Kafka, Layout, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Schema, SchemaManagement,
-    Shutdown, Sink, Source,
+    Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Shutdown, Sink, Source,
 };
+pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

@@ -109,9 +109,9 @@ mod tests {
     #[test]
     fn a_layout_is_named_and_left_out_when_it_is_the_usual_one() {
         let mut config = from_yaml(SMALLEST).unwrap();
-        assert_eq!(config.sink.clickhouse.schema.layout, Layout::Json);
+        assert_eq!(config.sink.clickhouse.schema.layout, None);
         assert!(!to_yaml(&config).contains("layout"), "a gateway that knows no layouts can read it");
-        config.sink.clickhouse.schema.layout = Layout::Nested;
+        config.sink.clickhouse.schema.layout = Some(Layout::Nested);
         let text = to_yaml(&config);
         assert!(text.contains("layout: Nested"), "{text}");
         assert_eq!(from_yaml(&text).unwrap(), config);

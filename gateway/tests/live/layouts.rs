@@ -12,9 +12,9 @@ async fn filled(test: &str, layout: Layout, found: Found) -> Database {
     let database = Database::new(test).await;
     let done = database.sink(layout).apply(SchemaManagement::CreateIfMissing).await.unwrap();
     let columns = TableColumns::of_layout(found).to_string();
-    assert_eq!(done, format!("table {}.otel_traces created: {columns}", database.name));
+    assert_eq!(done.to_string(), format!("table {}.otel_traces created: {columns}", database.name));
     let again = database.sink(layout).apply(SchemaManagement::CreateIfMissing).await.unwrap();
-    assert_eq!(again, format!("table {}.otel_traces fits: {columns}", database.name));
+    assert_eq!(again.to_string(), format!("table {}.otel_traces fits: {columns}", database.name));
     let columns = database.insert(&message(vec![span(every_shape())])).await;
     assert_eq!(columns.to_string(), TableColumns::of_layout(found).to_string());
     assert_eq!(database.ask("toString(count())").await, "2");

@@ -22,5 +22,6 @@ mod layouts;
 mod messages;
 mod poison;
 mod refresh;
+mod schema;
 mod server;
 mod typed;

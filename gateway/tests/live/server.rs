@@ -90,16 +90,26 @@ impl Database {
     }
 
     pub fn sink_at(&self, layout: Layout, url: &str) -> Sink {
-        Sink::new(&ClickHouse {
-            endpoints: vec![url.to_owned()],
+        let schema = Schema { layout: Some(layout), ..Schema::default() };
+        Sink::new(&ClickHouse { endpoints: vec![url.to_owned()], ..self.config(schema) }).unwrap()
+    }
+
+    /// The config of a sink whose table is asked for so.
+    pub fn config(&self, schema: Schema) -> ClickHouse {
+        ClickHouse {
+            endpoints: vec![self.url.clone()],
             database: self.name.clone(),
             table: "otel_traces".to_owned(),
             credentials: None,
             tls: None,
-            schema: Schema { management: SchemaManagement::CreateIfMissing, layout },
+            schema,
             insert: Insert::default(),
-        })
-        .unwrap()
+        }
+    }
+
+    /// The one text that a question has for an answer.
+    pub async fn answer(&self, question: &str) -> String {
+        self.client.query_raw(question).fetch_one::<String>().await.unwrap()
     }
 
     /// Finds out the table's columns, encodes a message for them, and inserts its rows.

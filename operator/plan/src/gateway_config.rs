@@ -148,7 +148,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
                 SchemaManagement::Validate => contract::SchemaManagement::Validate,
                 SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
             },
-            layout: contract::Layout::default(),
+            ..contract::Schema::default()
         },
         insert: contract::Insert::default(),
     }

@@ -1,0 +1,300 @@
+//! What a table that is there lacks of the one that is wanted.
+//!
+//! Job: from what the server says ([`Found`]) and what is wanted ([`TableSpec`]) to every [`Difference`], with what would end it.
+//! Place in the flow: `sluice-gateway ddl diff` shows them; `ddl apply` makes what it may and names the rest. Pure.
+//!
+//! | what is missing or other | what would end it |
+//! |---|---|
+//! | table, view | it is made ([`Change::Create`]) |
+//! | a column | it is added ([`Change::AddColumn`]): old rows read its default, no part is rewritten |
+//! | a column's type, a JSON path's, the number of JSON paths | a person: every part is rewritten |
+//! | TTL | a person: rows are dropped |
+//! | engine, layout, sorting key | a person: a new table, and a copy of the rows |
+//!
+//! Only what was asked for is compared. Columns that nobody asked for, indexes, codecs and settings are the table owner's business;
+//! so is a view's SELECT.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::column::{AttributeColumns, AttributeSet, Layout, TableColumns};
+use crate::ddl::view::View;
+use crate::ddl::{
+    Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, ttl_expression,
+};
+use crate::json_type::{JsonType, PathRule};
+use crate::table::{DescribedColumn, Mismatch, check, described_columns};
+use crate::typed_value::TypedValue;
+
+/// What a server has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The table; `None` when it is missing.
+    pub table: Option<FoundTable>,
+    /// The names of the tables and views of the database that a view of ours is called or fills.
+    pub others: Vec<String>,
+}
+
+/// A table, as the server shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundTable {
+    /// Its engine's name.
+    pub engine: String,
+    /// The engine with everything behind it: `MergeTree PARTITION BY … TTL … SETTINGS …`.
+    pub engine_full: String,
+    /// The sorting key, without brackets.
+    pub sorting_key: String,
+    /// Its columns, in order.
+    pub columns: Vec<DescribedColumn>,
+}
+
+/// Something that is not as it is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What: `column Route`, `TTL`, `view otel_traces_operations_mv`.
+    pub what: String,
+    /// How it is wanted.
+    pub wanted: String,
+    /// How it is.
+    pub found: String,
+    /// What would end it.
+    pub change: Change,
+}
+
+/// What would end a difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Something new is made by these statements.
+    Create(Vec<String>),
+    /// A column is added by this statement.
+    AddColumn(String),
+    /// Data would be dropped, rewritten or copied: a statement, or words, for a person.
+    ByHand(String),
+}
+
+impl Change {
+    /// What is run, if anything may be.
+    pub fn statements(&self) -> &[String] {
+        match self {
+            Self::Create(statements) => statements,
+            Self::AddColumn(statement) => std::slice::from_ref(statement),
+            Self::ByHand(_) => &[],
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, wanted, found, change } = self;
+        match change {
+            Change::Create(_) => write!(f, "{what} is missing"),
+            Change::AddColumn(_) => write!(f, "{what} is missing, wanted: {wanted}"),
+            Change::ByHand(would) => {
+                write!(f, "{what} is {found}, wanted: {wanted}; this would take: {would}")
+            }
+        }
+    }
+}
+
+/// Everything that is not as it is wanted: missing objects first, then missing columns, then what only a person may change.
+pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
+    let mut differences = match &found.table {
+        None => vec![missing(format!("table {}.{}", spec.database, spec.table), create_table(spec))],
+        Some(table) => of_table(spec, table),
+    };
+    differences.extend(spec.views.iter().filter_map(|view| of_view(spec, *view, &found.others)));
+    differences.sort_by_key(|difference| match difference.change {
+        Change::Create(_) => 0,
+        Change::AddColumn(_) => 1,
+        Change::ByHand(_) => 2,
+    });
+    differences
+}
+
+fn missing(what: String, statements: Vec<String>) -> Difference {
+    let change = Change::Create(statements);
+    Difference { what, wanted: "present".into(), found: "missing".into(), change }
+}
+
+fn of_view(spec: &TableSpec, view: View, others: &[String]) -> Option<Difference> {
+    let is_there = |name: String| others.contains(&name);
+    let is_whole = is_there(view.table(&spec.table)) && is_there(view.name(&spec.table));
+    (!is_whole).then(|| missing(format!("view {}", view.name(&spec.table)), view.create(spec)))
+}
+
+fn of_table(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
+    let mut found = of_columns(spec, table);
+    found.extend(spec.columns.iter().filter_map(|column| of_extra_column(spec, column, table)));
+    found.extend(of_layout(spec, table));
+    found.extend(of_paths(spec, table));
+    found.extend(of_engine(spec, table));
+    found.extend(of_order(spec, table));
+    found.extend(of_ttl(spec, table));
+    found
+}
+
+const NEW_TABLE: &str = "a new table, into which the rows are copied";
+
+fn by_hand(what: String, wanted: String, found: String, would: String) -> Difference {
+    Difference { what, wanted, found, change: Change::ByHand(would) }
+}
+
+/// The gateway's own columns: those that are missing, and those of another type.
+fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
+    let columns = with_layout(described_columns(&table.columns), spec, table);
+    let is_there = |name: &str| table.columns.iter().any(|column| column.name == name);
+    let missing = columns.columns().into_iter().filter(|column| !is_there(&column.name));
+    let added = missing.map(|column| add_column(spec, &column.name, column_line(&column, spec)));
+    let mismatches = check(&table.columns).err().unwrap_or_default().into_iter();
+    let others = mismatches.filter(|mismatch| !matches!(mismatch, Mismatch::Missing { .. }));
+    let others = others.map(|mismatch| {
+        let (what, wanted) =
+            (format!("column {}", mismatch.column()), "one that rows can be written to".into());
+        by_hand(what, wanted, "not so".into(), mismatch.to_string())
+    });
+    added.chain(others).collect()
+}
+
+/// A set of attributes of which nothing is there is added as it is wanted.
+fn with_layout(mut columns: TableColumns, spec: &TableSpec, table: &FoundTable) -> TableColumns {
+    let Some(layout) = spec.layout else { return columns };
+    for set in AttributeSet::ALL {
+        if found_layout(set, table).is_none() {
+            *columns.of_mut(set) = AttributeColumns::of_layout(layout);
+        }
+    }
+    columns
+}
+
+fn add_column(spec: &TableSpec, name: &str, line: String) -> Difference {
+    let statement = format!("{} ADD COLUMN IF NOT EXISTS {line}", spec.alter());
+    let change = Change::AddColumn(statement);
+    Difference { what: format!("column {name}"), wanted: line, found: "missing".into(), change }
+}
+
+fn of_extra_column(spec: &TableSpec, column: &ExtraColumn, table: &FoundTable) -> Option<Difference> {
+    let line = extra_column_line(column);
+    let Some(found) = table.columns.iter().find(|found| found.name == column.name) else {
+        return Some(add_column(spec, &column.name, line));
+    };
+    let (wanted, is) = (without_spaces(&column.type_name), without_spaces(&found.type_name));
+    (wanted != is).then(|| {
+        let would = format!("{} MODIFY COLUMN {line}", spec.alter());
+        by_hand(format!("column {}", column.name), column.type_name.clone(), found.type_name.clone(), would)
+    })
+}
+
+fn of_layout(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
+    let wanted = spec.layout?;
+    let other = AttributeSet::ALL
+        .into_iter()
+        .find_map(|set| found_layout(set, table).filter(|found| *found != wanted).map(|found| (set, found)));
+    other.map(|(set, found)| {
+        let what = format!("layout of {}", set.name());
+        by_hand(what, format!("{wanted:?}"), format!("{found:?}"), NEW_TABLE.into())
+    })
+}
+
+/// The layout of a set of attributes, if anything of it is there.
+fn found_layout(set: AttributeSet, table: &FoundTable) -> Option<Layout> {
+    let columns = described_columns(&table.columns);
+    let layout = columns.of(set).layout();
+    let names = set.columns(layout);
+    table.columns.iter().any(|found| names.iter().any(|name| name.name == found.name)).then_some(layout)
+}
+
+/// Paths that are to have another type or none yet, and the number of paths with a column of their own.
+fn of_paths(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for set in [AttributeSet::Resource, AttributeSet::Span] {
+        let Some(column) = table.columns.iter().find(|column| column.name == set.name()) else { continue };
+        let Ok(json) = JsonType::parse(&column.type_name) else { continue };
+        let would = || modify_json(spec, set);
+        for typed in spec.typed_paths.iter().filter(|typed| typed.set == set) {
+            let wanted = TypedValue::parse(&typed.type_name).map(PathRule::Typed);
+            let rule = json.rule(typed.path.as_bytes());
+            if Some(rule) != wanted {
+                let what = format!("path {} of {}", typed.path, set.name());
+                found.push(by_hand(what, typed.type_name.clone(), rule_text(rule), would()));
+            }
+        }
+        if let Some(paths) = spec.dynamic_paths_max.filter(|paths| json.limits().paths != u64::from(*paths)) {
+            let what = format!("max_dynamic_paths of {}", set.name());
+            found.push(by_hand(what, paths.to_string(), json.limits().paths.to_string(), would()));
+        }
+    }
+    found
+}
+
+fn modify_json(spec: &TableSpec, set: AttributeSet) -> String {
+    let column = set.columns(Layout::Json).into_iter().next().expect("a set has a column");
+    format!("{} MODIFY COLUMN {}, which rewrites every part", spec.alter(), column_line(&column, spec))
+}
+
+fn rule_text(rule: PathRule) -> String {
+    match rule {
+        PathRule::Dynamic => "not declared".into(),
+        PathRule::Skipped => "skipped".into(),
+        PathRule::Typed(_) => "declared with another type".into(),
+    }
+}
+
+fn of_engine(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
+    let wanted = spec.engine?;
+    // ClickHouse Cloud stores every table of the family so, whatever its statement says.
+    let is_shared = table.engine == "SharedMergeTree" && wanted != Engine::Null;
+    (table.engine != wanted.name() && !is_shared)
+        .then(|| by_hand("engine".into(), wanted.name().into(), table.engine.clone(), NEW_TABLE.into()))
+}
+
+fn of_order(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
+    let wanted = spec.order_by.join(", ");
+    let is_wanted = wanted.is_empty() || without_spaces(&wanted) == without_spaces(&table.sorting_key);
+    (!is_wanted)
+        .then(|| by_hand("sorting key".into(), wanted.clone(), table.sorting_key.clone(), NEW_TABLE.into()))
+}
+
+fn of_ttl(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
+    let wanted = spec.ttl?;
+    let found = ttl_in(&table.engine_full);
+    if found.and_then(ttl_seconds) == Some(wanted.as_secs()) {
+        return None;
+    }
+    let expression = ttl_expression(Duration::from_secs(wanted.as_secs()), "Timestamp");
+    let would = format!("{} MODIFY TTL {expression}, which drops what is older", spec.alter());
+    let found = found.unwrap_or("none").to_owned();
+    Some(by_hand("TTL".into(), expression, found, would))
+}
+
+/// `toDateTime(Timestamp) + toIntervalDay(3)` of `MergeTree … TTL toDateTime(Timestamp) + toIntervalDay(3) SETTINGS …`.
+fn ttl_in(engine_full: &str) -> Option<&str> {
+    let (_, rest) = engine_full.split_once(" TTL ")?;
+    Some(rest.rsplit_once(" SETTINGS ").map_or(rest, |(ttl, _)| ttl).trim())
+}
+
+/// The age in a TTL that is one, counted from `Timestamp`.
+fn ttl_seconds(ttl: &str) -> Option<u64> {
+    let (from, interval) = ttl.split_once(" + ")?;
+    if !["toDateTime(Timestamp)", "toDate(Timestamp)", "Timestamp"].contains(&from) {
+        return None;
+    }
+    let units = [("Second", 1), ("Minute", 60), ("Hour", 3_600), ("Day", 86_400), ("Week", 604_800)];
+    units.iter().find_map(|(unit, seconds)| {
+        let number = interval.strip_prefix(&format!("toInterval{unit}("))?.strip_suffix(')')?;
+        number.parse::<u64>().ok()?.checked_mul(*seconds)
+    })
+}
+
+/// The server prints types and keys with spaces of its own.
+fn without_spaces(text: &str) -> String {
+    text.chars().filter(|char| !char.is_whitespace() && *char != '`').collect()
+}
+
+/// The names that views of this spec are called or fill.
+pub fn names_of_views(spec: &TableSpec) -> Vec<String> {
+    spec.views.iter().flat_map(|view| [view.table(&spec.table), view.name(&spec.table)]).collect()
+}
+
+#[cfg(test)]
+#[path = "difference_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! What is compared, and what each difference would take.
+
+use super::*;
+use crate::ddl::TypedPath;
+use crate::table::DefaultKind;
+
+fn usual() -> TableSpec {
+    TableSpec { create_database: false, ..TableSpec::new("otel", "otel_traces") }
+}
+
+/// The table that a spec without wishes leads to, as a server shows it.
+fn made(layout: Layout) -> FoundTable {
+    let columns = TableColumns::of_layout(layout).columns().into_iter();
+    let columns = columns.map(|column| described(&column.name, &column.column_type.to_string()));
+    FoundTable {
+        engine: "MergeTree".into(),
+        engine_full: "MergeTree PARTITION BY toDate(Timestamp) ORDER BY (ServiceName) SETTINGS index_granularity = 8192".into(),
+        sorting_key: "ServiceName, SpanName, toDateTime(Timestamp), Timestamp".into(),
+        columns: columns.collect(),
+    }
+}
+
+fn described(name: &str, type_name: &str) -> DescribedColumn {
+    DescribedColumn { name: name.into(), type_name: type_name.into(), default_kind: DefaultKind::Plain }
+}
+
+fn found(spec: &TableSpec, table: FoundTable) -> Vec<String> {
+    let differences = differences(spec, &Found { table: Some(table), others: Vec::new() });
+    differences.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_table_is_as_it_is_where_nobody_asked() {
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        assert_eq!(found(&usual(), made(layout)), Vec::<String>::new(), "{layout}");
+        let spec = TableSpec { layout: Some(layout), ..usual() };
+        assert_eq!(found(&spec, made(layout)), Vec::<String>::new(), "{layout}");
+    }
+    let mut owned = made(Layout::Map);
+    owned.columns.push(described("Tenant", "String"));
+    owned.engine_full = "MergeTree ORDER BY TraceId TTL Timestamp + toIntervalDay(3)".into();
+    owned.sorting_key = "TraceId".into();
+    assert_eq!(found(&usual(), owned), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_missing_is_made_in_the_order_of_its_needs() {
+    let spec = TableSpec { views: View::ALL.into(), ..usual() };
+    let all = differences(&spec, &Found::default());
+    let statements: Vec<_> =
+        all.iter().flat_map(|difference| difference.change.statements()).cloned().collect();
+    assert_eq!(statements, crate::ddl::create_all(&spec));
+    let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "table otel.otel_traces is missing",
+            "view otel_traces_operations_mv is missing",
+            "view otel_traces_trace_id_ts_mv is missing"
+        ]
+    );
+    // A view that a failure left without its table's other half is made whole.
+    let others = vec![
+        "otel_traces_operations".into(),
+        "otel_traces_trace_id_ts".into(),
+        "otel_traces_trace_id_ts_mv".into(),
+    ];
+    let rest = differences(&spec, &Found { table: Some(made(Layout::Json)), others });
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0].to_string(), "view otel_traces_operations_mv is missing");
+}
+
+#[test]
+fn columns_that_are_missing_are_added_in_the_layout_of_the_table() {
+    let mut table = made(Layout::Nested);
+    table.columns.retain(|column| column.name != "ScopeVersion" && column.name != "SpanAttributesInt.Value");
+    let spec = TableSpec { cluster: Some("main".into()), ..usual() };
+    let differences = differences(&spec, &Found { table: Some(table), others: Vec::new() });
+    let statements: Vec<_> =
+        differences.iter().flat_map(|difference| difference.change.statements()).collect();
+    assert_eq!(
+        statements,
+        [
+            "ALTER TABLE `otel`.`otel_traces` ON CLUSTER `main` ADD COLUMN IF NOT EXISTS `ScopeVersion` String CODEC(ZSTD(1))",
+            "ALTER TABLE `otel`.`otel_traces` ON CLUSTER `main` ADD COLUMN IF NOT EXISTS `SpanAttributesInt.Value` Array(Int64) CODEC(ZSTD(1))",
+        ]
+    );
+}
+
+#[test]
+fn attributes_of_which_nothing_is_there_are_added_as_they_are_wanted() {
+    let mut table = made(Layout::Map);
+    table.columns.retain(|column| column.name != "SpanAttributes");
+    let spec = TableSpec { layout: Some(Layout::Map), ..usual() };
+    assert_eq!(
+        found(&spec, table.clone()),
+        [
+            "column SpanAttributes is missing, wanted: `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
+        ]
+    );
+    assert!(found(&usual(), table)[0].contains("`SpanAttributes` JSON(max_dynamic_paths=64) CODEC"));
+}
+
+#[test]
+fn a_column_beside_ours_is_added_once_and_its_type_is_a_persons_business() {
+    let column = ExtraColumn {
+        name: "Route".into(),
+        type_name: "LowCardinality(String)".into(),
+        default: Some("SpanName".into()),
+    };
+    let spec = TableSpec { columns: vec![column], ..usual() };
+    assert_eq!(
+        found(&spec, made(Layout::Json)),
+        ["column Route is missing, wanted: `Route` LowCardinality(String) DEFAULT (SpanName)"]
+    );
+    let mut table = made(Layout::Json);
+    table.columns.push(described("Route", "LowCardinality(String)"));
+    assert_eq!(found(&spec, table), Vec::<String>::new());
+    let mut table = made(Layout::Json);
+    table.columns.push(described("Route", "String"));
+    assert_eq!(
+        found(&spec, table),
+        ["column Route is String, wanted: LowCardinality(String); this would take: \
+          ALTER TABLE `otel`.`otel_traces` MODIFY COLUMN `Route` LowCardinality(String) DEFAULT (SpanName)"]
+    );
+}
+
+#[test]
+fn what_would_drop_rewrite_or_copy_rows_is_named_and_never_made() {
+    let typed = TypedPath { set: AttributeSet::Span, path: "http.route".into(), type_name: "String".into() };
+    for (spec, expected) in [
+        (
+            TableSpec { engine: Some(Engine::ReplicatedMergeTree), ..usual() },
+            "engine is MergeTree, wanted: ReplicatedMergeTree; this would take: a new table, into which the rows are copied",
+        ),
+        (
+            TableSpec { order_by: vec!["TraceId".into()], ..usual() },
+            "sorting key is ServiceName, SpanName, toDateTime(Timestamp), Timestamp, wanted: TraceId; this would take: a new table, into \
+             which the rows are copied",
+        ),
+        (
+            TableSpec { ttl: Some(Duration::from_hours(72)), ..usual() },
+            "TTL is none, wanted: toDateTime(Timestamp) + toIntervalSecond(259200); this would take: ALTER TABLE `otel`.`otel_traces` MODIFY \
+             TTL toDateTime(Timestamp) + toIntervalSecond(259200), which drops what is older",
+        ),
+        (
+            TableSpec { layout: Some(Layout::Map), ..usual() },
+            "layout of ResourceAttributes is Json, wanted: Map; this would take: a new table, into which the rows are copied",
+        ),
+        (
+            TableSpec { typed_paths: vec![typed], ..usual() },
+            "path http.route of SpanAttributes is not declared, wanted: String; this would take: ALTER TABLE `otel`.`otel_traces` MODIFY \
+             COLUMN `SpanAttributes` JSON(max_dynamic_paths=64, `http.route` String) CODEC(ZSTD(1)), which rewrites every part",
+        ),
+        (TableSpec { dynamic_paths_max: Some(1_024), ..usual() }, ""),
+    ] {
+        let found = differences(&spec, &Found { table: Some(made(Layout::Json)), others: Vec::new() });
+        let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(texts.first().map_or("", |text| text), expected);
+        assert!(found.iter().all(|difference| difference.change.statements().is_empty()), "{found:?}");
+    }
+    let paths = TableSpec { dynamic_paths_max: Some(8), ..usual() };
+    assert!(
+        found(&paths, made(Layout::Json))[1]
+            .starts_with("max_dynamic_paths of SpanAttributes is 1024, wanted: 8;")
+    );
+}
+
+#[test]
+fn a_column_that_cannot_be_written_is_named_with_what_would_help() {
+    let mut table = made(Layout::Json);
+    table.columns.iter_mut().find(|column| column.name == "Duration").unwrap().type_name = "Int64".into();
+    let found = found(&usual(), table);
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("column Duration is not so, wanted: one that rows can be written to"),
+        "{found:?}"
+    );
+    assert!(found[0].contains("has type Int64; expected UInt64"), "{found:?}");
+}
+
+#[test]
+fn a_ttl_is_compared_by_its_length() {
+    for (engine, seconds) in [
+        (
+            "MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalSecond(259200) SETTINGS x = 1",
+            Some(259_200),
+        ),
+        ("MergeTree ORDER BY a TTL toDateTime(Timestamp) + toIntervalDay(3)", Some(259_200)),
+        ("MergeTree ORDER BY a TTL toDate(Timestamp) + toIntervalHour(72) SETTINGS x = 1", Some(259_200)),
+        ("MergeTree ORDER BY a TTL Timestamp + toIntervalWeek(1)", Some(604_800)),
+        ("MergeTree ORDER BY a TTL Timestamp + toIntervalDay(3) DELETE WHERE a = 1", None),
+        ("MergeTree ORDER BY a TTL Other + toIntervalDay(3)", None),
+        ("MergeTree ORDER BY a", None),
+    ] {
+        assert_eq!(ttl_in(engine).and_then(ttl_seconds), seconds, "{engine}");
+    }
+}
+
+#[test]
+fn a_cloud_server_stores_every_table_of_the_family_alike() {
+    let mut table = made(Layout::Json);
+    table.engine = "SharedMergeTree".into();
+    let spec = TableSpec { engine: Some(Engine::ReplicatedMergeTree), ..usual() };
+    assert_eq!(found(&spec, table), Vec::<String>::new());
+}

@@ -1,0 +1,286 @@
+//! The text of every statement.
+
+use super::*;
+
+#[test]
+fn the_usual_table_is_this_text() {
+    let statements = create_table(&TableSpec::new("otel", "otel_traces"));
+    assert_eq!(statements[0], "CREATE DATABASE IF NOT EXISTS `otel`");
+    assert_eq!(
+            statements[1],
+            "\
+CREATE TABLE IF NOT EXISTS `otel`.`otel_traces`
+(
+    `Timestamp` DateTime64(9) CODEC(Delta(8), ZSTD(1)),
+    `TraceId` String CODEC(ZSTD(1)),
+    `SpanId` String CODEC(ZSTD(1)),
+    `ParentSpanId` String CODEC(ZSTD(1)),
+    `TraceState` String CODEC(ZSTD(1)),
+    `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
+    `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
+    `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
+    `ResourceAttributes` JSON(max_dynamic_paths=64, `cloud.provider` Nullable(String), \
+`cloud.region` Nullable(String), `host.name` Nullable(String), `k8s.deployment.name` Nullable(String), `k8s.namespace.name` Nullable(String), \
+`k8s.node.name` Nullable(String), `k8s.pod.name` Nullable(String), `service.instance.id` Nullable(String), `service.name` Nullable(String), \
+`service.namespace` Nullable(String), `service.version` Nullable(String), `telemetry.sdk.language` Nullable(String), `telemetry.sdk.name` Nullable(String), \
+`telemetry.sdk.version` Nullable(String)) CODEC(ZSTD(1)),
+    `ScopeName` String CODEC(ZSTD(1)),
+    `ScopeVersion` String CODEC(ZSTD(1)),
+    `SpanAttributes` JSON(max_dynamic_paths=64) CODEC(ZSTD(1)),
+    `Duration` UInt64 CODEC(T64, ZSTD(1)),
+    `StatusCode` LowCardinality(String) CODEC(ZSTD(1)),
+    `StatusMessage` String CODEC(ZSTD(1)),
+    `Events.Timestamp` Array(DateTime64(9)) CODEC(ZSTD(1)),
+    `Events.Name` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `Events.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
+    `Links.TraceId` Array(String) CODEC(ZSTD(1)),
+    `Links.SpanId` Array(String) CODEC(ZSTD(1)),
+    `Links.TraceState` Array(String) CODEC(ZSTD(1)),
+    `Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1)),
+    INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1,
+    INDEX idx_duration Duration TYPE minmax GRANULARITY 1
+)
+ENGINE = MergeTree
+PARTITION BY toDate(Timestamp)
+ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
+SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = 134217728, non_replicated_deduplication_window = 10000"
+        );
+    assert_eq!(statements.len(), 2);
+}
+
+/// The lines in which the table of a layout differs from the usual one.
+fn difference(layout: Layout) -> String {
+    let text = |layout| {
+        create_table(&TableSpec { layout: Some(layout), ..TableSpec::new("otel", "otel_traces") }).remove(1)
+    };
+    let usual = text(Layout::Json);
+    let lines: Vec<_> = text(layout).lines().map(str::to_owned).collect();
+    lines.into_iter().filter(|line| !usual.lines().any(|known| known == line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_table_of_maps_differs_in_these_lines() {
+    assert_eq!(
+        difference(Layout::Map),
+        "    `ResourceAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `Events.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
+    `Links.Attributes` Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1)),
+    INDEX idx_res_attr_key mapKeys(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_res_attr_value mapValues(ResourceAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_key mapKeys(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_value mapValues(SpanAttributes) TYPE bloom_filter(0.01) GRANULARITY 1,"
+    );
+}
+
+#[test]
+fn a_table_of_groups_differs_in_these_lines() {
+    assert_eq!(
+        difference(Layout::Nested),
+        "    `ResourceAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
+    `ResourceAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
+    `ResourceAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
+    `ResourceAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesString.Value` Array(String) CODEC(ZSTD(1)),
+    `ResourceAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `ResourceAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
+    `SpanAttributesBool.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesBool.Value` Array(Bool) CODEC(ZSTD(1)),
+    `SpanAttributesDouble.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesDouble.Value` Array(Float64) CODEC(ZSTD(1)),
+    `SpanAttributesInt.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesInt.Value` Array(Int64) CODEC(ZSTD(1)),
+    `SpanAttributesString.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesString.Value` Array(String) CODEC(ZSTD(1)),
+    `SpanAttributesComplex.Key` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `SpanAttributesComplex.Value` Array(String) CODEC(ZSTD(1)),
+    `Events.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
+    `Events.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
+    `Events.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
+    `Events.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Events.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Links.AttributesBool` Array(Nested(Key LowCardinality(String), Value Bool)) CODEC(ZSTD(1)),
+    `Links.AttributesDouble` Array(Nested(Key LowCardinality(String), Value Float64)) CODEC(ZSTD(1)),
+    `Links.AttributesInt` Array(Nested(Key LowCardinality(String), Value Int64)) CODEC(ZSTD(1)),
+    `Links.AttributesString` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    `Links.AttributesComplex` Array(Nested(Key LowCardinality(String), Value String)) CODEC(ZSTD(1)),
+    INDEX idx_res_attr_key `ResourceAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_res_attr_value `ResourceAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_key `SpanAttributesString.Key` TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX idx_span_attr_value `SpanAttributesString.Value` TYPE bloom_filter(0.01) GRANULARITY 1,"
+    );
+}
+
+#[test]
+fn options_change_their_part_of_the_text() {
+    let spec = TableSpec {
+        create_database: false,
+        ttl: Some(Duration::from_hours(72)),
+        dynamic_paths_max: Some(8),
+        deduplication_window_blocks: 100,
+        ..TableSpec::new("otel", "otel_traces")
+    };
+    let statements = create_table(&spec);
+    assert_eq!(statements.len(), 1);
+    for part in [
+        "`SpanAttributes` JSON(max_dynamic_paths=8) CODEC",
+        "`Events.Attributes` Array(JSON(max_dynamic_paths=8)) CODEC",
+        "\nTTL toDateTime(Timestamp) + toIntervalSecond(259200)\nSETTINGS ",
+        "non_replicated_deduplication_window = 100",
+    ] {
+        assert!(statements[0].contains(part), "{part} in {}", statements[0]);
+    }
+}
+
+#[test]
+fn names_are_quoted() {
+    let statements = create_table(&TableSpec::new("o`t", "x` (a Int8); --"));
+    assert_eq!(statements[0], r"CREATE DATABASE IF NOT EXISTS `o\`t`");
+    assert!(statements[1].starts_with(r"CREATE TABLE IF NOT EXISTS `o\`t`.`x\` (a Int8); --`"));
+}
+
+fn usual() -> TableSpec {
+    TableSpec { create_database: false, ..TableSpec::new("otel", "otel_traces") }
+}
+
+/// The end of a statement, from its engine on.
+fn engine_of(statement: &str) -> &str {
+    &statement[statement.find("ENGINE = ").unwrap()..]
+}
+
+#[test]
+fn a_replicated_table_is_made_on_every_server_of_its_cluster() {
+    let spec = TableSpec {
+        create_database: true,
+        engine: Some(Engine::ReplicatedMergeTree),
+        cluster: Some("main".into()),
+        views: vec![View::TraceTimes],
+        ..usual()
+    };
+    let statements = create_all(&spec);
+    assert_eq!(statements[0], "CREATE DATABASE IF NOT EXISTS `otel` ON CLUSTER `main`");
+    assert!(
+        statements[1].starts_with("CREATE TABLE IF NOT EXISTS `otel`.`otel_traces` ON CLUSTER `main`\n(\n")
+    );
+    assert_eq!(
+        engine_of(&statements[1]),
+        "\
+ENGINE = ReplicatedMergeTree
+PARTITION BY toDate(Timestamp)
+ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
+SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, min_bytes_for_wide_part = 134217728, replicated_deduplication_window = 10000"
+    );
+    assert!(
+        statements[2].starts_with(
+            "CREATE TABLE IF NOT EXISTS `otel`.`otel_traces_trace_id_ts` ON CLUSTER `main`\n(\n"
+        )
+    );
+    assert_eq!(
+        engine_of(&statements[2]),
+        "\
+ENGINE = ReplicatedAggregatingMergeTree
+ORDER BY TraceId
+SETTINGS replicated_deduplication_window = 10000"
+    );
+    assert!(statements[3].starts_with(
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS `otel`.`otel_traces_trace_id_ts_mv` ON CLUSTER `main` TO `otel`.`otel_traces_trace_id_ts`\n"
+    ));
+}
+
+#[test]
+fn a_table_that_stores_nothing_has_columns_and_views_alone() {
+    let spec = TableSpec { engine: Some(Engine::Null), views: vec![View::Operations], ..usual() };
+    let statements = create_all(&spec);
+    assert!(
+        statements[0].ends_with(
+            "`Links.Attributes` Array(JSON(max_dynamic_paths=16)) CODEC(ZSTD(1))\n)\nENGINE = Null"
+        )
+    );
+    assert!(
+        statements[1].contains("ENGINE = AggregatingMergeTree\n"),
+        "what views keep is stored: {}",
+        statements[1]
+    );
+}
+
+#[test]
+fn views_are_this_text() {
+    let spec = TableSpec { ttl: Some(Duration::from_hours(24)), views: View::ALL.into(), ..usual() };
+    assert_eq!(
+        create_all(&spec)[1..],
+        [
+            "\
+CREATE TABLE IF NOT EXISTS `otel`.`otel_traces_operations`
+(
+    `ServiceName` LowCardinality(String) CODEC(ZSTD(1)),
+    `SpanName` LowCardinality(String) CODEC(ZSTD(1)),
+    `SpanKind` LowCardinality(String) CODEC(ZSTD(1)),
+    `First` SimpleAggregateFunction(min, DateTime64(9)) CODEC(ZSTD(1)),
+    `Last` SimpleAggregateFunction(max, DateTime64(9)) CODEC(ZSTD(1))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY (ServiceName, SpanName, SpanKind)
+TTL toDateTime(Last) + toIntervalSecond(86400)
+SETTINGS non_replicated_deduplication_window = 10000",
+            "\
+CREATE MATERIALIZED VIEW IF NOT EXISTS `otel`.`otel_traces_operations_mv` TO `otel`.`otel_traces_operations`
+AS SELECT ServiceName, SpanName, SpanKind, min(Timestamp) AS First, max(Timestamp) AS Last
+FROM `otel`.`otel_traces`
+GROUP BY ServiceName, SpanName, SpanKind",
+            "\
+CREATE TABLE IF NOT EXISTS `otel`.`otel_traces_trace_id_ts`
+(
+    `TraceId` String CODEC(ZSTD(1)),
+    `Start` SimpleAggregateFunction(min, DateTime64(9)) CODEC(Delta(8), ZSTD(1)),
+    `End` SimpleAggregateFunction(max, DateTime64(9)) CODEC(Delta(8), ZSTD(1))
+)
+ENGINE = AggregatingMergeTree
+ORDER BY TraceId
+TTL toDateTime(End) + toIntervalSecond(86400)
+SETTINGS non_replicated_deduplication_window = 10000",
+            "\
+CREATE MATERIALIZED VIEW IF NOT EXISTS `otel`.`otel_traces_trace_id_ts_mv` TO `otel`.`otel_traces_trace_id_ts`
+AS SELECT TraceId, min(Timestamp) AS Start, max(Timestamp) AS End
+FROM `otel`.`otel_traces`
+WHERE TraceId != '' GROUP BY TraceId",
+        ]
+    );
+}
+
+#[test]
+fn order_paths_and_columns_are_what_was_asked_for() {
+    let typed =
+        |set, path: &str, type_name: &str| TypedPath { set, path: path.into(), type_name: type_name.into() };
+    let spec = TableSpec {
+        order_by: vec!["ServiceName".into(), "toStartOfHour(Timestamp)".into()],
+        dynamic_paths_max: Some(0),
+        typed_paths: vec![
+            typed(AttributeSet::Span, "http.route", "Nullable(String)"),
+            typed(AttributeSet::Resource, "k8s.pod.name", "String"),
+            typed(AttributeSet::Resource, "zone", "LowCardinality(String)"),
+        ],
+        columns: vec![
+            ExtraColumn {
+                name: "Route".into(),
+                type_name: "String".into(),
+                default: Some("SpanName".into()),
+            },
+            ExtraColumn { name: "Note".into(), type_name: "Nullable(String)".into(), default: None },
+        ],
+        ..usual()
+    };
+    let statement = create_all(&spec).remove(0);
+    for part in [
+        "\nORDER BY (ServiceName, toStartOfHour(Timestamp))\n",
+        "`SpanAttributes` JSON(max_dynamic_paths=0, `http.route` Nullable(String)) CODEC",
+        "`k8s.node.name` Nullable(String), `k8s.pod.name` String, `service.instance.id` Nullable(String)",
+        "`telemetry.sdk.version` Nullable(String), `zone` LowCardinality(String)) CODEC",
+        "`Events.Attributes` Array(JSON(max_dynamic_paths=0)) CODEC",
+        "CODEC(ZSTD(1)),\n    `Route` String DEFAULT (SpanName),\n    `Note` Nullable(String),\n    INDEX idx_trace_id",
+    ] {
+        assert!(statement.contains(part), "{part} in {statement}");
+    }
+}

@@ -1,0 +1,58 @@
+//! The definition of a table that is there, and of what is filled beside it.
+//!
+//! Job: the questions behind [`crate::ddl::difference`]. Place in the flow: `sluice-gateway ddl diff` and `ddl apply`.
+
+use clickhouse::Row;
+use serde::Deserialize;
+
+use crate::ddl::TableSpec;
+use crate::ddl::difference::{Found, FoundTable, names_of_views};
+use crate::probe::{PROBE_TIMEOUT, Probe, ProbeError};
+use crate::sql::literal;
+
+#[derive(Debug, Row, Deserialize)]
+struct DefinitionRow {
+    engine: String,
+    engine_full: String,
+    sorting_key: String,
+}
+
+impl Probe {
+    /// What the server has of a spec.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when nobody answers, or something may not be read. A table that is missing is no error.
+    pub async fn found(&self, spec: &TableSpec) -> Result<Found, ProbeError> {
+        let table = match self.definition(&spec.table).await? {
+            None => None,
+            Some(DefinitionRow { engine, engine_full, sorting_key }) => {
+                let columns = self.describe(&spec.table).await?;
+                Some(FoundTable { engine, engine_full, sorting_key, columns })
+            }
+        };
+        Ok(Found { table, others: self.those_of(&names_of_views(spec)).await? })
+    }
+
+    async fn definition(&self, table: &str) -> Result<Option<DefinitionRow>, ProbeError> {
+        let action = format!("asking for the definition of {table}");
+        let question =
+            "SELECT engine, engine_full, sorting_key FROM system.tables WHERE database = ? AND name = ?";
+        let answer = self.client.query(question).bind(&self.database).bind(table);
+        self.within(PROBE_TIMEOUT, &action, answer.fetch_optional::<DefinitionRow>()).await
+    }
+
+    /// Those of the names that a table or view of the database has.
+    async fn those_of(&self, names: &[String]) -> Result<Vec<String>, ProbeError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<_> = names.iter().map(|name| literal(name)).collect();
+        let question = format!(
+            "SELECT name FROM system.tables WHERE database = {} AND name IN ({})",
+            literal(&self.database),
+            names.join(", ")
+        );
+        let answer = self.client.query_raw(&question).fetch_all::<String>();
+        self.within(PROBE_TIMEOUT, "looking for views", answer).await
+    }
+}

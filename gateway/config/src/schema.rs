@@ -1,0 +1,441 @@
+//! The table that rows go to: who makes it, and how.
+//!
+//! Job: what `sluice-gateway ddl` is told, and the rules about it. Nothing here reaches a statement that was not looked at: names are
+//! names, types and expressions are whole (brackets and quotes closed), so that no text can become a second statement or a second
+//! clause of one. What a field leaves open is as the table has it, and takes its default in a table that is made.
+
+use crate::{deduplication, units::Duration, violation::Violations};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Expressions of the sorting key at the most. Chosen: beyond a handful a key sorts nothing any more.
+pub const ORDER_BY_MAX: usize = 8;
+
+/// Columns beside the gateway's own at the most. Chosen: each costs every INSERT.
+pub const COLUMNS_MAX: usize = 64;
+
+/// Declared paths of one set of attributes at the most. Chosen: each is a column of its own in every part.
+pub const TYPED_PATHS_MAX: usize = 64;
+
+/// Bytes of a type at the most.
+pub const TYPE_BYTES_MAX: usize = 256;
+
+/// Bytes of an expression or a path at the most.
+pub const EXPRESSION_BYTES_MAX: usize = 1_024;
+
+/// Paths with a column of their own at the most: the server's default, of which its developers advise against.
+pub const DYNAMIC_PATHS_MAX: u32 = 1_024;
+
+/// The shortest TTL. Chosen: partitions are days, and a whole one is dropped at a time.
+const TTL_MIN: Duration = Duration::secs(3_600);
+
+/// The longest TTL: what fits a `DateTime`, give or take.
+const TTL_MAX: Duration = Duration::secs(100 * 365 * 86_400);
+
+/// Types of a declared path; each also as `Nullable(…)`.
+pub const PATH_TYPES: [&str; 12] = [
+    "Bool", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64",
+    "String",
+];
+
+/// The beginning of paths that the gateway writes itself, with their type.
+const PATH_RESERVED: &str = "sluice.";
+
+/// Who makes the table, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Schema {
+    /// What Sluice may do with the table.
+    #[serde(default)]
+    pub management: SchemaManagement,
+    /// How attributes lie in the table. When absent: as they do; `Json` in a table that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    /// The table's engine. When absent: the one that it has; `MergeTree` in a table that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The cluster that every statement is run on (`ON CLUSTER`); absent means each endpoint by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Age at which rows are dropped, whole days at a time: 1 h to 100 years. When absent: as it is; a table that is made keeps
+    /// them for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Duration>,
+    /// The sorting key: names of columns, or a function of one, at most [`ORDER_BY_MAX`]. When empty: as it is; low cardinality
+    /// first in a table that is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order_by: Vec<String>,
+    /// Paths of a JSON column that get a column of their own: 0 to [`DYNAMIC_PATHS_MAX`]. Further ones share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_dynamic_paths: Option<u32>,
+    /// Paths of JSON columns with a type.
+    #[serde(default, skip_serializing_if = "TypedPaths::is_empty")]
+    pub typed_paths: TypedPaths,
+    /// Columns beside the gateway's own, which the server computes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ExtraColumn>,
+    /// Tables that are filled beside this one.
+    #[serde(default, skip_serializing_if = "Views::is_empty")]
+    pub views: Views,
+    /// Blocks whose tokens a table that is made remembers: 1 to [`deduplication::WINDOW_BLOCKS_MAX`]; when absent,
+    /// [`deduplication::WINDOW_BLOCKS_MIN`]. One that is there is not compared: the gateway says when its window is too short for
+    /// what it promises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deduplication_window: Option<u32>,
+}
+
+/// What Sluice may do with the table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemaManagement {
+    /// Nothing; the gateway alone looks at the columns when it starts.
+    None,
+    /// Compare, and refuse to start pods when rows cannot be written.
+    Validate,
+    /// Create database, table and views when they are missing, then compare.
+    #[default]
+    CreateIfMissing,
+    /// As `CreateIfMissing`, and add columns that are missing. Nothing else is ever changed.
+    Evolve,
+}
+
+/// How attributes lie in a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layout {
+    /// One `JSON` column per set of attributes: every value keeps its type.
+    #[default]
+    Json,
+    /// One `Map(LowCardinality(String), String)` per set: every value is text, as in the OpenTelemetry exporter's table.
+    Map,
+    /// A group of keys and values per type (bool, double, int, string, complex) and set, as in Jaeger's tables.
+    Nested,
+}
+
+/// The table's engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Engine {
+    /// One server.
+    #[default]
+    MergeTree,
+    /// Replicas, which Keeper keeps equal.
+    ReplicatedMergeTree,
+    /// Nothing is stored; views get the rows.
+    Null,
+}
+
+/// Paths of JSON columns with a type, by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TypedPaths {
+    /// Of the resource's attributes, beside the usual ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub resource: BTreeMap<String, String>,
+    /// Of the span's attributes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub span: BTreeMap<String, String>,
+}
+
+impl TypedPaths {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.resource.is_empty() && self.span.is_empty()
+    }
+}
+
+/// A column that the gateway does not fill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExtraColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub r#type: String,
+    /// What the server computes it from (`DEFAULT`); absent means the default of its type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+}
+
+/// Tables that are filled beside the main one, by materialized views.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Views {
+    /// Services and their operations, with the first and the last time that each was seen: `<table>_operations`.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub operations: bool,
+    /// The time range of each trace: `<table>_trace_id_ts`.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub trace_times: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(on: &bool) -> bool {
+    !on
+}
+
+impl Views {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        !self.operations && !self.trace_times
+    }
+}
+
+impl Schema {
+    /// Adds what is wrong; `at` is the section's path.
+    pub(crate) fn check(&self, at: &str, found: &mut Violations) {
+        let at = |field: &str| format!("{at}.{field}");
+        if let Some(cluster) = &self.cluster {
+            found.add_if(!is_name(cluster), &at("cluster"), || not_a_name(cluster));
+        }
+        if let Some(ttl) = self.ttl {
+            found.add_if(!(TTL_MIN..=TTL_MAX).contains(&ttl), &at("ttl"), || {
+                format!("{ttl} is not between {TTL_MIN} and {TTL_MAX}")
+            });
+        }
+        if let Some(blocks) = self.deduplication_window {
+            let most = deduplication::WINDOW_BLOCKS_MAX;
+            found.add_if(!(1..=most).contains(&blocks), &at("deduplicationWindow"), || {
+                format!("{blocks} is not between 1 and {most}")
+            });
+        }
+        self.check_order(&at("orderBy"), found);
+        self.check_json(&at, found);
+        self.check_columns(&at("columns"), found);
+        self.check_null(&at, found);
+    }
+
+    fn check_order(&self, at: &str, found: &mut Violations) {
+        found.add_if(self.order_by.len() > ORDER_BY_MAX, at, || {
+            format!("{} expressions are more than {ORDER_BY_MAX}", self.order_by.len())
+        });
+        for part in &self.order_by {
+            found.add_if(!is_key_part(part), at, || {
+                format!(
+                    "{part:?} is neither a column nor a function of one, such as ServiceName or toDateTime(Timestamp)"
+                )
+            });
+        }
+    }
+
+    fn check_json(&self, at: &impl Fn(&str) -> String, found: &mut Violations) {
+        if let Some(paths) = self.max_dynamic_paths {
+            found.add_if(paths > DYNAMIC_PATHS_MAX, &at("maxDynamicPaths"), || {
+                format!("{paths} is not between 0 and {DYNAMIC_PATHS_MAX}")
+            });
+        }
+        let is_json = self.layout.unwrap_or_default() == Layout::Json;
+        for (set, paths) in [("resource", &self.typed_paths.resource), ("span", &self.typed_paths.span)] {
+            let at = at(&format!("typedPaths.{set}"));
+            found.add_if(paths.len() > TYPED_PATHS_MAX, &at, || {
+                format!("{} paths are more than {TYPED_PATHS_MAX}", paths.len())
+            });
+            for (path, type_name) in paths {
+                check_path(path, type_name, &at, found);
+            }
+        }
+        let wants_json = self.max_dynamic_paths.is_some() || !self.typed_paths.is_empty();
+        found.add_if(wants_json && !is_json, &at("layout"), || {
+            "must be Json, since maxDynamicPaths or typedPaths is set: only JSON columns have paths".into()
+        });
+    }
+
+    fn check_columns(&self, at: &str, found: &mut Violations) {
+        found.add_if(self.columns.len() > COLUMNS_MAX, at, || {
+            format!("{} columns are more than {COLUMNS_MAX}", self.columns.len())
+        });
+        let mut names = std::collections::BTreeSet::new();
+        for column in &self.columns {
+            let at = format!("{at}.{}", column.name);
+            found.add_if(!is_name(&column.name), &at, || not_a_name(&column.name));
+            found.add_if(!names.insert(&column.name), &at, || "is named twice".into());
+            found.add_if(!is_type(&column.r#type), &format!("{at}.type"), || {
+                format!("{:?} is not a type, such as String or LowCardinality(String)", column.r#type)
+            });
+            if let Some(default) = &column.default {
+                found.add_if(!is_expression(default), &format!("{at}.default"), || {
+                    format!(
+                        "{default:?} is not one whole expression: brackets and quotes must be closed, without comments and ';', in \
+                         at most {EXPRESSION_BYTES_MAX} bytes"
+                    )
+                });
+            }
+        }
+    }
+
+    /// A table that stores nothing has no order and no age.
+    fn check_null(&self, at: &impl Fn(&str) -> String, found: &mut Violations) {
+        if self.engine != Some(Engine::Null) {
+            return;
+        }
+        let reason = || "must not be set with engine Null, which stores nothing".to_owned();
+        found.add_if(self.ttl.is_some(), &at("ttl"), reason);
+        found.add_if(!self.order_by.is_empty(), &at("orderBy"), reason);
+    }
+}
+
+fn check_path(path: &str, type_name: &str, at: &str, found: &mut Violations) {
+    let at = format!("{at}.{path}");
+    let is_text = !path.is_empty() && path.len() <= TYPE_BYTES_MAX && !path.chars().any(char::is_control);
+    found.add_if(!is_text, &at, || format!("{path:?} is not a path, such as http.route"));
+    found.add_if(path.starts_with(PATH_RESERVED), &at, || {
+        format!("begins with {PATH_RESERVED}, which the gateway writes itself")
+    });
+    let of_nullable = type_name.strip_prefix("Nullable(").and_then(|rest| rest.strip_suffix(')'));
+    found.add_if(!PATH_TYPES.contains(&of_nullable.unwrap_or(type_name)), &at, || {
+        format!("{type_name:?} is not one of {}, each also as Nullable(…)", PATH_TYPES.join(", "))
+    });
+}
+
+/// What needs no quotes anywhere.
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let begins = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    begins && text.len() <= 128 && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn not_a_name(text: &str) -> String {
+    format!("{text:?} is not a name: 1 to 128 of a-z, A-Z, 0-9 and '_', not a digit first")
+}
+
+/// `Name` or `function(Name)`.
+fn is_key_part(text: &str) -> bool {
+    let of_function = text.split_once('(').and_then(|(name, rest)| Some((name, rest.strip_suffix(')')?)));
+    match of_function {
+        Some((function, column)) => is_name(function) && is_name(column),
+        None => is_name(text),
+    }
+}
+
+/// `Name` or `Name(…)` with nothing behind it.
+fn is_type(text: &str) -> bool {
+    if text.len() > TYPE_BYTES_MAX {
+        return false;
+    }
+    match text.split_once('(') {
+        None => is_name(text),
+        Some((name, _)) => is_name(name) && closes_at_the_end(&text[name.len()..]),
+    }
+}
+
+/// Whether the text is whole: it stays one expression between brackets.
+fn is_expression(text: &str) -> bool {
+    let is_sized = !text.trim().is_empty() && text.len() <= EXPRESSION_BYTES_MAX;
+    is_sized && closes_at_the_end(&format!("({text})"))
+}
+
+/// Whether the bracket that `text` begins with is closed by its last character, and by none before; brackets and quotes inside are
+/// closed too, and nothing is a comment or ends a statement.
+fn closes_at_the_end(text: &str) -> bool {
+    let mut open = Vec::new();
+    let mut quote = None;
+    let mut bytes = text.bytes().enumerate().peekable();
+    while let Some((at, byte)) = bytes.next() {
+        if let Some(end) = quote {
+            if byte == b'\\' {
+                bytes.next();
+            } else if byte == end {
+                quote = None;
+            }
+            continue;
+        }
+        let next = bytes.peek().map(|(_, next)| *next);
+        match (byte, next) {
+            (b'\'' | b'"' | b'`', _) => quote = Some(byte),
+            (b'(', _) => open.push(b')'),
+            (b'[', _) => open.push(b']'),
+            (b'{', _) => open.push(b'}'),
+            (b')' | b']' | b'}', _) => {
+                if open.pop() != Some(byte) {
+                    return false;
+                }
+                if open.is_empty() {
+                    return at + 1 == text.len();
+                }
+            }
+            (b';' | b'#' | b'$' | 0..=31 | 127.., _) | (b'-', Some(b'-')) | (b'/', Some(b'*' | b'/')) => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::from_yaml;
+
+    fn found(schema: &str) -> Vec<String> {
+        let config = crate::checked::tests::SMALLEST
+            .replace("table: otel_traces", &format!("table: otel_traces\n    schema: {{{schema}}}"));
+        let config = from_yaml(&config).unwrap();
+        config.check().err().iter().flatten().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_table_that_is_described_whole_passes() {
+        let schema = "management: Evolve, layout: Json, engine: ReplicatedMergeTree, cluster: main, ttl: 720h, \
+            orderBy: [ServiceName, toStartOfHour(Timestamp), Timestamp], maxDynamicPaths: 0, deduplicationWindow: 100, \
+            typedPaths: {resource: {k8s.pod.name: Nullable(String)}, span: {http.response.status_code: Int64}}, \
+            columns: [{name: Route, type: LowCardinality(String), default: \"toString(SpanAttributes.http.route)\"}, \
+            {name: Tenant, type: \"Enum8('a' = 1, ')' = 2)\"}], views: {operations: true, traceTimes: true}";
+        assert_eq!(found(schema), Vec::<String>::new());
+        assert_eq!(found("engine: 'Null', views: {operations: true}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_rule_names_its_field() {
+        for (schema, violation) in [
+            ("cluster: a b", "cluster: \"a b\" is not a name"),
+            ("ttl: 59m", "ttl: 59m is not between 1h"),
+            ("deduplicationWindow: 0", "deduplicationWindow: 0 is not between 1 and"),
+            ("orderBy: ['a, b']", "orderBy: \"a, b\" is neither a column"),
+            ("orderBy: ['f(a), b(c)']", "orderBy: \"f(a), b(c)\" is neither"),
+            ("orderBy: [a, b, c, d, e, f, g, h, i]", "orderBy: 9 expressions are more than 8"),
+            ("maxDynamicPaths: 1025", "maxDynamicPaths: 1025 is not between 0 and 1024"),
+            ("layout: Map, maxDynamicPaths: 1", "layout: must be Json"),
+            ("typedPaths: {span: {a: UUID}}", "typedPaths.span.a: \"UUID\" is not one of Bool"),
+            ("typedPaths: {span: {sluice.a: String}}", "typedPaths.span.sluice.a: begins with sluice."),
+            ("typedPaths: {resource: {'': String}}", "typedPaths.resource.: \"\" is not a path"),
+            ("columns: [{name: 1a, type: String}]", "columns.1a: \"1a\" is not a name"),
+            ("columns: [{name: a, type: String}, {name: a, type: Int8}]", "columns.a: is named twice"),
+            (
+                "columns: [{name: a, type: 'String, DROP COLUMN b'}]",
+                "columns.a.type: \"String, DROP COLUMN b\"",
+            ),
+            ("columns: [{name: a, type: 'Array(String) TTL now()'}]", "columns.a.type:"),
+            ("columns: [{name: a, type: String, default: '1), DROP COLUMN (b'}]", "columns.a.default:"),
+            ("engine: 'Null', ttl: 24h", "ttl: must not be set with engine Null"),
+            ("engine: 'Null', orderBy: [ServiceName]", "orderBy: must not be set with engine Null"),
+        ] {
+            let found = found(schema);
+            let expected = format!("sink.clickhouse.schema.{violation}");
+            assert!(found.iter().any(|found| found.starts_with(&expected)), "{schema}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_expression_cannot_leave_its_brackets() {
+        for whole in ["1", "f(a, b)[1]", "'it''s -- \\' ;('", "a['k)']", "map('a', 1)", "a - -1", "a / b"] {
+            assert!(is_expression(whole), "{whole}");
+        }
+        for other in [
+            "",
+            " ",
+            "a)",
+            "(a",
+            "a) TTL (b",
+            "'a",
+            "a -- b",
+            "a /* b",
+            "a; b",
+            "f(a]",
+            "a // b",
+            "a # b",
+            "a\nb",
+            "é",
+        ] {
+            assert!(!is_expression(other), "{other}");
+        }
+        assert!(!is_expression(&"x".repeat(EXPRESSION_BYTES_MAX + 1)));
+    }
+}
