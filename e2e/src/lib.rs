@@ -7,6 +7,7 @@ pub mod faults;
 pub mod fuzz;
 pub mod gateway;
 pub mod install;
+pub mod letters;
 pub mod memory;
 pub mod oracle;
 pub mod pipeline;

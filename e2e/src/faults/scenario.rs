@@ -188,24 +188,42 @@ const SERVERS: [Scenario; 6] = [
     ),
 ];
 
-const INPUTS: [Scenario; 5] = [
+const INPUTS: [Scenario; 8] = [
+    scenario(
+        "bad-messages-dead-lettered",
+        Fault::Input(Input::BadLettered),
+        FEW,
+        "garbage, truncated, hostile, empty and null messages in every partition; exactly one letter for each bad one",
+    ),
+    scenario(
+        "bad-messages-kill",
+        Fault::Input(Input::BadKill),
+        u32::MAX,
+        "the same, and SIGKILL among their letters: a letter may be there twice, a row may not",
+    ),
     scenario(
         "bad-messages-skipped",
         Fault::Input(Input::BadSkipped),
         FEW,
-        "garbage, truncated, hostile, empty and null messages in every partition, onMissing: Skip",
+        "the same without a dead-letter topic, onMissing: Skip",
     ),
     scenario(
         "bad-message-stops",
         Fault::Input(Input::BadStops),
         FEW,
-        "a message that cannot be read stops its partition alone, onMissing: Stop",
+        "a message that cannot be read stops its partition alone without a dead-letter topic, onMissing: Stop",
+    ),
+    scenario(
+        "dead-letter-topic-refused",
+        Fault::Input(Input::LettersRefused),
+        FEW,
+        "the same until the broker lets the dead-letter topic be made: the partition goes on by itself",
     ),
     scenario(
         "wrong-encoding",
         Fault::Input(Input::WrongEncoding),
         FEW,
-        "1,600 spans come as JSON, onMissing: Skip",
+        "1,600 spans come as JSON and are dead letters",
     ),
     scenario(
         "table-changed",

@@ -15,6 +15,7 @@ use super::report::Round;
 use super::servers::Servers;
 use crate::cluster::{Seen, until};
 use crate::gateway::{self, free_address};
+use crate::letters::Letters;
 use crate::oracle::{Database, Oracle};
 use crate::pipeline::{TABLE, merged};
 use crate::process::{Signal, interrupt};
@@ -230,6 +231,27 @@ impl<'a> Scene<'a> {
             encoding,
             spans_per_second: Some(SPANS_PER_SECOND),
         }
+    }
+
+    /// What its dead-letter topic holds, as a gateway of these reads it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn letters(&mut self) -> Result<Letters> {
+        let config = self.gateway(0).orders().config.clone();
+        Letters::of(&self.topic, &self.stage.program, &config).await
+    }
+
+    /// Waits until a line in the log of gateway 0 contains this.
+    ///
+    /// # Errors
+    /// When none does within [`PATIENCE`].
+    pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
+        self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
+            let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
+            Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+        })
+        .await
     }
 
     /// Produces so many spans at once and waits until all are acknowledged.
@@ -476,6 +498,7 @@ impl<'a> Scene<'a> {
         self.load = None;
         let removed = self.database.delete().await;
         let removed = removed.and(self.topic.delete_group(&self.group).await);
+        let removed = removed.and(self.topic.delete_dead_letters().await);
         removed.and(self.topic.delete().await)
     }
 }

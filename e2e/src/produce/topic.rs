@@ -14,9 +14,13 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use sluice_gateway_config::DEAD_LETTER_SUFFIX;
 
 /// Longest wait for one answer of the broker; a broker that just restarted takes a few seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Partitions of a dead-letter topic that a gateway makes, at the most.
+const DEAD_LETTER_PARTITIONS_MAX: i32 = 8;
 
 /// Longest wait until a new partition has its leader.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -98,6 +102,26 @@ impl Topic {
     /// The topic's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its dead-letter topic, as a gateway makes it: there or not.
+    pub fn dead_letters(&self) -> Result<Topic> {
+        let partitions = self.partitions.min(DEAD_LETTER_PARTITIONS_MAX);
+        Topic::named(&self.brokers, &format!("{}{DEAD_LETTER_SUFFIX}", self.name), partitions)
+    }
+
+    /// Has the broker refuse to make its dead-letter topic for as long as the topic is there that this makes: Kafka makes no two topics
+    /// whose names differ in dots and underscores alone.
+    pub async fn refuse_dead_letters(&self) -> Result<Topic> {
+        let taken = format!("{}{DEAD_LETTER_SUFFIX}", self.name).replace('.', "_");
+        Topic::create(&self.brokers, &taken, 1).await
+    }
+
+    /// Removes its dead-letter topic, and what keeps it from being made.
+    pub async fn delete_dead_letters(&self) -> Result<()> {
+        let letters = self.dead_letters()?;
+        let taken = Topic::named(&self.brokers, &letters.name.replace('.', "_"), 1)?;
+        letters.delete().await.and(taken.delete().await)
     }
 
     /// Partitions as far as this fixture made them.

@@ -1,6 +1,10 @@
-//! Messages that cannot be read: `Stop` holds their partition alone, `Skip` counts them and goes on; either says so once.
+//! Messages that cannot be read: they become letters. Where there is no topic for these, `Stop` holds their partition alone until there
+//! is, and `Skip` counts them and goes on; each says so once.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use e2e::letters::Place;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -80,19 +84,39 @@ fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()
     Ok(())
 }
 
+/// The names of the spans that are in, and how often.
+async fn names(gateway: &Gateway) -> Result<Vec<Vec<Value>>> {
+    gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await
+}
+
+async fn counted(gateway: &Gateway, metric: &str) -> Result<Option<f64>> {
+    gateway.metric(&format!("sluice_gateway_{metric}")).await
+}
+
+fn places(rejected: &[Rejected]) -> BTreeSet<Place> {
+    rejected.iter().map(|rejected| (rejected.partition, rejected.offset)).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_cannot_be_read_stops_its_partition_alone() -> Result<()> {
-    process::run("malformed_stop", 4, async |stage: &Stage| {
+async fn a_message_that_cannot_be_read_becomes_a_letter() -> Result<()> {
+    process::run("malformed_letter", 4, async |stage: &Stage| {
         let rejected = fill(stage).await?;
-        let gateway = stage.start("stop", &json!({})).await?;
-        // Two partitions stand in front of their second of three messages; the others are read to the end.
-        gateway.wait_metric("sluice_gateway_partitions_stopped", 2.0).await?;
-        gateway.wait_lag(4).await?;
-        let names =
-            gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await?;
-        ensure!(names == [[json!("before"), json!("4")], [json!("behind"), json!("2")]], "{names:?}");
-        let name = r#"sluice_gateway_messages_rejected_total{reason="malformed"}"#;
-        ensure!(gateway.metric(name).await? == Some(2.0), "{:?}", gateway.metric(name).await?);
+        let gateway = stage.start("letter", &json!({})).await?;
+        gateway.wait_lag(0).await?;
+        let found = names(&gateway).await?;
+        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        let letters = gateway.letters().await?;
+        letters.ensure_exactly(&stage.topic, "malformed", &places(&rejected))?;
+        ensure!(letters.doubled() == 0, "{letters:?}");
+        for (metric, value) in [
+            (r#"messages_rejected_total{reason="malformed"}"#, 2.0),
+            (r#"dead_letters_total{reason="malformed"}"#, 2.0),
+            ("partitions_stopped", 0.0),
+            ("ledger_imbalance_rows", 0.0),
+        ] {
+            let found = counted(&gateway, metric).await?;
+            ensure!(found == Some(value), "{metric} is {found:?}");
+        }
         check_log(&gateway, &rejected, stage.topic.name())?;
         gateway.stop().await
     })
@@ -100,18 +124,49 @@ async fn a_message_that_cannot_be_read_stops_its_partition_alone() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_cannot_be_read_is_skipped_where_that_is_asked_for() -> Result<()> {
-    process::run("malformed_skip", 4, async |stage: &Stage| {
+async fn without_a_dead_letter_topic_a_partition_stops_alone_and_goes_on_once_there_is_one() -> Result<()> {
+    process::run("malformed_stop", 4, async |stage: &Stage| {
+        let taken = stage.topic.refuse_dead_letters().await?;
         let rejected = fill(stage).await?;
-        let gateway = stage.start("skip", &json!({"deadLetter": {"onMissing": "Skip"}})).await?;
-        gateway.wait_lag(0).await?;
-        let names =
-            gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await?;
-        ensure!(names == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{names:?}");
-        let name = r#"sluice_gateway_messages_rejected_total{reason="malformed"}"#;
-        ensure!(gateway.metric(name).await? == Some(2.0), "{:?}", gateway.metric(name).await?);
-        ensure!(gateway.metric("sluice_gateway_partitions_stopped").await? == Some(0.0));
+        let gateway = stage.start("stop", &json!({})).await?;
+        // Two partitions stand in front of their second of three messages; the others are read to the end.
+        gateway.wait_metric("sluice_gateway_partitions_stopped", 2.0).await?;
+        gateway.wait_lag(4).await?;
+        let found = names(&gateway).await?;
+        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("2")]], "{found:?}");
         check_log(&gateway, &rejected, stage.topic.name())?;
+
+        taken.delete().await?;
+        gateway.wait_lag(0).await?;
+        let found = names(&gateway).await?;
+        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        gateway.letters().await?.ensure_exactly(&stage.topic, "malformed", &places(&rejected))?;
+        ensure!(counted(&gateway, "partitions_stopped").await? == Some(0.0));
+        let refused = counted(&gateway, r#"dead_letters_refused_total{cause="missing"}"#).await?;
+        ensure!(refused == Some(2.0), "{refused:?}");
+        gateway.stop().await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_dead_letter_topic_a_message_is_skipped_where_that_is_asked_for() -> Result<()> {
+    process::run("malformed_skip", 4, async |stage: &Stage| {
+        stage.topic.refuse_dead_letters().await?;
+        fill(stage).await?;
+        // One worker says it once, whatever number of partitions.
+        let skip = json!({"workers": 1, "delivery": {"deadLetter": {"onMissing": "Skip"}}});
+        let gateway = stage.start_with("skip", &skip).await?;
+        gateway.wait_lag(0).await?;
+        let found = names(&gateway).await?;
+        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        let skipped = counted(&gateway, r#"messages_skipped_total{reason="malformed"}"#).await?;
+        ensure!(skipped == Some(2.0), "{skipped:?}");
+        ensure!(counted(&gateway, "partitions_stopped").await? == Some(0.0));
+        let lines = gateway.log_lines()?;
+        let about: Vec<&Value> = lines.iter().filter(|line| line["reason"].is_string()).collect();
+        ensure!(about.len() == 1, "{} lines: {about:?}", about.len());
+        ensure!(gateway.letters().await?.letters.is_empty());
         gateway.stop().await
     })
     .await

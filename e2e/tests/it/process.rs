@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::cargo::{cargo, release_folder};
 use e2e::cluster::{Seen, until};
 use e2e::gateway::{self, Orders, free_address};
+use e2e::letters::Letters;
 use e2e::oracle::{Database, Oracle, Server};
 use e2e::pipeline::{TABLE, merged};
 use e2e::produce::Topic;
@@ -114,6 +115,7 @@ impl Stage {
             removed = removed.and(database.delete().await);
             removed = removed.and(self.topic.delete_group(&group).await);
         }
+        removed = removed.and(self.topic.delete_dead_letters().await);
         removed = removed.and(self.topic.delete().await);
         if with_files {
             removed = removed.and(fs::remove_dir_all(&self.folder).context("remove the gateways' files"));
@@ -249,6 +251,11 @@ impl Gateway {
     /// Runs `audit` with these arguments on its topic and table.
     pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
         self.asked.audit(arguments).await
+    }
+
+    /// What the dead-letter topic of its topic holds.
+    pub async fn letters(&self) -> Result<Letters> {
+        Letters::of(&self.topic, &self.asked.program, &self.asked.config).await
     }
 
     /// Runs a statement in which `{table}` is its table.

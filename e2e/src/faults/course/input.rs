@@ -1,16 +1,18 @@
 //! Bad input: messages that nobody can read among good ones, the wrong encoding, a table that changes under a running gateway.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
 
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::faults::scene::{Expected, Scene};
+use crate::letters::Place;
 use crate::pipeline::TABLE;
-use crate::produce::Feed;
+use crate::produce::{Feed, Topic};
 use crate::spans::{Encoding, Generator, Run, Shape};
 
 /// How long the broker may take for a message.
@@ -31,11 +33,17 @@ const COLUMN: &str = "StatusMessage";
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Bad messages in every partition are passed over.
+    /// Bad messages in every partition become letters.
+    BadLettered,
+    /// The same, and the gateway is killed meanwhile.
+    BadKill,
+    /// There is nowhere to put them, and they are passed over.
     BadSkipped,
-    /// A bad message stops its partition, alone.
+    /// There is nowhere to put one, and it stops its partition, alone.
     BadStops,
-    /// Messages in another encoding are passed over.
+    /// The same, until there is.
+    LettersRefused,
+    /// Messages in another encoding become letters.
     WrongEncoding,
     /// A column is renamed, and back.
     TableChanged,
@@ -47,9 +55,7 @@ impl Input {
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
         match self {
-            Input::BadSkipped | Input::WrongEncoding => {
-                json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}})
-            }
+            Input::BadSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
             _ => json!({}),
         }
     }
@@ -63,6 +69,9 @@ impl Input {
         scene.start_load();
         scene.wait_inserts(INSERTS_BEFORE).await?;
         match self {
+            Input::BadLettered => bad_lettered(scene, false).await,
+            Input::BadKill => bad_lettered(scene, true).await,
+            Input::LettersRefused => letters_refused(scene).await,
             Input::BadSkipped => bad_skipped(scene).await,
             Input::BadStops => bad_stops(scene).await,
             Input::WrongEncoding => wrong_encoding(scene).await,
@@ -100,20 +109,61 @@ fn producer(scene: &Scene<'_>) -> Result<FutureProducer> {
     config.create().context("make a producer of bad messages")
 }
 
-async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
+/// Sends all of them to every partition, and says where those are that cannot be read.
+async fn send_bad(scene: &Scene<'_>) -> Result<BTreeSet<Place>> {
     let producer = producer(scene)?;
+    let mut places = BTreeSet::new();
     for partition in 0..scene.topic.partitions() {
         for message in bad_messages() {
-            send(&producer, scene.topic.name(), partition, message.as_deref()).await?;
+            let offset = send(&producer, scene.topic.name(), partition, message.as_deref()).await?;
+            // What is empty, or has no value, holds no spans.
+            if message.is_some_and(|message| !message.is_empty()) {
+                places.insert((partition, offset));
+            }
         }
     }
-    recover(scene).await
+    Ok(places)
+}
+
+async fn bad_lettered(scene: &mut Scene<'_>, kill: bool) -> Result<Expected> {
+    let places = send_bad(scene).await?;
+    if kill {
+        scene.gateway(0).kill().await?;
+    }
+    let expected = recover(scene).await?;
+    ensure_letters(scene, &places, kill).await?;
+    Ok(expected)
+}
+
+/// Ends the load, and looks at the letters once everything is committed.
+async fn ensure_letters(scene: &mut Scene<'_>, places: &BTreeSet<Place>, may_double: bool) -> Result<()> {
+    scene.stop_load().await?;
+    scene.wait_committed(0).await?;
+    let letters = scene.letters().await?;
+    letters.ensure_exactly(&scene.topic, "malformed", places)?;
+    ensure!(may_double || letters.doubled() == 0, "{} letters are there again", letters.doubled());
+    Ok(())
+}
+
+async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.topic.refuse_dead_letters().await?;
+    send_bad(scene).await?;
+    let expected = recover(scene).await?;
+    ensure_letters(scene, &BTreeSet::new(), false).await?;
+    Ok(expected)
+}
+
+/// A message that is no spans, for which there is no dead-letter topic; waits until its partition stands.
+async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
+    let taken = scene.topic.refuse_dead_letters().await?;
+    let bad = send(&producer(scene)?, scene.topic.name(), 0, Some(b"{}")).await?;
+    scene.wait_logged("its dead letter is refused").await?;
+    Ok((taken, bad))
 }
 
 /// The one partition stands; what is in it from the bad message on is not read, and nothing else is missing.
 async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
-    let producer = producer(scene)?;
-    let bad = send(&producer, scene.topic.name(), 0, Some(b"{}")).await?;
+    let (_, bad) = stop_partition(scene).await?;
     let expected = recover(scene).await?;
     scene.stop_load().await?;
     let ends = scene.topic.watermarks().await?;
@@ -123,12 +173,33 @@ async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost, messages_left, ..expected })
 }
 
+/// The partition stands until the broker lets the topic be made, and goes on by itself.
+async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
+    let (taken, bad) = stop_partition(scene).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    taken.delete().await?;
+    let healed = Instant::now();
+    scene.wait_logged("the partition goes on").await?;
+    let recovery_s = Some(healed.elapsed().as_secs_f64());
+    scene.wait_acked(SPANS_AFTER).await?;
+    ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
+}
+
 async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.stop_load().await?;
+    let before = scene.topic.watermarks().await?;
     let feed = Feed { spans_per_second: None, ..scene.feed(Encoding::OtlpJson) };
     scene.produce_as(&feed, SPANS_WRONG).await?;
+    let after = scene.topic.watermarks().await?;
+    let places = before
+        .iter()
+        .zip(&after)
+        .flat_map(|(before, after)| (before.high..after.high).map(|offset| (before.partition, offset)));
+    let places = places.collect();
     scene.start_load();
     let expected = recover(scene).await?;
+    ensure_letters(scene, &places, false).await?;
     Ok(Expected { lost: SPANS_WRONG, ..expected })
 }
 
