@@ -6,9 +6,13 @@ use crate::{
 };
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
-use sluice_gateway_config::{ByteSize, CheckedConfig, Kafka, SchemaManagement};
-use sluice_kafka::{batch_bytes_max, probe_topics, received_bytes_max};
-use std::{fmt, time::Duration};
+use sluice_gateway_config::{ByteSize, CheckedConfig, DeadLetter, Kafka, OnMissing, SchemaManagement};
+use sluice_kafka::{
+    TopicPartitions, batch_bytes_max,
+    dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
+    probe_topics, received_bytes_max, would_make,
+};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,23 +49,23 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         checked.budget().parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
     let mut findings =
         Findings { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() };
-    check_topics(&checked.config().source.kafka, &mut findings).await;
+    let kafka = &checked.config().source.kafka;
+    let topics = check_topics(kafka, &mut findings).await;
+    check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;
     if let Err(error) = check_sink(checked, &mut findings).await {
         findings.problems.push(format!("sink.clickhouse: {error}"));
     }
     findings
 }
 
-async fn check_topics(kafka: &Kafka, findings: &mut Findings) {
-    let asking = kafka.clone();
-    let asked = tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await;
-    let topics = match asked {
-        Ok(Ok(topics)) => topics,
-        Ok(Err(error)) => {
-            return findings.problems.push(format!("source.kafka.bootstrapServers: {error}"));
-        }
-        Err(error) => {
-            return findings.problems.push(format!("the question to Kafka was not finished: {error}"));
+/// The config's topics with the number of their partitions; those that are not there are not among them.
+async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, usize)> {
+    let mut there = Vec::new();
+    let topics = match ask(kafka).await {
+        Ok(topics) => topics,
+        Err(problem) => {
+            findings.problems.push(problem);
+            return there;
         }
     };
     for topic in topics {
@@ -76,7 +80,63 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) {
         if let Some(bytes) = batch_bytes_max(kafka, &topic.topic, KAFKA_TIMEOUT).await {
             findings.warnings.extend(batch_warning(kafka, &topic.topic, bytes));
         }
+        there.push((topic.topic, count));
     }
+    there
+}
+
+/// The brokers' answer for the config's topics, or what stands in its way.
+async fn ask(kafka: &Kafka) -> Result<Vec<TopicPartitions>, String> {
+    let asking = kafka.clone();
+    match tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await {
+        Ok(Ok(topics)) => Ok(topics),
+        Ok(Err(error)) => Err(format!("source.kafka.bootstrapServers: {error}")),
+        Err(error) => Err(format!("the question to Kafka was not finished: {error}")),
+    }
+}
+
+/// Whether there are dead-letter topics, or would be. A gateway without bad messages needs none: what is missing is no problem yet.
+async fn check_dead_letters(
+    kafka: &Kafka,
+    dead_letter: &DeadLetter,
+    sources: &[(String, usize)],
+    findings: &mut Findings,
+) {
+    let names = sources.iter().map(|(source, count)| {
+        let topic = dead_letter.topic.clone().unwrap_or_else(|| default_topic(source));
+        (topic, (*count).min(TOPIC_PARTITIONS_MAX))
+    });
+    // One topic may be for all sources.
+    for (topic, count) in names.collect::<BTreeMap<_, _>>() {
+        let asking = Kafka { topics: vec![topic.clone()], ..kafka.clone() };
+        let is_there = match ask(&asking).await {
+            Ok(found) => found.iter().any(|found| found.partitions.is_some()),
+            // That the brokers do not answer was said of the sources.
+            Err(problem) => return findings.warnings.push(problem),
+        };
+        if is_there {
+            findings.found.push(format!("dead-letter topic {topic} exists"));
+            continue;
+        }
+        match would_make(kafka, &topic, count, KAFKA_TIMEOUT).await {
+            Ok(()) => findings.found.push(format!(
+                "dead-letter topic {topic} does not exist; a gateway makes it with its first letter"
+            )),
+            Err(why) => findings.warnings.push(missing_letters(dead_letter.on_missing, &topic, &why)),
+        }
+    }
+}
+
+/// What it means that a dead-letter topic can neither be found nor made.
+fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
+    let consequence = match on_missing {
+        OnMissing::Stop => "stops its partition until the topic is there",
+        OnMissing::Skip => "is skipped, counted and in no dead-letter topic",
+    };
+    format!(
+        "delivery.deadLetter: the topic {topic} is not there, or may not be looked at, and making it would be refused ({why}); \
+         a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
+    )
 }
 
 /// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows

@@ -48,7 +48,7 @@ pub use consumer::{Consumer, Error, Inbox, Limits, Shortage, Stop};
 pub use partition::{
     Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
 };
-pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics};
+pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 pub use refusal::QueueProblem;

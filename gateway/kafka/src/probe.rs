@@ -7,7 +7,7 @@
 use crate::{security::ConnectionProblem, settings::probe_settings};
 use rdkafka::{
     ClientConfig, ClientContext,
-    admin::{AdminClient, AdminOptions, ResourceSpecifier},
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
     client::DefaultClientContext,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer as _, ConsumerContext},
@@ -184,6 +184,29 @@ pub async fn batch_bytes_max(kafka: &Kafka, topic: &str, timeout: Duration) -> O
     let described = client.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await.ok()?;
     let described = described.into_iter().next()?.ok()?;
     described.get(BATCH_LIMIT)?.value.as_ref()?.parse().ok()
+}
+
+/// Whether the brokers would make a topic with so many partitions; nothing is made.
+///
+/// # Errors
+/// Why not, in the brokers' words. [`ProbeError`]s are for questions that need an answer; a client that cannot ask is told here, too.
+pub async fn would_make(
+    kafka: &Kafka,
+    topic: &str,
+    partitions: usize,
+    timeout: Duration,
+) -> Result<(), String> {
+    let config = client_config(kafka).map_err(|error| error.to_string())?;
+    let client: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let options = AdminOptions::new().request_timeout(Some(timeout)).validate_only(true);
+    let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+    // As many replicas as the brokers choose: fewer may be asked for, never more.
+    let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+    let made = client.create_topics([&new], &options).await.map_err(|error| error.to_string())?;
+    match made.into_iter().next() {
+        None | Some(Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+        Some(Err((_, code))) => Err(code.to_string()),
+    }
 }
 
 fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
