@@ -16,7 +16,7 @@ use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore};
 use sluice_gateway_config::budget::BLOCK_BYTES_MAX;
 use std::{
     ops::Range,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// Size of a chunk. A quarter of a frame's raw size: an open block wastes half a chunk on average.
@@ -38,6 +38,8 @@ pub struct Pool {
     reserve: usize,
     redo: AtomicBool,
     replay: AtomicBool,
+    /// Workers that wait for room.
+    waiting: AtomicUsize,
 }
 
 /// What a chunk is wanted for.
@@ -71,7 +73,8 @@ impl Pool {
         }
         // Workers that look at the same time may take one chunk each beyond the mark.
         let reserve = open_blocks * SEAL_CHUNKS + workers;
-        Self { free, home, total, reserve, redo: AtomicBool::new(false), replay: AtomicBool::new(false) }
+        let (redo, replay, waiting) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
+        Self { free, home, total, reserve, redo, replay, waiting }
     }
 
     /// Chunks that the pool has in all.
@@ -109,6 +112,21 @@ impl Pool {
     /// Gives the right back.
     pub fn release_replay(&self) {
         self.replay.store(false, Ordering::Release);
+    }
+
+    /// Takes down that a worker waits for room, or does so no longer.
+    pub fn wait(&self, waits: bool) {
+        if waits {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a worker waits for room. Blocks that may not be ended early are then given up by all workers beyond their
+    /// [share](Pool::replay_share): those of one that finds room for itself, or has no message to find it for, could fill the pool for ever.
+    pub fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Bytes that one of so many workers may keep in blocks that may not be ended early, beside the one for which there is the right: so

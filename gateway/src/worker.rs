@@ -110,6 +110,8 @@ pub struct Worker {
     first: usize,
     /// There is no room for a message that was read; see [`State::Pending`].
     out_of_room: bool,
+    /// Whether it has told the pool so.
+    waits_for_room: bool,
     /// A block that was due could not be sealed for want of memory.
     unsealed: bool,
     /// A message is kept for which there is no room among the letters.
@@ -143,6 +145,7 @@ impl Worker {
             partitions: Vec::new(),
             first: 0,
             out_of_room: false,
+            waits_for_room: false,
             unsealed: false,
             holds_message: false,
             refusal_told: None,
@@ -157,6 +160,7 @@ impl Worker {
         while self.take_ownership() {
             let tended = self.tend_letters();
             let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
+            self.share_room();
             self.advance(Instant::now());
             self.parts.shortage.say(self.out_of_room || self.unsealed);
             let worked = Instant::now();
@@ -450,3 +454,7 @@ impl Worker {
         waited_for.inc_by(now.elapsed().as_secs_f64());
     }
 }
+
+#[cfg(test)]
+#[path = "worker_tests.rs"]
+mod tests;

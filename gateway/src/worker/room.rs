@@ -34,13 +34,34 @@ impl Worker {
         true
     }
 
-    /// Gives up blocks that may not be ended here and would leave no room for any to be filled. One of them may be filled whatever it
-    /// takes.
+    /// Tells the other workers when this one waits for room, and makes some when another one does.
+    pub(super) fn share_room(&mut self) {
+        if self.waits_for_room != self.out_of_room {
+            self.waits_for_room = self.out_of_room;
+            self.parts.pool.wait(self.waits_for_room);
+        }
+        if !self.out_of_room && self.parts.pool.is_waited_for() {
+            self.give_up_replays();
+        }
+    }
+
     fn give_up_replays(&mut self) {
+        let partitions = std::mem::take(&mut self.partitions);
+        let leaving = self.beyond_share(partitions.iter().map(|owned| &owned.reading));
+        self.partitions = partitions;
+        self.renew(leaving);
+    }
+
+    /// Blocks that may not be ended here and would leave no room for any to be filled: by ascending place. One of them may be filled
+    /// whatever it takes.
+    pub(super) fn beyond_share<'a>(
+        &mut self,
+        readings: impl Iterator<Item = &'a Reading>,
+    ) -> Vec<(usize, Renew)> {
         let share = self.parts.pool.replay_share(self.parts.workers);
         let mut kept = 0;
         let mut leaving = Vec::new();
-        for (index, Owned { reading, .. }) in self.partitions.iter().enumerate() {
+        for (index, reading) in readings.enumerate() {
             let Some(block) = reading.block.as_ref().filter(|_| reading.cutter.is_replaying()) else {
                 continue;
             };
@@ -58,7 +79,7 @@ impl Worker {
                 leaving.push((index, Renew::Memory));
             }
         }
-        self.renew(leaving);
+        leaving
     }
 
     /// Gives the right to replay back, if this partition has it: others fill their blocks now.
