@@ -164,6 +164,12 @@ impl Assignment {
         Steps { change, unassign, assign: self.arrivals.take_ready() }
     }
 
+    /// Ends the turn of the partitions that are read.
+    pub fn next_turn(&mut self) -> Change {
+        let Self { turns, owned, .. } = self;
+        turns.next(|id| owned.get(id).is_some_and(|owned| !owned.is_released && owned.ranges.is_replaying()))
+    }
+
     /// Tends until a condition holds, or until `deadline`.
     pub fn tend_until(
         &mut self,

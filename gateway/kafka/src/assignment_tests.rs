@@ -190,3 +190,34 @@ fn nothing_begins_in_a_process_that_leaves() {
     assignment.begin(id(0), &beginning(None), &stats);
     assert!(!assignment.owns(&id(0)) && assignment.steps().assign.is_empty());
 }
+
+#[test]
+fn a_partition_replays_until_a_range_ends_at_the_horizon() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    let plan = crate::ranges::Plan {
+        offset: 0,
+        rule: RULE,
+        routing_epoch: 0,
+        horizon: 4,
+        topic_id: None,
+        instance: 2,
+        t0: 1,
+        cuts: vec![],
+    };
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(Some((0, plan.encode()))), &stats);
+    assert!(assignment.owned[&id(0)].ranges.is_replaying());
+    let generation = assignment.owned[&id(0)].generation;
+    let closed = Closed {
+        range: OffsetRange { first: 0, next: 4 },
+        cut: Cut::Time,
+        decided: 4,
+        fill: Fill::default(),
+        content: Content::default(),
+        doubtful: false,
+    };
+    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    assignment.tend(&stats);
+    assert!(!assignment.owned[&id(0)].ranges.is_replaying());
+}

@@ -240,7 +240,7 @@ impl Consumer {
             let steps = if lost { Steps::default() } else { assignment.steps() };
             let turn = if last_turn.elapsed() >= TURN {
                 last_turn = Instant::now();
-                assignment.turns.next()
+                assignment.next_turn()
             } else {
                 Change::default()
             };

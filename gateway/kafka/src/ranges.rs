@@ -349,6 +349,11 @@ impl Ranges {
         self.flight.split(range, at, self.ahead.len())
     }
 
+    /// Whether the worker has not read up to the horizon of an owner before: nothing ends by time there.
+    pub fn is_replaying(&self) -> bool {
+        self.inherited.t0.is_some() && self.tail < self.inherited.horizon.min(self.log_end)
+    }
+
     /// Releases no more ranges: the partition goes to another owner.
     pub fn leave(&mut self) {
         self.is_leaving = true;

@@ -4,12 +4,20 @@
 //! beyond the number are paused, and every [`TURN`] others have their turn.
 
 use crate::partition::PartitionId;
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// How long a turn lasts. Long enough to make resuming cheap (a partition that is paused gives back what was fetched ahead,
 /// and fetches it again), short enough to keep the lag of 64 partitions that take turns by eight within a quarter of a
 /// minute.
 pub const TURN: Duration = Duration::from_secs(2);
+
+/// How many turns a partition has in a row at the most while it replays. Its open range may not be ended then, so that it would keep a
+/// row buffer from turn to turn, which those that have theirs want. Sixteen seconds read a gigabyte, far more than lies between a
+/// committed offset and its horizon; a partition whose leader is away must not hold up the others for longer.
+const REPLAY_TURNS_MAX: u32 = 8;
 
 /// The owned partitions, in the order in which they have their turns.
 #[derive(Debug)]
@@ -17,6 +25,8 @@ pub struct Turns {
     active_max: usize,
     /// The first `active_max` are active.
     order: VecDeque<PartitionId>,
+    /// Turns that partitions have had beyond their first.
+    kept: BTreeMap<PartitionId, u32>,
 }
 
 /// What changes: partitions to pause first, then those to resume.
@@ -31,7 +41,7 @@ pub struct Change {
 impl Turns {
     /// No partition yet; at least one may be active.
     pub fn new(active_max: usize) -> Self {
-        Self { active_max: active_max.max(1), order: VecDeque::new() }
+        Self { active_max: active_max.max(1), order: VecDeque::new(), kept: BTreeMap::new() }
     }
 
     /// Adds partitions behind those that wait. All of them are named: librdkafka remembers that a partition was paused when it
@@ -46,19 +56,28 @@ impl Turns {
     pub fn lost(&mut self, ids: &[PartitionId]) -> Change {
         let before = self.active();
         self.order.retain(|id| !ids.contains(id));
+        self.kept.retain(|id, _| !ids.contains(id));
         Change {
             pause: Vec::new(),
             resume: self.active().into_iter().filter(|id| !before.contains(id)).collect(),
         }
     }
 
-    /// Ends the turn of the active partitions, when there are others.
-    pub fn next(&mut self) -> Change {
+    /// Ends the turn of the active partitions, when there are others. Who replays keeps it, [for a while](REPLAY_TURNS_MAX).
+    pub fn next(&mut self, replays: impl Fn(&PartitionId) -> bool) -> Change {
         if self.order.len() <= self.active_max {
             return Change::default();
         }
         let before = self.active();
-        self.order.rotate_left(self.active_max);
+        for id in self.order.drain(..self.active_max).collect::<Vec<_>>().into_iter().rev() {
+            let turns = self.kept.remove(&id).unwrap_or(0) + 1;
+            if replays(&id) && turns < REPLAY_TURNS_MAX {
+                self.kept.insert(id.clone(), turns);
+                self.order.push_front(id);
+            } else {
+                self.order.push_back(id);
+            }
+        }
         let after = self.active();
         Change {
             pause: before.iter().filter(|id| !after.contains(id)).cloned().collect(),
@@ -73,8 +92,9 @@ impl Turns {
 
     /// After how long everyone has had a turn; zero when all are active.
     pub fn round(&self) -> Duration {
-        let turns = self.order.len().div_ceil(self.active_max);
-        if turns > 1 { TURN.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)) } else { Duration::ZERO }
+        let turns = u32::try_from(self.order.len().div_ceil(self.active_max)).unwrap_or(u32::MAX);
+        let longest = if self.kept.is_empty() { 1 } else { REPLAY_TURNS_MAX };
+        if turns > 1 { TURN.saturating_mul(turns.saturating_mul(longest)) } else { Duration::ZERO }
     }
 
     fn active(&self) -> Vec<PartitionId> {
@@ -96,12 +116,30 @@ mod tests {
     fn nothing_is_paused_while_there_is_room() {
         let mut turns = Turns::new(8);
         assert_eq!(turns.gained(&ids(0..8)), Change { pause: vec![], resume: ids(0..8) });
-        assert_eq!(turns.next(), Change::default());
+        assert_eq!(turns.next(|_| false), Change::default());
         assert_eq!(turns.round(), Duration::ZERO);
         assert_eq!(turns.gained(&ids(8..10)), Change { pause: ids(8..10), resume: vec![] });
         assert_eq!(turns.round(), 2 * TURN);
         assert!(turns.is_active(&ids(7..8)[0]) && !turns.is_active(&ids(8..9)[0]));
         assert_eq!(turns.lost(&ids(0..1)).resume, ids(8..9));
+    }
+
+    #[test]
+    fn who_replays_keeps_its_turn_but_not_for_ever() {
+        let mut turns = Turns::new(2);
+        turns.gained(&ids(0..4));
+        let replays = |id: &PartitionId| id.partition == 0;
+        assert_eq!(turns.round(), 2 * TURN);
+        assert_eq!(turns.next(replays), Change { pause: ids(1..2), resume: ids(2..3) });
+        assert_eq!(turns.round(), 2 * TURN * REPLAY_TURNS_MAX);
+        for _ in 2..REPLAY_TURNS_MAX {
+            turns.next(replays);
+            assert!(turns.is_active(&ids(0..1)[0]));
+        }
+        turns.next(replays);
+        assert!(!turns.is_active(&ids(0..1)[0]), "others have theirs");
+        turns.next(replays);
+        assert!(turns.is_active(&ids(0..1)[0]), "and it has the next one");
     }
 
     proptest! {
@@ -119,7 +157,7 @@ mod tests {
                 prop_assert!(active.len() <= active_max);
                 prop_assert_eq!(active.len(), active_max.min(all.len()), "a place is unused");
                 seen.extend(active.iter().cloned());
-                let Change { pause, resume } = turns.next();
+                let Change { pause, resume } = turns.next(|_| false);
                 for id in pause {
                     prop_assert!(active.remove(&id));
                 }
