@@ -17,10 +17,10 @@ pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};
 pub use trace_pipeline::{
-    ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Format, Gateway, ImagePullPolicy,
-    InitialOffset, KafkaSource, LogLevel, OnMissing, OnTimeout, PropertyValue, Queue, QueueMode, Resources,
-    Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, Sink, Source, TracePipeline,
-    TracePipelineSpec,
+    ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Engine, ExtraColumn, Format, Gateway,
+    ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel, OnMissing, OnTimeout, PathType,
+    PropertyValue, Queue, QueueMode, Resources, Scaling, ScalingMode, Schedule, Schema, SchemaManagement,
+    SecretRef, SettingValue, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
 };
 
 /// The API group.

@@ -209,6 +209,8 @@ pub mod reason {
     pub const TABLE_MISSING: &str = "TableMissing";
     /// The table's columns are not the ones that are needed.
     pub const COLUMN_MISMATCH: &str = "ColumnMismatch";
+    /// Rows can be written to the table, but it differs otherwise from what the spec asks for, in a way that only a person may change.
+    pub const SCHEMA_DIFFERS: &str = "SchemaDiffers";
     /// The schema Job is at work.
     pub const JOB_RUNNING: &str = "JobRunning";
     /// The schema Job failed for a reason that has no word of its own; the message says which.

@@ -7,16 +7,20 @@
 
 mod delivery;
 mod gateway;
+mod insert;
 mod queue;
 mod scaling;
+mod schema;
 mod sink;
 mod source;
 
 pub use delivery::{DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
+pub use insert::{Insert, SettingValue};
 pub use queue::{Queue, QueueMode};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
-pub use sink::{ClickHouseSink, Credentials, Schema, SchemaManagement, SecretRef, Sink};
+pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
+pub use sink::{ClickHouseSink, Credentials, SecretRef, Sink};
 pub use source::{Format, InitialOffset, KafkaSource, PropertyValue, Source};
 
 use crate::status::TracePipelineStatus;

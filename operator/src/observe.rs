@@ -16,8 +16,8 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    Defaults, Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, TopicSeen,
-    WorkloadSeen, names, schema_job_name,
+    Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, TopicSeen, WorkloadSeen,
+    names, schema_job_name,
 };
 use std::sync::Arc;
 
@@ -71,9 +71,11 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let kafka = answer.as_ref().ok().cloned();
     let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
     let pods = gateway_pods(&names, &world.cache);
+    let partitions = partitions(&source_spec.topics, answer);
+    let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let observed = Observed {
-        partitions: partitions(&source_spec.topics, answer),
-        schema: schema(pipeline, &secrets, &world.cache, &world.shared.defaults),
+        schema: schema(pipeline, job.as_deref(), &world.cache),
+        partitions,
         workload: workload(&names, &pods, &world.cache),
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
@@ -135,14 +137,14 @@ async fn secret(pipeline: &TracePipeline, name: &str, world: &World) -> Result<O
     api.get_opt(name).await.map_err(failed)
 }
 
-fn schema(pipeline: &TracePipeline, secrets: &Secrets, cache: &Cache, defaults: &Defaults) -> SchemaSeen {
+fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {
     if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
         return SchemaSeen::NotNeeded;
     }
     let namespace = pipeline.namespace().unwrap_or_default();
-    let job =
-        schema_job_name(pipeline, secrets, defaults).and_then(|name| find(&cache.jobs, &namespace, &name));
-    let Some(job) = job else { return SchemaSeen::NotStarted };
+    let Some(job) = job.and_then(|name| find(&cache.jobs, &namespace, name)) else {
+        return SchemaSeen::NotStarted;
+    };
     let job_uid = job.uid().unwrap_or_default();
     let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));
     SchemaSeen::of(Some(&job), &pods, Timestamp::now())

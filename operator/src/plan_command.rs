@@ -217,10 +217,10 @@ mod tests {
             (3, 12, 4)
         );
         assert_eq!(outline.derived.memory, "256Mi");
-        // A block of each partition per second for ten minutes, in whole thousands.
+        // Twice a block of each partition per second for ten minutes, in powers of two of ten thousand.
         assert_eq!(
             (outline.derived.deduplication_window, outline.advice.deduplication_window),
-            (8_000, 8_000)
+            (20_000, 20_000)
         );
         // Half of 16 cores; 48 GiB / (3 x 8).
         assert_eq!(outline.advice.max_insert_threads, Some(8));

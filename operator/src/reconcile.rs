@@ -232,10 +232,12 @@ fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observe
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
             SchemaStep::RunAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
             SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
-            SchemaStep::NotNeeded | SchemaStep::Done if source_is_away => {
+            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs if source_is_away => {
                 (ReconcileResult::Waiting, WAITING_SECONDS)
             }
-            SchemaStep::NotNeeded | SchemaStep::Done => (ReconcileResult::Done, RUNNING_SECONDS),
+            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs => {
+                (ReconcileResult::Done, RUNNING_SECONDS)
+            }
         },
     };
     Next { result, after_seconds: after_seconds.min(scaling_seconds(pipeline, observed)) }

@@ -1,8 +1,10 @@
 //! Where rows go: one ClickHouse table.
 
-use crate::security::Tls;
+use crate::{
+    security::Tls,
+    trace_pipeline::{insert::Insert, schema::Schema},
+};
 use kube::KubeSchema;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where rows go.
@@ -49,9 +51,13 @@ pub struct ClickHouseSink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
 
-    /// Who makes the table.
+    /// Who makes the table, and how. What is not set is as the table has it, and takes its usual value in one that is made.
     #[serde(default)]
     pub schema: Schema,
+
+    /// How rows are inserted.
+    #[serde(default)]
+    pub insert: Insert,
 }
 
 fn database() -> String {
@@ -78,26 +84,4 @@ pub struct SecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-}
-
-/// Who makes the table.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Schema {
-    /// None: nothing is done, the gateways look at the columns when they start. Validate: the columns are compared before
-    /// gateways are started. CreateIfMissing (the default): database and table are made when they are missing.
-    #[serde(default)]
-    pub management: SchemaManagement,
-}
-
-/// What Sluice may do with the table.
-#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SchemaManagement {
-    /// Nothing.
-    None,
-    /// Compare the columns.
-    Validate,
-    /// Create database and table when they are missing, then compare.
-    #[default]
-    CreateIfMissing,
 }

@@ -73,6 +73,49 @@ const VALUES: &[Case] = &[
         message: "tls is set, but endpoints are http",
     },
     Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[
+            r#"{"maxDynamicPaths": 0}"#,
+            r#"{"layout": "Json", "maxDynamicPaths": 8, "typedPaths": {"span": {"a": "Int64"}}}"#,
+            r#"{"layout": "Map"}"#,
+        ],
+        refused: &[
+            r#"{"layout": "Map", "maxDynamicPaths": 8}"#,
+            r#"{"layout": "Nested", "typedPaths": {"span": {"a": "Int64"}}}"#,
+            r#"{"layout": "Nested", "typedPaths": {"resource": {"a": "Int64"}}}"#,
+        ],
+        message: "layout must be Json",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[
+            r#"{"engine": "Null", "views": ["Operations"]}"#,
+            r#"{"engine": "ReplicatedMergeTree", "ttl": "30d", "orderBy": ["toStartOfHour(Timestamp)"]}"#,
+        ],
+        refused: &[r#"{"engine": "Null", "ttl": "30d"}"#, r#"{"engine": "Null", "orderBy": ["TraceId"]}"#],
+        message: "engine Null stores nothing",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema/ttl",
+        taken: &[r#""1h""#, r#""720h""#, r#""30d""#, r#""36500d""#],
+        refused: &[r#""0d""#, r#""30""#, r#""1d12h""#, r#""90m""#, r#""100000d""#],
+        message: "ttl is a whole number of h or d",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/insert/settings",
+        taken: &["{}", r#"{"insert_quorum": "2", "max_partitions_per_insert_block": "10"}"#],
+        refused: &[
+            r#"{"async_insert": "1"}"#,
+            r#"{"insert_quorum": "2", "max_insert_block_size_rows": "10"}"#,
+            r#"{"insert_deduplication_token": "a"}"#,
+            r#"{"deduplicate_insert": "disable"}"#,
+            r#"{"input_format_allow_errors_num": "1"}"#,
+            r#"{"wait_end_of_query": "0"}"#,
+            r#"{"query": "DROP TABLE a"}"#,
+        ],
+        message: "settings has a name that the gateway decides",
+    },
+    Case {
         pointer: "/spec/gateway/resources/memory",
         taken: &[r#""128Mi""#, r#""512Mi""#, r#""2Gi""#],
         refused: &[r#""127Mi""#, r#""512""#, r#""512M""#, r#""0.5Gi""#, r#""524288Ki""#, r#""much""#],

@@ -22,8 +22,9 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Suffixes of durations in milliseconds. `ms` stands before `m` and `s`, which are its ends.
-const DURATION_UNITS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+/// Suffixes of durations in milliseconds. `ms` stands before `m` and `s`, which are its ends. Days are read and written as hours.
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
 /// A text that is not a size or a duration, with what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -179,7 +180,14 @@ mod tests {
 
     #[test]
     fn durations_are_read() {
-        for (text, millis) in [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("1h", 3_600_000), ("0s", 0)] {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("5s", 5_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("2d", 172_800_000),
+            ("0s", 0),
+        ] {
             assert_eq!(text.parse::<Duration>().unwrap().as_millis(), millis, "{text}");
         }
     }
@@ -190,7 +198,7 @@ mod tests {
             let error = text.parse::<ByteSize>().unwrap_err().to_string();
             assert!(error.contains("64MiB"), "{error}");
         }
-        for text in ["", "5", "s", "-5s", "1d", "5 s"] {
+        for text in ["", "5", "s", "-5s", "1w", "5 s"] {
             assert!(text.parse::<Duration>().is_err(), "{text}");
         }
     }

@@ -6,14 +6,7 @@
 use crate::Plan;
 use serde::Serialize;
 use sluice_crds::Derived;
-use sluice_gateway_config::ByteSize;
-
-/// How long a retry may come after its first try and still be recognised, in seconds: a gateway that is replaced, and a server
-/// that is restarted meanwhile, take minutes; ten leave room. Chosen.
-pub const DEDUPLICATION_SECONDS: u64 = 600;
-
-/// Blocks of a window are given in steps of so many: the number is for people.
-const WINDOW_STEP_BLOCKS: u64 = 1_000;
+use sluice_gateway_config::{ByteSize, deduplication::window_blocks};
 
 /// A server merges, reads and answers beside inserting: half of its cores for INSERT ... SELECT is what is left over. Chosen, as
 /// in ClickHouse's guide to large inserts.
@@ -75,13 +68,10 @@ pub fn advice(plan: &Plan, server: Option<Server>) -> Advice {
     }
 }
 
-/// Blocks that a table is sent within [`DEDUPLICATION_SECONDS`] at the most: a partition with little traffic closes one each time
-/// its oldest message is as old as `insert.maxInterval`, and one with much closes larger ones instead of more, as long as it
-/// stays below `insert.maxBytes` in that time.
+/// The window of a table that is made: the contract's arithmetic.
 fn deduplication_window(plan: &Plan) -> u64 {
-    let interval_millis = plan.config().config().sink.clickhouse.insert.max_interval.as_millis().max(1);
-    let blocks = u64::from(plan.partitions()) * (DEDUPLICATION_SECONDS * 1_000).div_ceil(interval_millis);
-    blocks.next_multiple_of(WINDOW_STEP_BLOCKS)
+    let interval = plan.config().config().sink.clickhouse.insert.max_interval;
+    u64::from(window_blocks(plan.partitions(), interval))
 }
 
 fn blocks_bytes(plan: &Plan) -> ByteSize {

@@ -2,12 +2,15 @@
 
 use crate::{Names, secrets::file};
 use sluice_crds::{
-    Format, InitialOffset, LogLevel, OnMissing, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls,
-    TracePipelineSpec,
+    Engine, Format, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode, SaslMechanism,
+    SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
-use sluice_gateway_config::{ByteSize, CONTRACT_VERSION, Duration, GatewayConfig, Violations};
+use sluice_gateway_config::{
+    ByteSize, CONTRACT_VERSION, Duration, GatewayConfig, Violations, deduplication::window_blocks,
+};
+use std::collections::BTreeMap;
 
 /// Seconds of the termination grace period that are not the gateway's: for the signal to arrive, for connections to be
 /// closed and for the process to end before it is killed.
@@ -143,14 +146,76 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
             password_file: file(SecretUse::ClickHouseUser, PASSWORD_KEY),
         }),
         schema: contract::Schema {
-            management: match clickhouse.schema.management {
-                SchemaManagement::None => contract::SchemaManagement::None,
-                SchemaManagement::Validate => contract::SchemaManagement::Validate,
-                SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
-            },
+            management: management(clickhouse.schema.management),
+            // How the table is made is the schema Job's business: an edit of it must not restart gateways.
             ..contract::Schema::default()
         },
-        insert: contract::Insert::default(),
+        insert: contract::Insert { settings: settings(spec), ..contract::Insert::default() },
+    }
+}
+
+fn settings(spec: &TracePipelineSpec) -> BTreeMap<String, String> {
+    let settings = spec.sink.clickhouse.insert.settings.iter();
+    settings.map(|(name, value)| (name.clone(), value.0.clone())).collect()
+}
+
+/// How the table is made; `partitions` decide for how long it remembers tokens.
+pub(crate) fn schema(spec: &TracePipelineSpec, partitions: u32, found: &mut Violations) -> contract::Schema {
+    let schema = &spec.sink.clickhouse.schema;
+    let ttl = schema.ttl.as_deref().and_then(|text| {
+        text.parse().map_err(|e| found.add("spec.sink.clickhouse.schema.ttl", format!("{e}"))).ok()
+    });
+    let paths = |paths: &BTreeMap<String, PathType>| {
+        paths.iter().map(|(path, of)| (path.clone(), of.0.clone())).collect()
+    };
+    let columns = schema.columns.iter().map(|column| contract::ExtraColumn {
+        name: column.name.clone(),
+        r#type: column.type_name.clone(),
+        default: column.default.clone(),
+    });
+    contract::Schema {
+        management: management(schema.management),
+        layout: schema.layout.map(layout),
+        engine: schema.engine.map(engine),
+        cluster: schema.cluster.clone(),
+        ttl,
+        order_by: schema.order_by.clone(),
+        max_dynamic_paths: schema.max_dynamic_paths,
+        typed_paths: contract::TypedPaths {
+            resource: paths(&schema.typed_paths.resource),
+            span: paths(&schema.typed_paths.span),
+        },
+        columns: columns.collect(),
+        views: contract::Views {
+            operations: schema.views.contains(&View::Operations),
+            trace_times: schema.views.contains(&View::TraceTimes),
+        },
+        deduplication_window: Some(window_blocks(partitions, contract::Insert::default().max_interval)),
+    }
+}
+
+fn management(management: SchemaManagement) -> contract::SchemaManagement {
+    match management {
+        SchemaManagement::None => contract::SchemaManagement::None,
+        SchemaManagement::Validate => contract::SchemaManagement::Validate,
+        SchemaManagement::CreateIfMissing => contract::SchemaManagement::CreateIfMissing,
+        SchemaManagement::Evolve => contract::SchemaManagement::Evolve,
+    }
+}
+
+fn layout(layout: Layout) -> contract::Layout {
+    match layout {
+        Layout::Json => contract::Layout::Json,
+        Layout::Map => contract::Layout::Map,
+        Layout::Nested => contract::Layout::Nested,
+    }
+}
+
+fn engine(engine: Engine) -> contract::Engine {
+    match engine {
+        Engine::MergeTree => contract::Engine::MergeTree,
+        Engine::ReplicatedMergeTree => contract::Engine::ReplicatedMergeTree,
+        Engine::Null => contract::Engine::Null,
     }
 }
 

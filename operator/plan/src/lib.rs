@@ -24,7 +24,7 @@ mod secrets;
 mod size;
 mod status;
 
-pub use derived::{Advice, DEDUPLICATION_SECONDS, Server, advice, derived};
+pub use derived::{Advice, Server, advice, derived};
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{

@@ -132,7 +132,7 @@ pub fn plan(
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
     let (replicas, config) = sized.divide(pipeline, &identity.names, known, wanted)?;
-    let schema = SchemaPlan::of(pipeline, &identity)?;
+    let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
     let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
     match (of_source, topics, of_sink) {
         (Err(Unusable { message, .. }), _, _) | (_, Err(message), _) => {
@@ -280,6 +280,12 @@ fn topics(pipeline: &TracePipeline, seen: &Partitions) -> Result<Vec<TopicStatus
     waits.dedup();
     topics.sort_by(|one, other| one.name.cmp(&other.name));
     if waits.is_empty() { Ok(topics) } else { Err(waits.join("; ")) }
+}
+
+/// Partitions of all topics, as far as Kafka or the status say.
+pub(crate) fn partitions_known(pipeline: &TracePipeline, seen: &Partitions) -> u32 {
+    let remembered = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
+    topics(pipeline, seen).map_or_else(|_| sum(remembered), |topics| sum(&topics))
 }
 
 fn sum(topics: &[TopicStatus]) -> u32 {

@@ -4,16 +4,18 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, SchemaSeen, Secrets,
+    Defaults, Names, Partitions, SchemaSeen, Secrets,
     gateway_config::{self, Share},
     objects,
+    plan::partitions_known,
     secrets::{Mounted, mounted},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline};
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, Delivery, Log, Queue, Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
+    ByteSize, CheckedConfig, Delivery, Insert, Log, Queue, Shutdown, Violations,
+    budget::RECORD_BATCH_BYTES_DEFAULT,
 };
 use std::time::Duration;
 
@@ -38,18 +40,22 @@ pub enum SchemaStep {
     RunAgain,
     /// The Job succeeded.
     Done,
+    /// The Job found a table that rows can be written to, and that differs otherwise in a way that only a person may change. It is
+    /// not run again by itself: nothing waits for it, and a pipeline that runs must not look as if it were at work.
+    Differs,
 }
 
 impl SchemaStep {
     /// Whether the StatefulSet may be applied.
     pub fn lets_gateways_start(self) -> bool {
-        matches!(self, Self::NotNeeded | Self::Done)
+        matches!(self, Self::NotNeeded | Self::Done | Self::Differs)
     }
 
     pub(crate) fn of(seen: &SchemaSeen, is_needed: bool) -> Self {
         match seen {
             _ if !is_needed => Self::NotNeeded,
             SchemaSeen::Succeeded => Self::Done,
+            SchemaSeen::Failed { failure, .. } if failure.lets_rows_in() => Self::Differs,
             SchemaSeen::Failed { ago, .. } if *ago >= SCHEMA_RETRY_AFTER => Self::RunAgain,
             SchemaSeen::Failed { .. } => Self::Failed,
             SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::NotNeeded => Self::Run,
@@ -75,15 +81,21 @@ pub struct SchemaPlan {
 }
 
 impl SchemaPlan {
-    /// `None` when the spec wants no Job.
-    pub(crate) fn of(pipeline: &TracePipeline, identity: &Identity) -> Result<Option<Self>, Violations> {
-        if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
-            return Ok(None);
-        }
+    /// `None` when the spec wants no Job. `partitions` decide for how long a table that is made remembers tokens, in steps so large that
+    /// a topic that grows seldom runs the Job again.
+    pub(crate) fn of(
+        pipeline: &TracePipeline,
+        identity: &Identity,
+        partitions: u32,
+    ) -> Result<Option<Self>, Violations> {
         let share = Share { workers: 1, partitions_active_max: 1, memory: SCHEMA_MEMORY };
         let mut config = gateway_config::build(&identity.names, &pipeline.spec, share)?;
-        // The Job reads no message, queues no block and drains nothing: what the pipeline says of those must not run it
+        let mut found = Violations::default();
+        config.sink.clickhouse.schema = gateway_config::schema(&pipeline.spec, partitions, &mut found);
+        found.or(())?;
+        // The Job reads no message, inserts and queues no block and drains nothing: what the pipeline says of those must not run it
         // again, and Kafka's Secrets are not its business.
+        config.sink.clickhouse.insert = Insert::default();
         config.source.kafka.tls = None;
         config.source.kafka.sasl = None;
         config.source.kafka.properties.clear();
@@ -93,6 +105,9 @@ impl SchemaPlan {
         config.shutdown = Shutdown::default();
         config.log = Log::default();
         let config = config.check().map_err(|found| gateway_config::of_spec(&found))?;
+        if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
+            return Ok(None);
+        }
         let mut identity = identity.clone();
         identity.secrets.retain(|secret| !secret.of.is_of_source());
         Ok(Some(Self { identity, config }))
@@ -137,22 +152,33 @@ impl Identity {
 
 /// Name of the Job that the schema needs now, for the operator to look at before it plans; `None` when none is needed
 /// or none can be planned yet.
-pub fn schema_job_name(pipeline: &TracePipeline, secrets: &Secrets, defaults: &Defaults) -> Option<String> {
+pub fn schema_job_name(
+    pipeline: &TracePipeline,
+    secrets: &Secrets,
+    partitions: &Partitions,
+    defaults: &Defaults,
+) -> Option<String> {
     let secrets = mounted(&pipeline.spec, secrets, false).ok()?;
     let identity = Identity::of(pipeline, secrets, defaults).ok()?;
-    SchemaPlan::of(pipeline, &identity).ok()?.map(|schema| schema.name())
+    let partitions = partitions_known(pipeline, partitions);
+    SchemaPlan::of(pipeline, &identity, partitions).ok()?.map(|schema| schema.name())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::SchemaFailure;
+    use sluice_crds::status::reason;
 
     #[test]
     fn gateways_wait_for_the_job_and_a_failed_job_is_run_again_after_a_while() {
         let failed = |ago| SchemaSeen::Failed {
             failure: SchemaFailure { reason: "JobFailed", message: String::new() },
             ago,
+        };
+        let differs = || SchemaSeen::Failed {
+            failure: SchemaFailure { reason: reason::SCHEMA_DIFFERS, message: String::new() },
+            ago: SCHEMA_RETRY_AFTER,
         };
         for (seen, needed, step, starts) in [
             (SchemaSeen::NotStarted, false, SchemaStep::NotNeeded, true),
@@ -161,6 +187,7 @@ mod tests {
             (SchemaSeen::Succeeded, true, SchemaStep::Done, true),
             (failed(Duration::ZERO), true, SchemaStep::Failed, false),
             (failed(SCHEMA_RETRY_AFTER), true, SchemaStep::RunAgain, false),
+            (differs(), true, SchemaStep::Differs, true),
         ] {
             assert_eq!(SchemaStep::of(&seen, needed), step, "{seen:?}");
             assert_eq!(step.lets_gateways_start(), starts, "{step:?}");

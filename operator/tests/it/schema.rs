@@ -94,3 +94,33 @@ async fn another_table_is_another_job_and_the_old_one_goes() {
     bench.settle("prod").await;
     assert_ne!(bench.server.get("statefulsets/prod-gateway"), workload);
 }
+
+#[tokio::test]
+async fn an_edit_of_the_schema_runs_one_job_and_a_difference_is_named_while_gateways_run() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let before = job(&bench);
+    ends(&bench, &before, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let workload = bench.server.get("statefulsets/prod-gateway");
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["sink"]["clickhouse"]["schema"]["ttl"] = "30d".into();
+        pipeline["metadata"]["generation"] = 2.into();
+    });
+    bench.settle("prod").await;
+    let after = job(&bench);
+    assert_ne!(after, before);
+    let said = r#"{"reason": "SchemaDiffers", "message": "TTL is none, wanted: 30 days"}"#;
+    bench.server.put("pods/p", pod(&after, said));
+    // However long ago: nobody waits for it, and it is kept.
+    ends(&bench, &after, "Failed", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    assert_eq!(job(&bench), after);
+    assert_eq!(bench.condition("prod", "SchemaReady"), "False SchemaDiffers");
+    assert_eq!(bench.condition("prod", "SinkReachable"), "True Ok");
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "no gateway is restarted");
+}

@@ -42,7 +42,7 @@ pub struct SchemaFailure {
 }
 
 /// Reasons that the Job may name; any other becomes `JobFailed`.
-const NAMED: [&str; 7] = [
+const NAMED: [&str; 8] = [
     reason::AUTH_FAILED,
     reason::TLS_FAILED,
     reason::UNREACHABLE,
@@ -50,6 +50,7 @@ const NAMED: [&str; 7] = [
     reason::DATABASE_MISSING,
     reason::TABLE_MISSING,
     reason::COLUMN_MISMATCH,
+    reason::SCHEMA_DIFFERS,
 ];
 
 impl SchemaSeen {
@@ -79,7 +80,18 @@ impl SchemaFailure {
 
     /// Whether ClickHouse was reached with these credentials: it then said what is wrong with the table.
     pub fn is_about_the_table(&self) -> bool {
-        matches!(self.reason, reason::DATABASE_MISSING | reason::TABLE_MISSING | reason::COLUMN_MISMATCH)
+        matches!(
+            self.reason,
+            reason::DATABASE_MISSING
+                | reason::TABLE_MISSING
+                | reason::COLUMN_MISMATCH
+                | reason::SCHEMA_DIFFERS
+        )
+    }
+
+    /// Whether rows can be written to the table all the same.
+    pub fn lets_rows_in(&self) -> bool {
+        self.reason == reason::SCHEMA_DIFFERS
     }
 }
 
@@ -131,6 +143,7 @@ mod tests {
     fn a_failure_has_its_reason_its_message_and_its_age() {
         for (said, reason, message) in [
             (r#"{"reason": "AuthFailed", "message": "wrong password"}"#, "AuthFailed", "wrong password"),
+            (r#"{"reason": "SchemaDiffers", "message": "TTL is none"}"#, "SchemaDiffers", "TTL is none"),
             (r#"{"reason": "Novel", "message": "m"}"#, "JobFailed", "m"),
             ("plain words", "JobFailed", "plain words"),
         ] {

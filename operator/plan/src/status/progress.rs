@@ -87,7 +87,7 @@ impl Progress {
 
     fn of_schema(plan: &Plan, seen: &SchemaSeen) -> Option<Self> {
         match (plan.schema_step(), seen) {
-            (SchemaStep::NotNeeded | SchemaStep::Done, _) => None,
+            (SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs, _) => None,
             (_, SchemaSeen::Failed { failure, .. }) => Some(Self::waiting(
                 reason::SINK_UNAVAILABLE,
                 format!("{}: {}", failure.reason, failure.message),

@@ -106,7 +106,11 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
         _ if is_unmanaged(pipeline) => {
             Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")
         }
-        SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the table has the columns that are needed"),
+        SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the table is as the spec asks for"),
+        SchemaSeen::Failed { failure, .. } if failure.lets_rows_in() => Verdict::no(
+            failure.reason,
+            format!("{}; rows are written. It is looked at again when its Job is deleted", failure.message),
+        ),
         SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
         waiting => not_yet(waiting),
     }

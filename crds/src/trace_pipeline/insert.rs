@@ -1,0 +1,37 @@
+//! How rows are inserted.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What decides what an INSERT is. The gateway's config knows the same names and more, with a reason each; these are refused at once.
+const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_async_insert_timeout', 'max_block_size', \
+    'update_insert_deduplication_token_in_dependent_materialized_views', 'materialized_views_ignore_errors', \
+    'throw_if_deduplication_in_dependent_materialized_views_enabled_with_async_insert', 'default_format', \
+    'date_time_input_format', 'insert_null_as_default', 'compress', 'decompress', 'enable_http_compression', \
+    'wait_end_of_query', 'buffer_size', 'send_progress_in_http_headers', 'query', 'query_id', 'close_session', \
+    'stacktrace', 'log_comment', 'max_execution_time', 'timeout_overflow_mode', 'database', 'user', 'password', \
+    'materialize_statistics_on_insert']) && !k.startsWith('async_insert') && !k.startsWith('max_insert_block_size') \
+    && !k.startsWith('deduplicate_') && !k.startsWith('insert_dedup') && !k.startsWith('input_format_') \
+    && !k.startsWith('format_') && !k.startsWith('type_json_') && !k.startsWith('http_'))";
+
+/// How rows are inserted.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Insert {
+    /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as
+    /// insert_quorum. One on which it rests that an INSERT is one block, whole, and stored once is refused.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = Rule::new(OWNED)
+        .message("settings has a name that the gateway decides: one that cuts or delays a block (async_insert*, \
+                  max_insert_block_size*), deduplicates (deduplicate_*, insert_deduplicat*), reads rows (input_format_*, \
+                  format_*, type_json_*), asks the server (http_*, query*), or that another field sets"))]
+    pub settings: BTreeMap<String, SettingValue>,
+}
+
+/// The value of a setting, as text.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SettingValue(#[schemars(length(max = 256))] pub String);

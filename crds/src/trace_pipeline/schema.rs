@@ -1,0 +1,181 @@
+//! The table that rows go to: who makes it, and how.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who makes the table, and how.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.layout) || self.layout == 'Json' || (!has(self.maxDynamicPaths) \
+        && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
+        .message("layout must be Json while maxDynamicPaths or typedPaths is set: only JSON columns have paths"),
+    validation = Rule::new("!has(self.engine) || self.engine != 'Null' \
+        || (!has(self.ttl) && (!has(self.orderBy) || size(self.orderBy) == 0))")
+        .message("engine Null stores nothing, so that ttl and orderBy must not be set")
+)]
+pub struct Schema {
+    /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before
+    /// gateways are started. CreateIfMissing (the default): database, table and views are made when they are missing. Evolve:
+    /// missing columns are added as well. What would drop, rewrite or copy rows is never done: it is named in the condition
+    /// SchemaReady, while gateways run on.
+    #[serde(default)]
+    pub management: SchemaManagement,
+
+    /// How attributes lie in the table. Json: each set of attributes is one JSON column. Map: it is a
+    /// Map(LowCardinality(String), String), as in the OpenTelemetry exporter's table. Nested: it is a group of keys and values
+    /// for each type. When it is not set: as in the table; Json in one that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+
+    /// The table's engine: MergeTree, ReplicatedMergeTree, or Null, which stores nothing and fills views alone. When it is not
+    /// set: the one that the table has; MergeTree in one that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+
+    /// The cluster on which statements are run (ON CLUSTER). When it is not set, they are run at each of the endpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    pub cluster: Option<String>,
+
+    /// Age at which rows are dropped, whole days at a time: a whole number of h or d from 1h to 36500d. When it is not set: as
+    /// the table has it; in one that is made, rows are kept for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new("self.matches('^([1-9][0-9]{0,5}h|[1-9][0-9]{0,4}d)$')")
+        .message("ttl is a whole number of h or d from 1h to 36500d, such as 30d"))]
+    pub ttl: Option<String>,
+
+    /// The sorting key: columns, or functions of one, at most 8, such as ServiceName or toStartOfHour(Timestamp). Low
+    /// cardinality first compresses best. When it is empty: as the table has it; in one that is made, ServiceName, SpanName,
+    /// toDateTime(Timestamp), Timestamp.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 8),
+        inner(
+            length(min = 1, max = 128),
+            regex(pattern = r"^[a-zA-Z_][a-zA-Z0-9_]*(\([a-zA-Z_][a-zA-Z0-9_]*\))?$")
+        )
+    )]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub order_by: Vec<String>,
+
+    /// Paths of a JSON column that get a column of their own; further ones share one. 0 to 1024. When it is not set: as the
+    /// table has it; 64 in one that is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1024))]
+    pub max_dynamic_paths: Option<u32>,
+
+    /// Paths of JSON columns with a type.
+    #[serde(default)]
+    pub typed_paths: TypedPaths,
+
+    /// Columns beside the gateway's own, which the server computes; at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub columns: Vec<ExtraColumn>,
+
+    /// Tables that materialized views fill beside this one, where a block that comes twice changes no answer. Operations:
+    /// services and their operations, since when and until when, in TABLE_operations. TraceTimes: the time range of each trace
+    /// in TABLE_trace_id_ts, so that a query by trace id that names the time reads its days alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub views: Vec<View>,
+}
+
+/// What Sluice may do with the table.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SchemaManagement {
+    /// Nothing.
+    None,
+    /// Compare.
+    Validate,
+    /// Create database, table and views when they are missing, then compare.
+    #[default]
+    CreateIfMissing,
+    /// The same, and add columns that are missing.
+    Evolve,
+}
+
+/// How attributes lie in a table.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Layout {
+    /// One JSON column per set.
+    Json,
+    /// One map of text per set.
+    Map,
+    /// A group of keys and values per type and set.
+    Nested,
+}
+
+/// The table's engine.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Engine {
+    /// One server.
+    MergeTree,
+    /// Replicas.
+    ReplicatedMergeTree,
+    /// Nothing is stored.
+    Null,
+}
+
+/// Paths of JSON columns with a type, by path; at most 64 of each set of attributes.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TypedPaths {
+    /// Of the resource's attributes, beside the usual ones such as k8s.pod.name.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 64))]
+    pub resource: BTreeMap<String, PathType>,
+
+    /// Of the span's attributes, such as http.response.status_code: Nullable(Int64).
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 64))]
+    pub span: BTreeMap<String, PathType>,
+}
+
+/// The type of a path.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PathType(
+    #[schemars(
+        length(max = 32),
+        regex(
+            pattern = r"^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)|Nullable\((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\))$"
+        )
+    )]
+    pub String,
+);
+
+/// A column that the gateways do not fill.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExtraColumn {
+    /// Its name.
+    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    pub name: String,
+
+    /// Its type, such as LowCardinality(String).
+    #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 256))]
+    pub type_name: String,
+
+    /// The expression from which the server computes it (DEFAULT), such as SpanAttributes.http.route. When it is not set,
+    /// the default of its type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub default: Option<String>,
+}
+
+/// A table that a materialized view fills beside the main one. A block that comes twice changes none of its answers.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum View {
+    /// Services and their operations.
+    Operations,
+    /// The time range of each trace.
+    TraceTimes,
+}
