@@ -25,7 +25,7 @@ mod wait;
 
 pub use evidence::{Evidence, logs_folder};
 pub use namespace::{Namespace, gateway_selector, pipeline_selector};
-pub use operator::{OPERATOR_NAMESPACE, Operator};
+pub use operator::{OPERATOR_NAMESPACE, Operator, Paused};
 pub use pods::{Pods, metric_sum};
 pub use wait::{Seen, until};
 

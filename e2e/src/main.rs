@@ -8,6 +8,7 @@ use e2e::demo::{self, DemoArgs};
 use e2e::faults::{self, FaultsArgs};
 use e2e::fuzz::{self, FuzzArgs};
 use e2e::memory::{self, MemoryArgs};
+use e2e::operator_scale::{self, OperatorScaleArgs};
 use e2e::say;
 use e2e::simulate::{self, SimulateArgs};
 use e2e::stack::command::StackCommand;
@@ -45,6 +46,9 @@ enum Command {
     /// A day of the scaling decision, and of others' rules beside it
     Simulate(SimulateArgs),
 
+    /// What hundreds of pipelines cost the operator and the API server
+    OperatorScale(OperatorScaleArgs),
+
     /// Runs one command for `throughput` and reports what it cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => faults::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::OperatorScale(args) => operator_scale::run(&args),
         Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };

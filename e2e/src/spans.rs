@@ -33,6 +33,7 @@ mod row;
 mod value;
 mod wire;
 
+pub use dice::Dice;
 pub use numbered::expected_row;
 pub use numbers::Numbers;
 pub use row::{EventRow, Json, LinkRow, Paths, SpanRow};

@@ -1,13 +1,14 @@
 //! The installed operator.
 //!
-//! Job: find it, kill it, wait until it works again. Place in the flow: tests of restarts. Limits: found by its label in one
+//! Job: find it, kill it, let it rest, wait until it works again. Place in the flow: tests of restarts. Limits: found by its label in one
 //! namespace, so that any release name will do.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, ListParams};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 
 use super::{Cluster, Pods, Seen, until};
 
@@ -16,6 +17,9 @@ pub const OPERATOR_NAMESPACE: &str = "sluice-system";
 
 /// Label of the operator's Deployment and pods.
 const OPERATOR_SELECTOR: &str = "app.kubernetes.io/name=sluice-operator";
+
+/// How long pods of it may take to come or to go: their grace period is 40 s.
+const SCALED: Duration = Duration::from_mins(3);
 
 /// The operator's Deployment and pods.
 #[derive(Clone)]
@@ -74,5 +78,49 @@ impl Operator {
             })
         })
         .await
+    }
+}
+
+/// An installed operator that was told to rest.
+pub struct Paused {
+    operator: Option<(Operator, i32)>,
+}
+
+impl Operator {
+    /// Takes the installed operator's pods away, where there is one, until [`Paused::resume`].
+    pub async fn pause_installed(cluster: &Cluster) -> Result<Paused> {
+        let Ok(operator) = Operator::find(cluster).await else { return Ok(Paused { operator: None }) };
+        let replicas = operator.deployment().await?.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+        operator.scale(0).await?;
+        Ok(Paused { operator: Some((operator, replicas)) })
+    }
+
+    async fn scale(&self, replicas: i32) -> Result<()> {
+        let name = self.deployment().await?.name_any();
+        let api: Api<Deployment> = Api::namespaced(self.cluster.client(), OPERATOR_NAMESPACE);
+        let scale = Patch::Merge(serde_json::json!({"spec": {"replicas": replicas}}));
+        let scaled = api.patch_scale(&name, &PatchParams::default(), &scale).await;
+        scaled.with_context(|| format!("scale the Deployment {name} to {replicas}"))?;
+        until(&format!("{replicas} pods of the operator"), SCALED, async || {
+            let pods = self.pods().list().await?.len();
+            let available = self.deployment().await?.status.and_then(|status| status.available_replicas);
+            let is_so = i32::try_from(pods) == Ok(replicas) && available.unwrap_or(0) == replicas;
+            Ok(if is_so {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{pods} pods, {available:?} available"))
+            })
+        })
+        .await
+    }
+}
+
+impl Paused {
+    /// Brings its pods back and waits for them.
+    pub async fn resume(self) -> Result<()> {
+        match self.operator {
+            Some((operator, replicas)) => operator.scale(replicas).await,
+            None => Ok(()),
+        }
     }
 }

@@ -12,40 +12,40 @@ pub(super) fn scramble(value: u64) -> u64 {
 
 /// A sequence of dice rolls that follows from its seed.
 #[derive(Clone, Debug)]
-pub(super) struct Dice {
+pub struct Dice {
     state: u64,
 }
 
 impl Dice {
     /// Dice for the thing called `number` under `seed`.
-    pub(super) fn new(seed: u64, number: u64) -> Dice {
+    pub fn new(seed: u64, number: u64) -> Dice {
         Dice { state: scramble(seed ^ scramble(number)) }
     }
 
     /// 64 bits.
-    pub(super) fn roll(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         scramble(self.state)
     }
 
     /// A number in `0..bound`; `bound` is at least 1. The bias of the multiplication is below 2^-32 here.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         let product = u128::from(self.roll()) * u128::from(bound);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
     /// True in `per_mille` of 1,000 rolls.
-    pub(super) fn chance(&mut self, per_mille: u64) -> bool {
+    pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
     /// One of `choices`, which is not empty.
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 
     /// A place in a list of so many, at least one.
-    pub(super) fn index(&mut self, count: usize) -> usize {
+    pub fn index(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap_or(0)
     }
 }

@@ -12,6 +12,7 @@ mod delivers;
 mod environment;
 mod kill;
 mod malformed;
+mod many;
 mod memory;
 mod objects;
 mod odd_values;

@@ -1,0 +1,88 @@
+//! The operator of this checkout as a process of its own, with the rights that the chart gives it and nothing more, looking after
+//! one namespace.
+//!
+//! ```text
+//! operator (process) -> front, which counts -> API server, with a token of the chart's service account
+//! ```
+//!
+//! Job: what must be counted or measured of the operator alone: requests, memory, CPU time. A pod shares its API server's
+//! counters with every other client. Place in the flow: under `operator_scale` and tests. Owner: the run; the process is killed
+//! when this is dropped. Limits: an operator that looks after all namespaces must not run beside it, or both write the same
+//! objects; whoever starts this one makes sure of that.
+
+mod account;
+mod front;
+mod node;
+mod program;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::cargo::{cargo, release_folder};
+use crate::cluster::Namespace;
+use crate::process::Job;
+use crate::stack::paths::Paths;
+
+pub use account::ensure_definition;
+pub use front::{Call, Calls, Front, Verb, Write};
+pub use node::{Node, POD_CORES};
+pub use program::{Program, Usage};
+
+/// Name of the chart's release in the namespace, and so of its account and Lease.
+const RELEASE: &str = "sluice";
+
+/// What is started, and where.
+#[derive(Clone, Copy)]
+pub struct Orders<'a> {
+    /// Kubeconfig of an administrator.
+    pub kubeconfig: &'a Path,
+    /// The namespace that it looks after, and in which its account and its Lease are.
+    pub namespace: &'a Namespace,
+    /// The operator's program.
+    pub program: &'a Path,
+    /// Image of the gateways.
+    pub gateway_image: &'a str,
+}
+
+/// A running operator.
+pub struct LocalOperator {
+    /// Between it and the API server.
+    pub front: Front,
+    /// The process.
+    pub program: Program,
+}
+
+impl LocalOperator {
+    /// Makes the account of the chart in the namespace, and starts the program with a token of it. The definition of
+    /// `TracePipeline` must be there.
+    pub async fn start(orders: Orders<'_>, folder: &Path) -> Result<LocalOperator> {
+        let namespace = orders.namespace;
+        account::apply(namespace, RELEASE).await?;
+        let token = account::token(namespace, RELEASE).await?;
+        let front = Front::start(orders.kubeconfig, token).await?;
+        let kubeconfig = folder.join("kubeconfig");
+        std::fs::write(&kubeconfig, front.kubeconfig())
+            .with_context(|| format!("write {}", kubeconfig.display()))?;
+        let told = program::Orders {
+            program: orders.program,
+            kubeconfig: &kubeconfig,
+            namespace: namespace.name(),
+            lease: RELEASE,
+            gateway_image: orders.gateway_image,
+            log: folder.join("operator.log"),
+        };
+        Ok(LocalOperator { program: Program::start(&told)?, front })
+    }
+}
+
+/// The operator of this checkout in release form. Takes minutes the first time.
+///
+/// # Errors
+/// What the compiler says.
+pub fn compiled() -> Result<PathBuf> {
+    let log = Paths::from_environment()?.build_log("operator");
+    let mut build = cargo(&["build", "--release", "-p", "sluice-operator"]);
+    Job { part: "operator", doing: "compile the operator", log }.run(&mut build)?;
+    Ok(release_folder().join("sluice-operator"))
+}

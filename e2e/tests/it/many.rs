@@ -1,0 +1,42 @@
+//! Many pipelines at once: all become Ready, and then nothing is written any more.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cluster::{Cluster, Operator};
+use e2e::local_operator;
+use e2e::operator_scale::{Order, measure};
+use e2e::stack::TargetArgs;
+use futures::FutureExt as _;
+
+use crate::scene::Uses;
+
+/// The operator's program, when it is not to be compiled.
+const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
+
+/// Each pipeline is looked at twice within it.
+const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_mins(1) };
+
+/// The small form of `e2e operator-scale`, which has a front that counts between the operator and the API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
+    let _turn = Uses::ServersAlone.turn().await;
+    let target = TargetArgs::from_environment().target()?.resolve()?;
+    let program = program().await?;
+    let cluster = Cluster::connect(&target.kubeconfig).await?;
+    let paused = Operator::pause_installed(&cluster).await?;
+    let measured = std::panic::AssertUnwindSafe(measure(&ORDER, &target, &program)).catch_unwind().await;
+    paused.resume().await?;
+    let report = measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    ensure!(report.holds(), "{}", report.lines().join("\n"));
+    Ok(())
+}
+
+/// The operator's program: the one that is asked for, else that of this checkout, which `cargo verify` has built for its image.
+pub async fn program() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(PathBuf::from(program));
+    }
+    tokio::task::spawn_blocking(local_operator::compiled).await.context("compile the operator")?
+}
