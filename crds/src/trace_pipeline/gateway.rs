@@ -11,6 +11,8 @@ pub struct Gateway {
     /// Image. Empty (the default) stands for the image that belongs to the operator's version; status.image says which.
     #[serde(default)]
     #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$')")
+        .message("image is a reference such as registry.example.com/sluice-gateway:1.2.3"))]
     pub image: String,
 
     /// When the image is pulled: IfNotPresent (the default), Always or Never.

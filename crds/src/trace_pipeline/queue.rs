@@ -28,6 +28,8 @@ pub struct Queue {
     /// Storage class of the volumes. When it is not set, the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+        .message("storageClassName is the name of a StorageClass: a-z, 0-9, '-' and '.'"))]
     pub storage_class_name: Option<String>,
 }
 

@@ -116,6 +116,18 @@ const VALUES: &[Case] = &[
         message: "settings has a name that the gateway decides",
     },
     Case {
+        pointer: "/spec/gateway/image",
+        taken: &[r#""""#, r#""sluice-gateway:0.1.0""#, r#""r.example.com:5000/a/b@sha256:00ff""#],
+        refused: &[r#"" a:1""#, r#""a:1\n""#, r#""é:1""#, r#""a b""#],
+        message: "image is a reference",
+    },
+    Case {
+        pointer: "/spec/queue/storageClassName",
+        taken: &[r#""fast""#, r#""csi.example.com""#, r#""0""#],
+        refused: &[r#""Fast""#, r#""éast""#, r#""-fast""#, r#""fast\n""#, r#""a/b""#],
+        message: "storageClassName is the name of a StorageClass",
+    },
+    Case {
         pointer: "/spec/gateway/resources/memory",
         taken: &[r#""128Mi""#, r#""512Mi""#, r#""2Gi""#],
         refused: &[r#""127Mi""#, r#""512""#, r#""512M""#, r#""0.5Gi""#, r#""524288Ki""#, r#""much""#],
