@@ -14,6 +14,7 @@ mod kill;
 mod malformed;
 mod many;
 mod memory;
+mod mutants;
 mod objects;
 mod odd_values;
 mod outage;
