@@ -15,7 +15,10 @@ mod trace_pipeline;
 pub use derived::Derived;
 pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
-pub use status::{DrainState, DrainStatus, Lag, Remembered, ScalingStatus, TopicStatus, TracePipelineStatus};
+pub use status::{
+    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, QueueStatus, Remembered, ScalingStatus,
+    TopicStatus, TracePipelineStatus,
+};
 pub use trace_pipeline::{
     ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Engine, ExtraColumn, Format, Gateway,
     ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel, OnMissing, OnTimeout, PathType,

@@ -5,8 +5,10 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+mod delivery;
 mod scaling;
 
+pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
 
 use crate::derived::Derived;
@@ -65,6 +67,14 @@ pub struct TracePipelineStatus {
     /// How far the gateways are behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
+
+    /// What is promised about delivery, as the gateways found out; the weakest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<DeliveryStatus>,
+
+    /// What waits on the queue volumes; not set while queue.mode is Disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueStatus>,
 
     /// Why there are as many gateways as there are; not set while scaling.mode is Fixed or External and none is on its way
     /// out.

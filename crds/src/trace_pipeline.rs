@@ -70,6 +70,10 @@ use serde::{Deserialize, Serialize};
         name = "Cause", type_ = "string", json_path = ".status.scaling.cause", priority = 1,
         description = "what limits, as far as the operator looks"
     ),
+    printcolumn(
+        name = "Delivery", type_ = "string", json_path = ".status.delivery.guarantee", priority = 1,
+        description = "what is promised about delivery"
+    ),
     printcolumn(name = "Topic", type_ = "string", json_path = ".spec.source.kafka.topics[0]", priority = 1),
     printcolumn(name = "Table", type_ = "string", json_path = ".spec.sink.clickhouse.table", priority = 1),
     printcolumn(name = "Memory", type_ = "string", json_path = ".spec.gateway.resources.memory", priority = 1),

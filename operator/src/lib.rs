@@ -31,5 +31,6 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod scaling;
+pub mod told;
 pub mod watch;
 pub mod watch_state;

@@ -6,6 +6,7 @@ use crate::{
     gateways::Gateway,
     kafka::ClientKey,
     kafka_security::{KafkaSecrets, KafkaSecurity},
+    memory::Key,
     reconcile::World,
     sample::{self, Sample, Source},
 };
@@ -62,6 +63,7 @@ pub struct Facts {
 pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, Error> {
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
+    let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
     let (secrets, of_kafka) = secrets(pipeline, world).await?;
     let source_spec = &pipeline.spec.source.kafka;
     let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
@@ -73,6 +75,8 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let pods = gateway_pods(&names, &world.cache);
     let partitions = partitions(&source_spec.topics, answer);
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
+    let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
+    let told = world.shared.telling.ask(&key, &gateways).await;
     let observed = Observed {
         schema: schema(pipeline, job.as_deref(), &world.cache),
         partitions,
@@ -80,9 +84,10 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
         secrets,
+        delivery: told.delivery,
+        queue: told.queue,
         scaling: ScalingSeen::default(),
     };
-    let gateways = pods.iter().filter_map(Gateway::of).collect();
     Ok(Facts { observed, lag_messages, kafka, pods, gateways })
 }
 

@@ -19,6 +19,7 @@ use crate::{
     prune, report,
     sample::Sampler,
     scaling::{self, Scaling},
+    told::Telling,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -68,6 +69,8 @@ pub struct Shared {
     pub memory: Memory,
     /// Decides how many gateways there are.
     pub scaling: Scaling,
+    /// Asks gateways how they are.
+    pub telling: Telling,
 }
 
 /// What a reconcile works with.
@@ -86,6 +89,7 @@ impl World {
             return;
         }
         self.shared.scaling.forget(&key);
+        self.shared.telling.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
         info!(namespace = %key.namespace, pipeline = %key.name, "gone");

@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 use sluice_crds::{
-    DrainState, ScalingStatus, TracePipeline, TracePipelineStatus,
+    DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_plan::scale::Limit;
@@ -78,7 +78,10 @@ pub async fn report(
         );
         publish(pipeline, &event(ready), &world.shared).await;
     }
-    for event in scaling_events(before.scaling.as_ref(), status.scaling.as_ref()) {
+    let of_gateways = gateway_events(&before, &status);
+    for event in
+        of_gateways.into_iter().chain(scaling_events(before.scaling.as_ref(), status.scaling.as_ref()))
+    {
         publish(pipeline, &event, &world.shared).await;
     }
     Ok(())
@@ -116,9 +119,12 @@ fn is_worth_writing(
     with_moving_parts_of(after, before.clone()) != *after || may_write_lag()
 }
 
-/// The lag, and the numbers that scaling is decided from; what was decided is none of them.
+/// The lag, the queue, the promise, and the numbers that scaling is decided from; what was decided is none of them.
 fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineStatus) -> TracePipelineStatus {
     before.lag = after.lag;
+    before.queue = after.queue;
+    // Gateways that start promise less until they have looked at the table.
+    before.delivery.clone_from(&after.delivery);
     if let (Some(before), Some(after)) = (&mut before.scaling, &after.scaling) {
         before.reason.clone_from(&after.reason);
         before.arrival_rate = after.arrival_rate;
@@ -151,6 +157,41 @@ fn event(ready: &Condition) -> Event {
     }
 }
 
+/// What a person would want to read of delivery: that it promises something else now, and that blocks begin or cease to wait.
+fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Event> {
+    let promise = after.delivery.as_ref().filter(|now| before.delivery.as_ref() != Some(now)).map(promised);
+    let waits = |status: &TracePipelineStatus| status.queue.is_some_and(|queue| queue.blocks > 0);
+    let queue = match (waits(before), waits(after)) {
+        (false, true) => {
+            let QueueStatus { blocks, bytes } = after.queue.unwrap_or_default();
+            let note =
+                format!("{blocks} blocks ({} MiB) wait on the queue volumes for ClickHouse", bytes >> 20);
+            Some(happened("Queued", EventType::Normal, &note, "Deliver"))
+        }
+        (true, false) => Some(happened(
+            "QueueEmpty",
+            EventType::Normal,
+            "no block waits on the queue volumes any more",
+            "Deliver",
+        )),
+        _ => None,
+    };
+    promise.into_iter().chain(queue).collect()
+}
+
+fn promised(delivery: &DeliveryStatus) -> Event {
+    if delivery.guarantee == EXACTLY_ONCE {
+        return happened("ExactlyOnce", EventType::Normal, "every row is in the table once", "Deliver");
+    }
+    let reason = delivery.reason.as_deref().unwrap_or("unknown");
+    let note = format!(
+        "delivery is {} ({reason}): after a failure rows may be in the table twice, none is lost; sluice-gateway check says \
+         what would help",
+        delivery.guarantee
+    );
+    happened("AtLeastOnce", EventType::Warning, &note, "Deliver")
+}
+
 /// What a person would want to read of scaling: that it was done, and what it is kept from by something that will not pass.
 fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>) -> Vec<Event> {
     let Some(after) = after else { return Vec::new() };
@@ -176,11 +217,15 @@ fn gravity(limited: &str) -> EventType {
 }
 
 fn told(reason: &str, type_: EventType, note: &str) -> Event {
+    happened(reason, type_, note, "Scale")
+}
+
+fn happened(reason: &str, type_: EventType, note: &str, action: &str) -> Event {
     Event {
         type_,
         reason: reason.to_owned(),
         note: Some(shortened(note)),
-        action: "Scale".to_owned(),
+        action: action.to_owned(),
         secondary: None,
     }
 }
@@ -245,6 +290,38 @@ mod tests {
         let told = event(changed_ready(&running, &stuck).unwrap());
         assert_eq!((told.type_, told.reason.as_str()), (EventType::Warning, reason::SOURCE_UNAVAILABLE));
         assert_eq!(event(changed_ready(&stuck, &running).unwrap()).type_, EventType::Normal);
+    }
+
+    #[test]
+    fn events_tell_of_another_promise_and_of_blocks_that_begin_to_wait() {
+        let delivery = |guarantee: &str, reason: Option<&str>| {
+            Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: reason.map(str::to_owned) })
+        };
+        let of = |delivery, blocks| {
+            let queue = Some(QueueStatus { blocks, bytes: blocks << 20 });
+            TracePipelineStatus { delivery, queue, ..TracePipelineStatus::default() }
+        };
+        let none = TracePipelineStatus::default();
+        let (once, off) = (delivery(EXACTLY_ONCE, None), delivery("at_least_once", Some("window_off")));
+        let reasons = |before: &TracePipelineStatus, after: &TracePipelineStatus| {
+            gateway_events(before, after).into_iter().map(|event| event.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(reasons(&none, &of(once.clone(), 0)), ["ExactlyOnce"]);
+        assert_eq!(reasons(&of(once.clone(), 0), &of(off.clone(), 3)), ["AtLeastOnce", "Queued"]);
+        assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 70)), Vec::<String>::new());
+        assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 0)), ["QueueEmpty"]);
+        let note = gateway_events(&none, &of(off, 3)).remove(0).note.unwrap();
+        assert!(note.contains("window_off") && note.contains("none is lost"), "{note}");
+    }
+
+    #[test]
+    fn what_gateways_say_is_written_once_a_minute() {
+        let with = |blocks| {
+            let queue = Some(QueueStatus { blocks, bytes: 1 });
+            TracePipelineStatus { queue, ..status(reason::RUNNING, 1) }
+        };
+        assert!(!is_worth_writing(&with(1), &with(2), || false));
+        assert!(is_worth_writing(&with(1), &with(2), || true));
     }
 
     #[test]

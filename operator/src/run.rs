@@ -17,6 +17,7 @@ use crate::{
     reconcile::{Shared, World, error_policy, reconcile},
     sample::Sampler,
     scaling::Scaling,
+    told::Telling,
     watch::{Scope, Watches},
     watch_state::WatchState,
 };
@@ -134,6 +135,7 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
         sampler: Sampler::default(),
         memory: Memory::default(),
         scaling: Scaling::default(),
+        telling: Telling::default(),
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
             operator_version: VERSION.to_owned(),

@@ -6,6 +6,7 @@
 
 pub mod exposition;
 pub mod gateway;
+pub mod told;
 
 use crate::kafka::{self, ClientKey, Clients, IDLE_SECONDS_MAX, Position};
 use rdkafka::types::RDKafkaErrorCode;

@@ -15,7 +15,7 @@ pub use termination::Termination;
 pub use workload::{PodSeen, WorkloadSeen};
 
 use crate::scale::Decision;
-use sluice_crds::{DrainStatus, Lag};
+use sluice_crds::{DeliveryStatus, DrainStatus, Lag, QueueStatus};
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +30,10 @@ pub struct Observed {
     pub workload: Option<WorkloadSeen>,
     /// How far the gateways are behind; `None` when it could not be found out.
     pub lag: Option<Lag>,
+    /// What all gateways promise; `None` when they were not asked, or one did not say.
+    pub delivery: Option<DeliveryStatus>,
+    /// What waits on their volumes, not rounded; `None` when none said it.
+    pub queue: Option<QueueStatus>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
 }

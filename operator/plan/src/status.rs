@@ -10,7 +10,9 @@ mod verdict;
 use crate::{Names, Observed, Plan, Planned, derived, gateway_config};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
-use sluice_crds::{Lag, ScalingStatus, TracePipeline, TracePipelineStatus, status::condition};
+use sluice_crds::{
+    Lag, QueueMode, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus, status::condition,
+};
 use sluice_gateway_config::Violations;
 use verdict::Verdict;
 
@@ -32,7 +34,10 @@ pub fn status(
     let after = TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions,
-        lag: observed.lag.map(rounded),
+        lag: observed.lag.map(|lag| Lag { messages: rounded(lag.messages) }),
+        // While gateways come and go they do not all answer, and what they said before still holds.
+        delivery: observed.delivery.clone().or(before.delivery.clone()),
+        queue: queue(pipeline, before.queue, observed.queue),
         scaling,
         ..counted(before, observed)
     };
@@ -93,13 +98,26 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
     }
 }
 
+fn queue(
+    pipeline: &TracePipeline,
+    before: Option<QueueStatus>,
+    seen: Option<QueueStatus>,
+) -> Option<QueueStatus> {
+    let rounded =
+        |seen: QueueStatus| QueueStatus { blocks: rounded(seen.blocks), bytes: rounded(seen.bytes) };
+    match pipeline.spec.queue.mode {
+        QueueMode::Spill => seen.map(rounded).or(before),
+        QueueMode::Disabled => None,
+    }
+}
+
 /// Two significant digits: 1,234 is 1,200. A number that moves all the time would be written all the time.
-fn rounded(lag: Lag) -> Lag {
+fn rounded(number: i64) -> i64 {
     let mut unit = 1;
-    while lag.messages / unit >= 100 {
+    while number / unit >= 100 {
         unit *= 10;
     }
-    Lag { messages: lag.messages / unit * unit }
+    number / unit * unit
 }
 
 #[cfg(test)]
@@ -107,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lag_is_rounded_to_two_significant_digits() {
-        for (messages, expected) in [
+    fn numbers_are_rounded_to_two_significant_digits() {
+        for (number, expected) in [
             (0, 0),
             (7, 7),
             (99, 99),
@@ -117,7 +135,7 @@ mod tests {
             (98_765, 98_000),
             (i64::MAX, 9_200_000_000_000_000_000),
         ] {
-            assert_eq!(rounded(Lag { messages }).messages, expected);
+            assert_eq!(rounded(number), expected);
         }
     }
 }

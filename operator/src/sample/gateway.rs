@@ -17,6 +17,7 @@ const MEMORY_BUDGET: &str = "sluice_gateway_memory_budget_bytes";
 const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
+const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
 
 /// Numbers up to here are exact in a float; larger ones are none of ours.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -48,6 +49,7 @@ struct Found {
     pool_free_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
     partitions_owned: Option<u64>,
+    spool_bytes: Option<u64>,
     partitions: BTreeSet<u32>,
 }
 
@@ -76,8 +78,7 @@ pub fn read(
         insert_failures: found.insert_failures,
         memory_bytes: found.memory_bytes()?,
         memory_limit_bytes: found.memory_limit_bytes.ok_or(Missing(MEMORY_BUDGET))?,
-        // Gateways do not export what is on their queue volumes.
-        spool_bytes: 0,
+        spool_bytes: found.spool_bytes.unwrap_or(0),
         partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
     };
     Ok(GatewayNumbers { sample, partitions_owned })
@@ -105,6 +106,7 @@ impl Found {
             }
             MEMORY_BUDGET => add(&mut self.memory_limit_bytes, line),
             PARTITIONS_OWNED => add(&mut self.partitions_owned, line),
+            SPOOL_BYTES => add(&mut self.spool_bytes, line),
             COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
             _ => {}
         }

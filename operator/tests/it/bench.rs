@@ -21,6 +21,7 @@ use sluice_operator::{
     reconcile::{Failed, Shared, World, reconcile},
     sample::Sampler,
     scaling::Scaling,
+    told::Telling,
 };
 use sluice_plan::Defaults;
 use std::sync::Arc;
@@ -134,6 +135,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         defaults: Defaults { gateway_image: "sluice-gateway:test".into(), operator_version: "test".into() },
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
+        telling: Telling::default(),
     })
 }
 

@@ -11,3 +11,4 @@ mod pods;
 mod quiet;
 mod scaling;
 mod schema;
+mod telling;

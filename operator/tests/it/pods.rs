@@ -33,6 +33,8 @@ pub struct Behaviour {
     pub can_drain: bool,
     pub is_drained: bool,
     pub blocks: u64,
+    /// More lines of its metrics.
+    pub more: String,
     /// Requests that change something, in their order.
     pub told: Vec<String>,
 }
@@ -46,13 +48,14 @@ impl Behaviour {
              sluice_gateway_insert_failures_total{{class=\"retry\"}} {}\n\
              sluice_gateway_memory_used_bytes{{part=\"process\"}} 104857600\n\
              sluice_gateway_block_pool_bytes{{state=\"free\"}} 0\n\
-             sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n",
+             sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n{}",
             self.busy_seconds,
             self.source_seconds,
             self.messages,
             self.messages * 900,
             self.insert_failures,
             self.partitions,
+            self.more,
         )
     }
 

@@ -47,6 +47,8 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         schema: SchemaSeen::Succeeded,
         workload: None,
         lag: None,
+        delivery: None,
+        queue: None,
         scaling: ScalingSeen::default(),
     }
 }

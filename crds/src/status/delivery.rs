@@ -1,0 +1,32 @@
+//! What gateways say of themselves that people want to know: what is promised about delivery, and what waits on the volumes.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// The words with which a gateway says that every row is in the table once. Source: the label of its metric.
+pub const EXACTLY_ONCE: &str = "exactly_once_effect";
+
+/// What is promised about delivery: what the gateways found out, not what somebody wished for.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryStatus {
+    /// exactly_once_effect: every row is in the table once. at_least_once: none is missing, some may be there twice. The words are
+    /// those of the gateways' metric sluice_gateway_delivery_guarantee.
+    #[schemars(length(max = 64))]
+    pub guarantee: String,
+    /// Why it is no more, as window_off or engine_forgets; not set for exactly_once_effect. `sluice-gateway check` says what would
+    /// help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub reason: Option<String>,
+}
+
+/// What waits on the queue volumes.
+#[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// Blocks that wait, over all gateways, rounded to two significant digits.
+    pub blocks: i64,
+    /// Bytes of the files on the volumes, over all gateways, rounded to two significant digits.
+    pub bytes: i64,
+}
