@@ -6,6 +6,7 @@
 use crate::{
     account::{OpenRows, RowsInFlight},
     buffers::{Chunks, Pool, Purpose, StoreError},
+    message_rows::MessageRows,
 };
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};
@@ -23,6 +24,8 @@ pub struct OpenBlock {
     pub chunks: Chunks,
     /// The rows, in the account.
     account: OpenRows,
+    /// Which message they are of.
+    messages: MessageRows,
     opened: Instant,
     span_end_nanos_max: u64,
 }
@@ -42,6 +45,8 @@ pub struct Block {
     pub rows: u64,
     /// The rows, in the account: whoever ends the block says what became of them.
     pub account: RowsInFlight,
+    /// Which message each row is of.
+    pub messages: MessageRows,
     /// Bytes before compression.
     pub raw_bytes: u64,
     /// The frames, in order.
@@ -55,7 +60,14 @@ pub struct Block {
 impl OpenBlock {
     /// An empty one with these row buffers.
     pub fn new(rows: RowFrames, account: OpenRows, now: Instant) -> Self {
-        Self { rows, chunks: Chunks::default(), account, opened: now, span_end_nanos_max: 0 }
+        Self {
+            rows,
+            chunks: Chunks::default(),
+            account,
+            messages: MessageRows::default(),
+            opened: now,
+            span_end_nanos_max: 0,
+        }
     }
 
     /// When it was opened.
@@ -63,9 +75,10 @@ impl OpenBlock {
         self.opened
     }
 
-    /// Takes down that the rows of a message are in.
-    pub fn add_message(&mut self, rows: u64, span_end_nanos_max: u64) {
+    /// Takes down that the rows of the message at this offset are in.
+    pub fn add_message(&mut self, offset: i64, rows: u64, span_end_nanos_max: u64) {
         self.account.walked(rows);
+        self.messages.add(offset, rows);
         self.span_end_nanos_max = self.span_end_nanos_max.max(span_end_nanos_max);
     }
 
@@ -96,6 +109,7 @@ impl OpenBlock {
             token: Token::of(&place.cluster, &place.id, closed.range, closed.content),
             rows: totals.rows,
             account: std::mem::replace(&mut self.account, next).seal(totals.rows),
+            messages: std::mem::take(&mut self.messages).finished(),
             raw_bytes: totals.raw_bytes,
             bytes: chunks.len(),
             frames: chunks.into_bytes(),

@@ -142,7 +142,7 @@ impl OfPartition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::RowAccount;
+    use crate::{account::RowAccount, message_rows::MessageRows};
     use sluice_kafka::{
         OffsetRange,
         ranges::{Content, Token},
@@ -161,6 +161,7 @@ mod tests {
             token: Token::of("c", &id(), range, Content::default()),
             rows: 1,
             account: RowAccount::default().open().seal(1),
+            messages: MessageRows::default(),
             raw_bytes: 1,
             frames: Vec::new(),
             bytes: 0,
@@ -169,8 +170,8 @@ mod tests {
     }
 
     fn send(generation: u64, first: i64) -> Order {
-        let release =
-            Release { range: OffsetRange { first, next: first + 10 }, first_sent: 1, is_inherited: false };
+        let range = OffsetRange { first, next: first + 10 };
+        let release = Release { range, first_sent: 1, is_inherited: false, parts: None };
         Order::Send { id: id(), generation: Generation(generation), release }
     }
 

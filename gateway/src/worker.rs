@@ -395,7 +395,7 @@ impl Worker {
             let block = reading.block.as_mut().expect("a block was opened just now");
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
-                    block.add_message(spans, end_nanos_max);
+                    block.add_message(message.offset(), spans, end_nanos_max);
                     self.count(spans, bytes.len());
                     self.took(reading, message);
                     return Taken::Yes;

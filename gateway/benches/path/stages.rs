@@ -256,7 +256,7 @@ impl Worker {
                 &mut self.block,
                 payload,
             ) {
-                Encoded::Whole { spans, end_nanos_max } => self.block.add_message(spans, end_nanos_max),
+                Encoded::Whole { spans, end_nanos_max } => self.block.add_message(0, spans, end_nanos_max),
                 other => panic!("the generator's messages can be read and fit a block: {other:?}"),
             }
             let mut closed = cutter.take(offset, Some(message));

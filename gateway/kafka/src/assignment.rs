@@ -17,7 +17,7 @@ use crate::{
     committer::{Beginning, Committer, Outcome, Unread},
     consumer::Inbox,
     partition::{
-        Generation, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
+        Generation, Noted, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
     },
     ranges::{CommitOutcome, Ranges, Urgency},
     stats::ConsumerStats,
@@ -90,6 +90,8 @@ struct Owned {
     is_lettering: bool,
     /// Whether it was paused last, rather than resumed.
     is_paused: bool,
+    /// Who is told when parts of a range are written down, by its first offset.
+    noted: BTreeMap<i64, Noted>,
 }
 
 impl Assignment {
@@ -290,6 +292,14 @@ impl Assignment {
             Report::Settled { id, generation, range } => {
                 self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.settled(*generation, *range))
             }
+            Report::Parted { id, generation, range, parts, noted } => {
+                if let Some(owned) = self.owned.get_mut(id)
+                    && owned.ranges.part(*generation, *range, parts.clone()) == Verdict::Recorded
+                {
+                    owned.noted.insert(range.first, noted.clone());
+                }
+                return;
+            }
             Report::Released { id, generation, renew } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.is_released = true;
@@ -349,6 +359,8 @@ impl Assignment {
             if let Some(owned) = self.owned.get_mut(id) {
                 // Another rule comes into force by renewal.
                 let _rule = owned.ranges.committed(*generation, *outcome);
+                let parted = owned.ranges.parted().into_iter();
+                parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
             }
         }
         if let Some(error) = problem {
@@ -372,6 +384,7 @@ impl Assignment {
                 is_stopped: false,
                 is_lettering: false,
                 is_paused: false,
+                noted: BTreeMap::new(),
             };
             self.owned.insert(id, owned);
         }

@@ -11,6 +11,7 @@
 //!       |   v                                                                  v
 //!       | Ranges -- commit --> coordinator -- stored --> Order::Send --------> insert
 //!       |                                                                      |
+//!       |---- Report::Parted (it goes in parts) -- commit -- Noted ----------->|
 //!       `---- Report::Settled <------------------------------------------------'
 //! ```
 //!
@@ -46,7 +47,8 @@ pub use assignment::OrderSink;
 pub use bounded_reader::{BoundedReader, ReadError, ReadFrom, fetch_message};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage, Stop};
 pub use partition::{
-    Generation, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
+    Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
+    Verdict,
 };
 pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, would_make};
 pub use rdkafka::error::KafkaError;

@@ -1,7 +1,7 @@
 //! What passes between the poll thread and the workers: partitions, and what became of the messages in them.
 
 use crate::{
-    ranges::{Closed, Cutter, Release},
+    ranges::{Closed, Cutter, Parts, Release},
     rebalancing::Rebalancing,
 };
 use rdkafka::{
@@ -11,6 +11,7 @@ use rdkafka::{
     message::BorrowedMessage,
 };
 use std::{fmt, sync::Arc, time::Duration};
+use tokio::sync::Notify;
 
 /// The messages of one partition. Only the worker that owns the partition polls it.
 pub struct PartitionQueue {
@@ -138,6 +139,19 @@ pub enum Report {
         /// The offsets.
         range: OffsetRange,
     },
+    /// The block of a range goes in parts: nothing of this may be acted on before it is written down.
+    Parted {
+        /// Of which partition.
+        id: PartitionId,
+        /// Read under which generation.
+        generation: Generation,
+        /// The range.
+        range: OffsetRange,
+        /// How far it is.
+        parts: Parts,
+        /// Who is told once it is written down.
+        noted: Noted,
+    },
     /// Nothing of a partition can be read any more before someone acts: it is paused, and others have its turn.
     Stopped {
         /// Which one.
@@ -165,6 +179,30 @@ pub enum Report {
         renew: Option<Renew>,
     },
 }
+
+/// Tells delivery that what it [reported](Report::Parted) is in a stored plan. Never told when the generation is over.
+#[derive(Debug, Clone, Default)]
+pub struct Noted(Arc<Notify>);
+
+impl Noted {
+    /// Says so.
+    pub fn tell(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits until it is said, once.
+    pub async fn told(&self) {
+        self.0.notified().await;
+    }
+}
+
+impl PartialEq for Noted {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Noted {}
 
 /// Why a partition begins anew, in the same process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -26,6 +26,9 @@
 //! Owner: [`Ranges`] the poll thread, [`Cutter`] the worker. No clock, no client: time, committed metadata and what happened
 //! come as arguments. One value of each lives as long as one generation of a partition.
 //!
+//! A range whose block the server refuses goes in [parts] of its rows, each under a token of its own. That it does, and which of
+//! them were refused, is in the plan before any of them is sent: [`Ranges::part`], [`Ranges::parted`], [`Release::parts`].
+//!
 //! Relied on: the coordinator applies commits of one member in the order in which they were begun, one at a time, and none of
 //! a member whose generation is over.
 //!
@@ -36,7 +39,10 @@ mod cut;
 mod flight;
 mod found;
 pub mod horizon;
+mod parting;
+pub mod parts;
 mod plan;
+mod release;
 mod rule;
 mod token;
 
@@ -44,7 +50,9 @@ pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
 pub use flight::{RANGES_MAX, SplitError};
 pub use found::{Committed, Found, Fresh, Halt, Log};
+pub use parts::{Parted, Parts};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
+pub use release::Release;
 pub use rule::{Fill, Rule, Version};
 pub use token::{Content, Digest, Token};
 
@@ -52,6 +60,8 @@ use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::Pending;
 use flight::{Flight, InFlight, Progress, Standing};
 use horizon::Pace;
+use parting::Partings;
+use release::Inherited;
 use std::time::Duration;
 
 /// How old the last proof of membership, a stored commit, may be when a range is first sent. Chosen: commits are a second
@@ -81,17 +91,6 @@ pub struct Settings {
     pub instance: u64,
 }
 
-/// A range that may be sent now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Release {
-    /// Its offsets.
-    pub range: OffsetRange,
-    /// Seconds since 1970 before which nobody sent it: the age of its token is counted from here.
-    pub first_sent: u64,
-    /// Whether an owner before may have sent it.
-    pub is_inherited: bool,
-}
-
 /// What the first range that is not sent waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -109,27 +108,6 @@ pub enum Wait {
     Switch,
 }
 
-/// What the plan that was found says of ranges that an owner before may have sent.
-#[derive(Debug, Clone, Copy)]
-struct Inherited {
-    /// They begin below.
-    horizon: i64,
-    /// None was sent before; `None` without a plan.
-    t0: Option<u64>,
-}
-
-impl Inherited {
-    /// Before which moment no range that begins here was sent, if it is sent first by us now.
-    fn first_sent(self, first: i64, now: Now) -> u64 {
-        self.t0.filter(|_| self.covers(first)).unwrap_or(now.unix_seconds)
-    }
-
-    /// Whether an owner before may have sent a range that begins here.
-    fn covers(self, first: i64) -> bool {
-        self.t0.is_some() && first < self.horizon
-    }
-}
-
 /// The ranges of one partition in one generation.
 #[derive(Debug)]
 pub struct Ranges {
@@ -141,6 +119,8 @@ pub struct Ranges {
     /// Cuts of that plan which the worker has not reached.
     ahead: Vec<i64>,
     flight: Flight,
+    /// Those of them that go in parts, and those that the plan which was found names.
+    partings: Partings,
     /// Where the last range ends.
     tail: i64,
     log_end: i64,
@@ -182,6 +162,7 @@ impl Ranges {
             inherited: Inherited { horizon: beginning.horizon, t0: plan.map(|plan| plan.t0) },
             ahead: beginning.planned.clone(),
             flight: Flight::default(),
+            partings: Partings::found(plan.map_or(&[], |plan| &plan.parted), beginning.first),
             tail: beginning.first,
             log_end: committed.log.end,
             is_planned: !start.replaced,
@@ -241,7 +222,7 @@ impl Ranges {
         }
         let wait = self.waits_for(now);
         let waits = matches!(wait, Some(Wait::PlanCommit | Wait::Horizon | Wait::Proof));
-        if !self.is_planned || waits || self.can_switch() {
+        if !self.is_planned || waits || self.can_switch() || self.partings.wait(self.offset()) {
             return Urgency::Now;
         }
         // What a range held back by another one behind it covers is committed with the regular one.
@@ -262,6 +243,7 @@ impl Ranges {
             if switches { (self.settings.rule, self.settings.routing_epoch) } else { self.in_force };
         let offset = self.offset();
         let covered = self.flight.cover(self.ahead.len()).unwrap_or(self.horizon);
+        self.partings.cover(offset);
         let horizon = self.horizon.max(covered).max(self.horizon_ahead(switches, now)).max(offset);
         let plan = Plan {
             offset,
@@ -272,6 +254,7 @@ impl Ranges {
             instance: self.settings.instance,
             t0: self.t0(now),
             cuts: self.flight.listed().chain(self.ahead.iter().copied()).collect(),
+            parted: self.partings.listed(),
         };
         self.pending = Some(Pending { offset, horizon, begun: now.steady, switches });
         Some(Commit { offset, metadata: plan.encode() })
@@ -284,6 +267,7 @@ impl Ranges {
         }
         let pending = self.pending.take()?;
         self.flight.uncover(outcome == CommitOutcome::Stored);
+        self.partings.uncover(outcome == CommitOutcome::Stored);
         match outcome {
             CommitOutcome::Unknown => None,
             CommitOutcome::Fenced => {
@@ -324,6 +308,7 @@ impl Ranges {
                     range: range.range,
                     first_sent: range.since,
                     is_inherited: self.inherited.covers(range.range.first),
+                    parts: self.partings.of(range.range),
                 });
             }
         }
@@ -341,6 +326,20 @@ impl Ranges {
     /// Takes down that nobody knows whether a range was stored, and that it is too late to send it again blindly.
     pub fn in_doubt(&mut self, generation: Generation, range: OffsetRange) -> Verdict {
         self.mark(generation, range, Progress::InDoubt)
+    }
+
+    /// Has it written down that the block of a range that was sent goes in parts, and how far it is. [`Ranges::parted`] says when it is.
+    pub fn part(&mut self, generation: Generation, range: OffsetRange, parts: Parts) -> Verdict {
+        if !self.is_current(generation) || self.flight.find(range).is_none() {
+            return Verdict::Stale;
+        }
+        self.partings.ask(range, parts);
+        Verdict::Recorded
+    }
+
+    /// The ranges of which a stored plan says since the last question what was to be [written down](Ranges::part).
+    pub fn parted(&mut self) -> Vec<OffsetRange> {
+        self.partings.told()
     }
 
     /// Replaces a range that was sent, and of which nothing is stored nor will be, by ranges that end at these offsets and at

@@ -65,7 +65,7 @@ impl Case {
         let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { spans, end_nanos_max } = encoded {
-            self.block.add_message(spans, end_nanos_max);
+            self.block.add_message(0, spans, end_nanos_max);
         }
         encoded
     }

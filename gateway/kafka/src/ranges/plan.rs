@@ -16,17 +16,35 @@
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
+//! | | format 2: the ranges that go in parts, below |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
 //! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's; it changes whenever an older
-//! program could misread the bytes.
+//! program could misread the bytes. It is 1 for a plan in which no range goes in parts, so that an older program reads all but those; and 2 for
+//! one with such ranges, which an older program would send whole. There they follow the cuts:
 //!
-//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts stay below whatever their distance.
+//! | bytes | field |
+//! | --- | --- |
+//! | varint | number of ranges, at least 1 and at most [`PARTED_MAX`]; of each: |
+//! | varint | its first offset − the end of the one before, or − the committed offset |
+//! | varint | its end − its first offset, at least 1 |
+//! | 4 | what its token begins with, little-endian |
+//! | varint | rows of its block |
+//! | 1 | height of the refused parts |
+//! | varint | a code of the server; 0 without one |
+//! | varint | number of runs of refused parts, at least 1 |
+//! | varints | of each run the parts between the one before and it, and its length |
+//!
+//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts and [`PARTED_MAX`] ranges in parts stay below wherever they are.
 //!
 //! Reading is total: what is not ours or cannot be read is [`Unread::Foreign`] or [`Unread::Damaged`], a fresh start; what a
 //! newer program wrote is [`Unread::Newer`], and nothing may be read then.
 
-use super::rule::{Rule, Version};
+use super::{
+    parts::{self, PARTED_MAX, Parted, Parts, REFUSED_BYTES_MAX, REFUSED_MAX},
+    rule::{Rule, Version},
+};
+use crate::partition::OffsetRange;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use twox_hash::XxHash3_64;
 
@@ -34,11 +52,13 @@ use twox_hash::XxHash3_64;
 pub const METADATA_BYTES_MAX: usize = 4_096;
 
 /// Cuts in one plan. Chosen: a cut by time every second leaves 256 s of inserts in flight, and the largest plan stays
-/// below [`METADATA_BYTES_MAX`] (2,852 bytes, tested).
+/// below [`METADATA_BYTES_MAX`] (2,852 bytes without ranges in parts, tested).
 pub const CUTS_MAX: usize = 256;
 
 const MAGIC: &str = "sluice-plan/";
 const FORMAT: &str = "1";
+/// With ranges that go in parts.
+const FORMAT_PARTED: &str = "2";
 
 /// A topic's id; `None` where the client cannot tell.
 pub type TopicId = Option<[u8; 16]>;
@@ -62,6 +82,8 @@ pub struct Plan {
     pub t0: u64,
     /// Where ranges end that do not end by size: ascending, above `offset`, up to the horizon.
     pub cuts: Vec<i64>,
+    /// Ranges whose blocks go in parts: ascending, not below `offset`, at most [`PARTED_MAX`].
+    pub parted: Vec<Parted>,
 }
 
 /// Why metadata is no plan.
@@ -93,7 +115,7 @@ impl Plan {
     /// The metadata.
     ///
     /// # Panics
-    /// When the cuts are too many, do not ascend from the offset or pass the horizon, or the offset is negative.
+    /// When cuts or ranges in parts are too many, do not ascend from the offset or pass the horizon, or the offset is negative.
     pub fn encode(&self) -> String {
         assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
         let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
@@ -114,16 +136,20 @@ impl Plan {
             from = *cut;
         }
         assert!(from <= self.horizon, "what is planned lies below the horizon");
+        if !self.parted.is_empty() {
+            put_parted(&mut body, self.offset, &self.parted);
+        }
         let check = check(&body);
         body.extend_from_slice(&check);
-        format!("{MAGIC}{FORMAT}:{}", STANDARD_NO_PAD.encode(body))
+        let format = if self.parted.is_empty() { FORMAT } else { FORMAT_PARTED };
+        format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
     }
 
     /// Reads the metadata that was committed with `offset`.
     pub fn decode(offset: i64, metadata: &str) -> Result<Self, Unread> {
         let rest = metadata.strip_prefix(MAGIC).ok_or(Unread::Foreign)?;
         let (format, text) = rest.split_once(':').ok_or(Unread::Damaged)?;
-        if format != FORMAT {
+        if format != FORMAT && format != FORMAT_PARTED {
             let newer = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
             return Err(if newer { Unread::Newer(Newer::Format) } else { Unread::Damaged });
         }
@@ -135,8 +161,30 @@ impl Plan {
         if *sum != check(fields) {
             return Err(Unread::Damaged);
         }
-        let plan = Fields(fields).plan()?;
+        let plan = Fields(fields).plan(format == FORMAT_PARTED)?;
         if plan.offset == offset { Ok(plan) } else { Err(Unread::Damaged) }
+    }
+}
+
+fn put_parted(out: &mut Vec<u8>, offset: i64, parted: &[Parted]) {
+    assert!(parted.len() <= PARTED_MAX, "the planner lists at most PARTED_MAX ranges in parts");
+    put_varint(out, parted.len() as u64);
+    let mut from = offset;
+    for Parted { range, parts } in parted {
+        assert!(parts.is_sound(), "what goes in parts is a block");
+        put_varint(out, distance(from, range.first));
+        put_varint(out, distance(range.first, range.next));
+        out.extend_from_slice(&parts.check.to_le_bytes());
+        put_varint(out, parts.rows);
+        out.push(parts.height);
+        put_varint(out, u64::from(parts.code));
+        let runs = parts::runs(&parts.refused);
+        put_varint(out, runs.len() as u64);
+        for (gap, length) in runs {
+            put_varint(out, gap);
+            put_varint(out, length);
+        }
+        from = range.next;
     }
 }
 
@@ -164,7 +212,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    fn plan(mut self) -> Result<Plan, Unread> {
+    fn plan(mut self, is_parted: bool) -> Result<Plan, Unread> {
         let offset = self.offset_above(0)?;
         let [version] = self.bytes()?;
         // The fields behind a rule of another version may be others.
@@ -179,12 +227,13 @@ impl Fields<'_> {
         let instance = u64::from_le_bytes(self.bytes()?);
         let t0 = self.varint()?;
         let cuts = self.cuts(offset)?;
+        let parted = if is_parted { self.parted(offset)? } else { Vec::new() };
         // A cut that was planned was read up to, and the horizon lies no lower than that. Its reader counts on it.
         if !self.0.is_empty() || cuts.last().is_some_and(|cut| *cut > horizon) {
             return Err(Unread::Damaged);
         }
         let rule = Rule { version, bytes, messages };
-        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts })
+        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted })
     }
 
     fn cuts(&mut self, offset: i64) -> Result<Vec<i64>, Unread> {
@@ -203,6 +252,49 @@ impl Fields<'_> {
             from = cut;
         }
         Ok(cuts)
+    }
+
+    fn parted(&mut self, offset: i64) -> Result<Vec<Parted>, Unread> {
+        let count = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        if count == 0 || count > PARTED_MAX {
+            return Err(Unread::Damaged);
+        }
+        let mut parted = Vec::with_capacity(count);
+        let mut from = offset;
+        for _ in 0..count {
+            let first = self.offset_above(from)?;
+            let next = self.offset_above(first)?;
+            let parts = self.parts()?;
+            if next == first || !parts.is_sound() {
+                return Err(Unread::Damaged);
+            }
+            parted.push(Parted { range: OffsetRange { first, next }, parts });
+            from = next;
+        }
+        Ok(parted)
+    }
+
+    fn parts(&mut self) -> Result<Parts, Unread> {
+        let check = u32::from_le_bytes(self.bytes()?);
+        let rows = self.varint()?;
+        let [height] = self.bytes()?;
+        let code = u32::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        let runs = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        if runs > REFUSED_BYTES_MAX {
+            return Err(Unread::Damaged);
+        }
+        let mut refused = Vec::new();
+        let mut next = 0_u64;
+        for _ in 0..runs {
+            let first = next.checked_add(self.varint()?).ok_or(Unread::Damaged)?;
+            next = first.checked_add(self.varint()?).ok_or(Unread::Damaged)?;
+            let room = (REFUSED_MAX - refused.len()) as u64;
+            if next == first || next - first > room {
+                return Err(Unread::Damaged);
+            }
+            refused.extend(first..next);
+        }
+        Ok(Parts { check, rows, height, code, refused })
     }
 
     fn offset_above(&mut self, from: i64) -> Result<i64, Unread> {

@@ -13,6 +13,7 @@ fn small() -> Plan {
         instance: 42,
         t0: 1_790_000_000,
         cuts: vec![101, 260, 4_000],
+        parted: Vec::new(),
     }
 }
 
@@ -32,6 +33,16 @@ fn the_format_never_changes() {
 }
 
 #[test]
+fn the_format_with_ranges_in_parts_never_changes() {
+    let parts = Parts { check: 0x0403_0201, rows: 3_001, height: 2, code: 469, refused: vec![0, 1, 187] };
+    let plan =
+        Plan { parted: vec![Parted { range: OffsetRange { first: 101, next: 260 }, parts }], ..small() };
+    let text = "sluice-plan/2:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0BAZ8BAQIDBLkXAtUDAgACuQEB";
+    assert_eq!(plan.encode()[..text.len()], *text);
+    assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
+}
+
+#[test]
 fn the_largest_plan_fits_the_metadata() {
     // Distances of 8 bytes: with 9 the last cut would pass 63 bits.
     let far = i64::MAX / 512;
@@ -47,7 +58,20 @@ fn the_largest_plan_fits_the_metadata() {
     let text = plan.encode();
     assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
     assert_eq!(text.len(), 2_852, "what the module says");
-    assert_eq!(Plan::decode(far, &text), Ok(plan));
+    assert_eq!(Plan::decode(far, &text), Ok(plan.clone()));
+    // Each gap takes 3 bytes; no block has room for more of them.
+    let parts = Parts {
+        check: u32::MAX,
+        rows: parts::part_rows(parts::HEIGHT_MAX),
+        height: 0,
+        code: u32::MAX,
+        refused: (1..=63).map(|number| number * 16_385).collect(),
+    };
+    assert!(parts.fits());
+    let range = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
+    let parted = (0..3).map(|n| Parted { range: range(n), parts: parts.clone() }).collect();
+    let text = Plan { parted, ..plan }.encode();
+    assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
 }
 
 #[test]
@@ -90,7 +114,7 @@ fn a_cut_above_the_horizon_is_damage() {
 
 #[test]
 fn what_a_newer_program_wrote_is_newer() {
-    let body = "sluice-plan/2:whatever it likes";
+    let body = "sluice-plan/3:whatever it likes";
     assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
     let rule_3 = framed(&[100, 3, 1, 1, 255, 255]);
     assert_eq!(Plan::decode(100, &rule_3), Err(Unread::Newer(Newer::Rule(3))));
@@ -110,7 +134,33 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts }
+        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted: Vec::new() }
+    }
+}
+
+prop_compose! {
+    fn parts()(
+        rows in 1..1u64 << 20, height in 0..10u8, check in any::<u32>(), code in any::<u32>(),
+        some in prop::collection::vec(any::<prop::sample::Index>(), 1..64),
+    ) -> Parts {
+        let count = usize::try_from(rows.div_ceil(parts::part_rows(height))).unwrap();
+        let refused: std::collections::BTreeSet<u64> = some.iter().map(|one| one.index(count) as u64).collect();
+        Parts { check, rows, height, code, refused: refused.into_iter().collect() }
+    }
+}
+
+prop_compose! {
+    fn parted_plans()(
+        plan in plans(),
+        parted in prop::collection::vec((0..1i64 << 50, 1..1i64 << 50, parts()), 1..=PARTED_MAX),
+    ) -> Plan {
+        let mut from = plan.offset;
+        let parted = parted.into_iter().map(|(gap, length, parts)| {
+            let first = from + gap;
+            from = first + length;
+            Parted { range: OffsetRange { first, next: from }, parts }
+        }).collect();
+        Plan { parted, ..plan }
     }
 }
 
@@ -119,6 +169,13 @@ proptest! {
     fn a_plan_is_read_as_it_was_written(plan in plans()) {
         let text = plan.encode();
         prop_assert!(text.is_ascii() && text.len() <= METADATA_BYTES_MAX);
+        prop_assert_eq!(Plan::decode(plan.offset, &text), Ok(plan));
+    }
+
+    #[test]
+    fn a_plan_with_ranges_in_parts_is_read_as_it_was_written(plan in parted_plans()) {
+        let text = plan.encode();
+        prop_assert!(text.is_ascii() && text.len() <= METADATA_BYTES_MAX, "{}", text.len());
         prop_assert_eq!(Plan::decode(plan.offset, &text), Ok(plan));
     }
 
@@ -149,6 +206,19 @@ proptest! {
         body.extend_from_slice(&[0; 24]);
         body.extend_from_slice(&tail);
         if let Ok(plan) = Plan::decode(100, &framed(&body)) {
+            prop_assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
+        }
+    }
+
+    /// The same for ranges in parts: one, in front of bytes that may be anything.
+    #[test]
+    fn any_parts_are_read_or_refused(tail in prop::collection::vec(0..9u8, 0..40)) {
+        let mut body = vec![100, 2, 1, 1, 0, 10];
+        body.extend_from_slice(&[0; 24]);
+        body.extend_from_slice(&[0, 0, 1, 2, 3]);
+        body.extend_from_slice(&tail);
+        let text = framed(&body).replace("sluice-plan/1", "sluice-plan/2");
+        if let Ok(plan) = Plan::decode(100, &text) {
             prop_assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
         }
     }

@@ -82,6 +82,12 @@ impl Token {
         bytes.extend_from_slice(&content.0.to_le_bytes());
         Self(XxHash3_128::oneshot(&bytes))
     }
+
+    /// The beginning of it, to tell it from others where there is little room.
+    pub fn check(self) -> u32 {
+        let [a, b, c, d, ..] = self.0.to_be_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
 }
 
 impl fmt::Display for Token {

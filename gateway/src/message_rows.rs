@@ -1,0 +1,114 @@
+//! Which message each row of a block is of: needed when the server refuses a row, to find its span in Kafka.
+//!
+//! Place in the flow: a worker takes down every message of a block; delivery asks after a refusal. Owner: whoever has the block.
+//!
+//! Offsets ascend, and a message without rows is left out. Of each other one there are two numbers (LEB128, at most 63 bits): how far
+//! its offset is from the one before, or from 0, and its rows.
+//!
+//! Limits: two to four bytes a message, beside rows that take ten times as much; a block has `sink.clickhouse.insert.maxRows` messages
+//! at the most.
+
+/// The messages of a block, in order, with their numbers of rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageRows {
+    bytes: Vec<u8>,
+    last: i64,
+}
+
+impl MessageRows {
+    /// Takes down that the rows of the message at this offset come next.
+    pub fn add(&mut self, offset: i64, rows: u64) {
+        if rows == 0 {
+            return;
+        }
+        put(&mut self.bytes, offset.abs_diff(self.last));
+        put(&mut self.bytes, rows);
+        self.last = offset;
+    }
+
+    /// The same without room for more.
+    #[must_use]
+    pub fn finished(mut self) -> Self {
+        self.bytes.shrink_to_fit();
+        self
+    }
+
+    /// Which message a row of the block is of, and which of its spans it is, both counted from 0; `None` when there are fewer rows.
+    pub fn locate(&self, row: u64) -> Option<(i64, u64)> {
+        let mut rest = self.bytes.as_slice();
+        let (mut offset, mut first) = (0_u64, 0_u64);
+        loop {
+            offset = offset.checked_add(take(&mut rest)?)?;
+            let rows = take(&mut rest)?;
+            match row.checked_sub(first).filter(|span| *span < rows) {
+                Some(span) => return Some((i64::try_from(offset).ok()?, span)),
+                None => first = first.checked_add(rows)?,
+            }
+        }
+    }
+
+    /// The bytes, to be kept with the block.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What was kept, to be asked only. Bytes that are none of ours locate no row, or a wrong one, and nothing else.
+    pub fn kept(bytes: Vec<u8>) -> Self {
+        Self { bytes, last: 0 }
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(0x80 | value.to_le_bytes()[0]);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..63).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_row_is_found_in_its_message(
+            first in 0..1_i64 << 40, messages in prop::collection::vec((1..300_i64, 0..400_u64), 0..50),
+        ) {
+            let mut offset = first;
+            let mut rows = Vec::new();
+            let mut taken = MessageRows::default();
+            for (gap, count) in messages {
+                offset += gap;
+                taken.add(offset, count);
+                rows.extend((0..count).map(|span| (offset, span)));
+            }
+            let kept = MessageRows::kept(taken.clone().finished().bytes().to_vec());
+            for (row, place) in (0..).zip(&rows) {
+                prop_assert_eq!(taken.locate(row), Some(*place));
+                prop_assert_eq!(kept.locate(row), Some(*place));
+            }
+            prop_assert_eq!(taken.locate(rows.len() as u64), None);
+        }
+
+        #[test]
+        fn any_bytes_are_asked_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..60), row in any::<u64>()) {
+            let found = MessageRows::kept(bytes).locate(row);
+            prop_assert!(found.is_none_or(|(offset, _)| offset >= 0));
+        }
+    }
+}
