@@ -23,7 +23,7 @@ use crate::{
 };
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use sluice_clickhouse::{column::TableColumns, table::TableFit};
+use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
 use sluice_kafka::{
     Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
@@ -217,6 +217,8 @@ impl Parts<'_> {
             reports: consumer.reports(),
             dead_letters: dead_letters.clone(),
             on_missing: letters.on_missing,
+            kafka: kafka.clone(),
+            shape: Arc::new(RowShape::of(&self.columns)),
             metrics: self.metrics.clone(),
         };
         self.io.spawn(delivery.run(blocks_in, orders_in));

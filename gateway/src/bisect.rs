@@ -1,34 +1,36 @@
 //! Which rows of a block does the server refuse?
 //!
 //! Job: given a block that was refused, say which of its rows to send next, take what became of them, and end with the rows that are
-//! refused one by one; all others are stored by then. Place in the flow: delivery asks after a refusal whose class is poison, and sends
-//! what it is told. Owner: the task that delivers the block. Pure: the same outcomes give the same windows.
+//! refused one by one; all others are stored by then. Place in the flow: delivery asks after a refusal whose class is poison or split,
+//! and does what it is told. Owner: the task that delivers the block. Pure: the same outcomes give the same windows.
+//!
+//! The block is taken apart level by level, each part into [`FAN_OUT`] ([`sluice_kafka::ranges::parts`]):
 //!
 //! ```text
-//! rows 0..8, of which 5 is bad:   0..8 refused by delivery
-//!                                 |-- 0..4 stored
-//!                                 `-- 4..8 refused
-//!                                     |-- 4..6 refused
-//!                                     |   |-- 4..5 stored
-//!                                     |   `-- 5..6 refused: row 5
-//!                                     `-- 6..8 stored
+//! rows 0..16, of which 5 is bad:   noted: 0..16 is refused
+//!                                  sent:  0..4 stored   4..8 refused   8..12 stored   12..16 stored
+//!                                  noted: 4..8 is refused
+//!                                  sent:  4..5 stored   5..6 refused   6..7 stored    7..8 stored
+//!                                  noted: 5..6 is refused: row 5
 //! ```
 //!
 //! # Nothing is stored twice
 //!
-//! Each window has a token of its own, made from the block's and the rows. A window is split only after the server refused it,
-//! which stores nothing; so no row is in two windows that are stored. That must stay so when the table is mended half-way, and
-//! when another process goes on: **once the first window is sent, the block as a whole must not be sent again, and a window that
-//! was split must not be**. Whoever goes on later starts from [`Bisection::progress`], which is taken down before each window is
-//! sent, and sends the window that is named there first: if it was stored, the server knows its token.
+//! Each window has a token of its own, made from the block's and the rows. Windows of one level do not overlap, so
+//! that any of them may be sent again, by this process or by the next owner of the partition. **Once a level is [noted](Step::Note), in a
+//! plan that is stored, nothing of a level above is sent any more, and nothing of the level below is sent before.** Then it does
+//! not matter when the table is mended: what was refused before and is taken now was not sent in smaller parts. Whoever goes on
+//! later starts from what was noted, and sends all windows of that level: those that were stored are known by their tokens.
+//!
+//! Rows that are dead-lettered are noted too: they are not sent again either.
 //!
 //! # Limits
 //!
-//! [`TRIES_MAX`] windows and [`REFUSED_ROWS_MAX`] rows a block; [`Quota`] bounds rows over time. Above them the table is what
+//! [`TRIES_MAX`] windows and [`REFUSED_ROWS_MAX`] refused windows of a level; [`Quota`] bounds rows over time. Above them the table is what
 //! is wrong, not the rows, and dead-lettering would empty the topic into the wrong place: [`Step::Halt`].
 //!
 //! Memory: the block itself, and for a window's body two frames and the largest row of the block while it is made. The budget has no
-//! part for that: one block of a process is bisected at a time.
+//! part for that: one block of a process is bisected at a time, which the part that the allocator is left has room for.
 
 use bytes::Bytes;
 use sluice_clickhouse::{
@@ -37,13 +39,21 @@ use sluice_clickhouse::{
     row_ends::RowShape,
 };
 use sluice_gateway_config::budget::ROW_BYTES_MAX;
-use std::{ops::Range, time::Duration};
+use sluice_kafka::ranges::{
+    Token,
+    parts::{FAN_OUT, Parts, part_rows},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    time::Duration,
+};
 
-/// Windows of one block that may be sent. Chosen: 40 bad rows anywhere in 100,000 are found with it, and it makes at most half as
-/// many parts, which a table stands at once.
+/// Windows of one block that are sent before someone is called, and again after each time. Chosen: 30 bad rows anywhere in 100,000 are
+/// found with it, and it makes at most three quarters as many parts, which a table stands at once.
 pub const TRIES_MAX: u32 = 1_024;
 
-/// Rows of one block that may be refused. Chosen: a service that sends what a table does not take has more of them in a block;
+/// Windows of one level whose rows may be refused. Chosen: a service that sends what a table does not take has more of them in a block;
 /// then its rows are no exception any more.
 pub const REFUSED_ROWS_MAX: usize = 64;
 
@@ -61,7 +71,7 @@ const _: () = assert!(
 pub struct Window {
     /// Numbers of the rows in the block.
     pub rows: Range<u64>,
-    /// Their deduplication token.
+    /// Their deduplication token. The block's token is not what it begins with: who looks for attempts of the block finds none of this.
     pub token: String,
 }
 
@@ -77,10 +87,21 @@ pub struct RefusedRow {
 /// What the server said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
+    /// What it finds fault with.
+    pub fault: Fault,
     /// Its exception code.
     pub code: Option<u32>,
     /// Its message.
     pub text: String,
+}
+
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Rows, which are taken neither now nor later (poison).
+    Rows,
+    /// That there are so many at once (split).
+    Size,
 }
 
 /// What became of a window.
@@ -88,7 +109,7 @@ pub struct Refusal {
 pub enum Outcome {
     /// Its rows are in the table.
     Stored,
-    /// The server takes them neither now nor later (poison), or not at once (split).
+    /// The server does not take it.
     Refused(Refusal),
     /// Nobody knows, or nothing was tried: the same window is next.
     Unknown,
@@ -97,11 +118,13 @@ pub enum Outcome {
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
+    /// Have this written into the plan, and say when it [is](Bisection::noted).
+    Note(Parts),
     /// Send these rows, and say what became of them.
     Send(Window),
     /// All rows are stored, but for these.
     Done(Vec<RefusedRow>),
-    /// Too much is refused: stop, say so, and [go on](Bisection::renew) after someone has acted. Nothing is lost.
+    /// Too much is refused: stop, say so, and [try again](Bisection::renew) after a while. Nothing is lost.
     Halt(Excess),
 }
 
@@ -110,7 +133,7 @@ pub enum Step {
 pub enum Excess {
     /// Of refused rows.
     #[error(
-        "more than {REFUSED_ROWS_MAX} rows of one block are refused: that is no matter of single rows; look at the table"
+        "rows in more than {REFUSED_ROWS_MAX} places of one block are refused: that is no matter of single rows; look at the table"
     )]
     Rows,
     /// Of tries.
@@ -118,28 +141,38 @@ pub enum Excess {
         "the refused rows of a block were not found with {TRIES_MAX} inserts: that is no matter of single rows; look at the table"
     )]
     Tries,
-}
-
-/// How far a bisection is: enough to go on in another process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
-    /// The window that is sent next. The windows that hold it were refused; every row before it is stored or refused.
-    pub next: Range<u64>,
-    /// Rows refused so far.
-    pub refused: Vec<u64>,
+    /// Of places, for a plan.
+    #[error(
+        "the server takes a block in so many places only in smaller parts that the plan cannot hold them; look at its limits"
+    )]
+    Places,
+    /// Of rows of all blocks.
+    #[error(
+        "more than {REFUSED_ROWS_A_MINUTE_MAX} rows a minute are refused: that is no matter of single rows; look at the table"
+    )]
+    Quota,
 }
 
 /// The search in one block.
 #[derive(Debug, Clone)]
 pub struct Bisection {
     token: String,
-    /// Windows that are not decided, the next one last; they follow one another up to the block's end.
-    pending: Vec<Range<u64>>,
-    refused: Vec<RefusedRow>,
+    check: u32,
+    rows: u64,
+    /// Of the windows that are sent, and of those refused.
+    height: u8,
+    /// Numbers of windows that are not decided, the next one first.
+    pending: VecDeque<u64>,
+    /// Numbers of windows that were refused.
+    refused: BTreeMap<u64, Refusal>,
     /// Windows decided since the start or the last renewal.
     tries: u32,
-    /// Rows refused before the last renewal.
-    refused_before: usize,
+    /// The last window that was tried again after a halt.
+    renewed: Option<u64>,
+    /// Whether windows that were refused are tried again one by one.
+    is_renewing: bool,
+    /// The refused rows are noted.
+    is_over: bool,
 }
 
 impl Bisection {
@@ -147,64 +180,73 @@ impl Bisection {
     ///
     /// # Panics
     /// When the block has no rows, which no server refuses.
-    pub fn new(token: impl Into<String>, rows: u64, refusal: Refusal) -> Self {
-        assert!(rows > 0, "a block without rows is not sent");
-        let mut bisection = Self {
-            token: token.into(),
-            pending: Vec::new(),
-            refused: Vec::new(),
-            tries: 0,
-            refused_before: 0,
-        };
-        bisection.refuse(0..rows, refusal);
-        bisection
+    pub fn new(token: Token, rows: u64, refusal: Refusal) -> Self {
+        let height = Parts::height_of(rows);
+        Self::at(token, rows, height, BTreeMap::from([(0, refusal)]))
     }
 
-    /// Goes on where another process was. `refusal` stands for what it knew of the rows refused so far. None when the progress is
-    /// not one of a block of so many rows.
-    pub fn resume(
-        token: impl Into<String>,
-        rows: u64,
-        progress: &Progress,
-        refusal: &Refusal,
-    ) -> Option<Self> {
-        let mut pending = Vec::new();
-        let mut window = 0..rows;
-        let next = &progress.next;
-        while window != *next {
-            let [left, right] = halves(&window)?;
-            if next.start >= right.start {
-                window = right;
-            } else {
-                pending.push(right);
-                window = left;
-            }
+    /// Goes on where another process was. None when what it noted is not of this block.
+    pub fn resume(token: Token, rows: u64, parts: &Parts) -> Option<Self> {
+        if !parts.is_of(token.check(), rows) {
+            return None;
         }
-        let sound = !next.is_empty() && progress.refused.iter().all(|row| *row < next.start);
-        let refused = progress.refused.iter().map(|row| RefusedRow { row: *row, refusal: refusal.clone() });
-        let refused: Vec<RefusedRow> = refused.collect();
-        pending.push(window);
-        let refused_before = refused.len();
-        sound.then_some(Self { token: token.into(), pending, refused, tries: 0, refused_before })
+        let refusal = Refusal {
+            fault: Fault::Rows,
+            code: Some(parts.code).filter(|code| *code > 0),
+            text: "refused before the partition changed hands".to_owned(),
+        };
+        let refused = parts.refused.iter().map(|number| (*number, refusal.clone())).collect();
+        let mut bisection = Self::at(token, rows, parts.height, refused);
+        bisection.noted();
+        Some(bisection)
     }
 
-    /// How far it is; none when it is done.
-    pub fn progress(&self) -> Option<Progress> {
-        let next = self.pending.last()?.clone();
-        Some(Progress { next, refused: self.refused.iter().map(|refused| refused.row).collect() })
+    fn at(token: Token, rows: u64, height: u8, refused: BTreeMap<u64, Refusal>) -> Self {
+        Self {
+            token: token.to_string(),
+            check: token.check(),
+            rows,
+            height,
+            pending: VecDeque::new(),
+            refused,
+            tries: 0,
+            renewed: None,
+            is_renewing: false,
+            is_over: false,
+        }
     }
 
     /// What to do next.
     pub fn step(&self) -> Step {
-        let Some(rows) = self.pending.last() else { return Step::Done(self.refused.clone()) };
-        if self.refused.len() - self.refused_before > REFUSED_ROWS_MAX {
-            Step::Halt(Excess::Rows)
-        } else if self.tries >= TRIES_MAX {
-            Step::Halt(Excess::Tries)
-        } else {
-            let token = format!("{}-{}-{}", self.token, rows.start, rows.end);
-            Step::Send(Window { rows: rows.clone(), token })
+        if let Some(number) = self.pending.front() {
+            return if self.tries >= TRIES_MAX {
+                Step::Halt(Excess::Tries)
+            } else {
+                Step::Send(self.window(*number))
+            };
         }
+        if self.is_over || self.refused.is_empty() {
+            let rows =
+                self.refused.iter().map(|(row, refusal)| RefusedRow { row: *row, refusal: refusal.clone() });
+            return Step::Done(rows.collect());
+        }
+        match self.excess() {
+            Some(excess) => Step::Halt(excess),
+            None => Step::Note(self.parts()),
+        }
+    }
+
+    /// Takes down that what [`Bisection::step`] said is noted.
+    pub fn noted(&mut self) {
+        let Some(height) = self.height.checked_sub(1) else {
+            self.is_over = true;
+            return;
+        };
+        self.height = height;
+        let count = self.rows.div_ceil(part_rows(height));
+        let parts = |number: u64| number * FAN_OUT..((number + 1) * FAN_OUT).min(count);
+        self.pending = std::mem::take(&mut self.refused).into_keys().flat_map(parts).collect();
+        (self.renewed, self.is_renewing) = (None, false);
     }
 
     /// Takes down what became of the window that [`Bisection::step`] named.
@@ -212,36 +254,66 @@ impl Bisection {
     /// # Panics
     /// When there was none.
     pub fn take(&mut self, outcome: Outcome) {
-        let decided = match outcome {
+        let refusal = match outcome {
             Outcome::Unknown => return,
-            Outcome::Stored | Outcome::Refused(_) => self.pending.pop(),
+            Outcome::Stored => None,
+            Outcome::Refused(refusal) => Some(refusal),
         };
-        let rows = decided.expect("an outcome is of a window that was to be sent");
+        let number = self.pending.pop_front().expect("an outcome is of a window that was to be sent");
         self.tries = self.tries.saturating_add(1);
-        if let Outcome::Refused(refusal) = outcome {
-            self.refuse(rows, refusal);
+        match refusal {
+            Some(refusal) => {
+                self.refused.insert(number, refusal);
+            }
+            // The table was mended: another one may be taken now, too.
+            None if self.is_renewing && self.pending.is_empty() => self.renew(),
+            None => {}
         }
     }
 
-    /// Goes on after a halt, with the limits of a new block.
+    /// Goes on after a halt: tries one of the refused windows again, each in its turn, as if none were tried before.
     pub fn renew(&mut self) {
         self.tries = 0;
-        self.refused_before = self.refused.len();
-    }
-
-    fn refuse(&mut self, rows: Range<u64>, refusal: Refusal) {
-        match halves(&rows) {
-            Some([left, right]) => self.pending.extend([right, left]),
-            None => self.refused.push(RefusedRow { row: rows.start, refusal }),
+        if !self.pending.is_empty() || self.excess().is_none() {
+            return;
+        }
+        let behind = |number: &&u64| self.renewed.is_none_or(|renewed| **number > renewed);
+        let next = self.refused.keys().find(behind).or_else(|| self.refused.keys().next()).copied();
+        if let Some(number) = next {
+            self.refused.remove(&number);
+            self.pending.push_back(number);
+            (self.renewed, self.is_renewing) = (Some(number), true);
         }
     }
-}
 
-/// Two halves of a window, the first no smaller than the second; none of a window of one row.
-fn halves(window: &Range<u64>) -> Option<[Range<u64>; 2]> {
-    let rows = window.end.checked_sub(window.start)?;
-    let middle = window.start + rows.div_ceil(2);
-    (rows > 1).then_some([window.start..middle, middle..window.end])
+    fn excess(&self) -> Option<Excess> {
+        let rows = self.refused.values().filter(|refusal| refusal.fault == Fault::Rows).count();
+        if rows > REFUSED_ROWS_MAX {
+            Some(Excess::Rows)
+        } else if self.parts().fits() {
+            None
+        } else {
+            Some(Excess::Places)
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        let code = self.refused.values().find_map(|refusal| refusal.code);
+        Parts {
+            check: self.check,
+            rows: self.rows,
+            height: self.height,
+            code: code.unwrap_or_default(),
+            refused: self.refused.keys().copied().collect(),
+        }
+    }
+
+    fn window(&self, number: u64) -> Window {
+        let part = part_rows(self.height);
+        let rows = number * part..((number + 1) * part).min(self.rows);
+        let token = format!("{}-{}-{}", rows.start, rows.end, self.token);
+        Window { rows, token }
+    }
 }
 
 /// The body of a window of a block: frames of its rows, of which those in the middle are the block's own.
@@ -255,18 +327,6 @@ pub fn body(
     window: &Window,
 ) -> Result<InsertBody, BlockError> {
     block_rows::window(shape, frames, header, window.rows.clone()).map(InsertBody::new)
-}
-
-/// Which message of a block a row is of, and which span of that: `messages` are offsets and their numbers of rows, in order.
-pub fn locate(row: u64, messages: impl IntoIterator<Item = (i64, u64)>) -> Option<(i64, u64)> {
-    let mut first = 0;
-    for (offset, rows) in messages {
-        if row - first < rows {
-            return Some((offset, row - first));
-        }
-        first += rows;
-    }
-    None
 }
 
 /// How many rows of a table may be dead-lettered over time. Pure: time is an argument.
@@ -294,6 +354,9 @@ impl Quota {
     }
 }
 
+#[cfg(test)]
+#[path = "bisect_model.rs"]
+mod model;
 #[cfg(test)]
 #[path = "bisect_tests.rs"]
 mod tests;

@@ -1,183 +1,216 @@
+//! The search alone: which windows it sends, what it ends with, and where it stops.
+
 use super::*;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use sluice_kafka::{
+    OffsetRange, PartitionId,
+    ranges::{Content, parts::REFUSED_MAX},
+};
+use std::collections::BTreeSet;
 
-fn refusal() -> Refusal {
-    Refusal { code: Some(117), text: "incorrect data".into() }
+pub(super) fn token() -> Token {
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    Token::of("cluster", &id, OffsetRange { first: 10, next: 20 }, Content::default())
 }
 
-/// A server that refuses some rows, knows tokens, and whose answers may be lost.
-#[derive(Default)]
-struct Server {
-    bad: BTreeSet<u64>,
-    tokens: BTreeMap<String, Range<u64>>,
+pub(super) fn refusal(fault: Fault) -> Refusal {
+    Refusal { fault, code: Some(117), text: "incorrect data".into() }
+}
+
+/// A server that refuses some rows, knows tokens, and takes only so many rows at once.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub bad: BTreeSet<u64>,
+    pub rows_max: u64,
+    tokens: BTreeSet<String>,
     /// How often each row is in the table.
-    rows: BTreeMap<u64, u32>,
+    pub rows: BTreeMap<u64, u32>,
 }
 
 impl Server {
-    fn with_bad(bad: &[u64]) -> Self {
-        Self { bad: bad.iter().copied().collect(), ..Self::default() }
+    pub fn with_bad(bad: &[u64]) -> Self {
+        let bad = bad.iter().copied().collect();
+        Self { bad, rows_max: u64::MAX, tokens: BTreeSet::new(), rows: BTreeMap::new() }
     }
 
-    fn insert(&mut self, window: &Window) -> Outcome {
-        if self.tokens.contains_key(&window.token) {
-            return Outcome::Stored;
-        }
+    pub fn insert(&mut self, window: &Window) -> Outcome {
         if self.bad.range(window.rows.clone()).next().is_some() {
-            return Outcome::Refused(refusal());
+            return Outcome::Refused(refusal(Fault::Rows));
         }
-        self.tokens.insert(window.token.clone(), window.rows.clone());
-        window.rows.clone().for_each(|row| *self.rows.entry(row).or_default() += 1);
+        if window.rows.end - window.rows.start > self.rows_max {
+            return Outcome::Refused(refusal(Fault::Size));
+        }
+        if self.tokens.insert(window.token.clone()) {
+            window.rows.clone().for_each(|row| *self.rows.entry(row).or_default() += 1);
+        }
         Outcome::Stored
     }
 }
 
-fn named(step: Step) -> Vec<u64> {
+/// Goes on until it is done or stops; gives the windows that were sent, and the levels that were noted.
+fn run(bisection: &mut Bisection, server: &mut Server) -> (Vec<Window>, Vec<Parts>) {
+    let (mut windows, mut noted) = (Vec::new(), Vec::new());
+    loop {
+        match bisection.step() {
+            Step::Send(window) => {
+                bisection.take(server.insert(&window));
+                windows.push(window);
+            }
+            Step::Note(parts) => {
+                bisection.noted();
+                noted.push(parts);
+            }
+            Step::Done(_) | Step::Halt(_) => return (windows, noted),
+        }
+    }
+}
+
+pub(super) fn named(step: Step) -> Vec<u64> {
     let Step::Done(refused) = step else { panic!("{step:?}") };
     refused.into_iter().map(|refused| refused.row).collect()
 }
 
-fn bad_rows(rows: u64) -> impl Strategy<Value = Vec<u64>> {
-    prop::collection::btree_set(0..rows, 1..10).prop_map(|bad| bad.into_iter().collect())
-}
-
 fn block() -> impl Strategy<Value = (u64, Vec<u64>)> {
-    (1_u64..3_000).prop_flat_map(|rows| (Just(rows), bad_rows(rows)))
+    let bad = |rows| prop::collection::btree_set(0..rows, 1..10).prop_map(|bad| bad.into_iter().collect());
+    (1_u64..3_000).prop_flat_map(move |rows| (Just(rows), bad(rows)))
 }
 
 proptest! {
     #[test]
-    fn every_good_row_is_stored_once_and_every_bad_one_named(block in block(), lost in any::<u64>()) {
+    fn every_good_row_is_stored_once_and_every_bad_one_named(block in block()) {
         let (rows, bad) = block;
         let mut server = Server::with_bad(&bad);
-        let mut bisection = Bisection::new("token", rows, refusal());
-        let mut lost = lost;
-        while let Step::Send(window) = bisection.step() {
-            let outcome = server.insert(&window);
-            // The answer may be lost after the server acted on it, and before.
-            bisection.take(if lost & 1 == 1 { Outcome::Unknown } else { outcome });
-            lost >>= 1;
-        }
+        let mut bisection = Bisection::new(token(), rows, refusal(Fault::Rows));
+        let (windows, noted) = run(&mut bisection, &mut server);
         prop_assert_eq!(named(bisection.step()), bad.clone());
-        prop_assert_eq!(bisection.progress(), None);
         let good: BTreeMap<u64, u32> =
             (0..rows).filter(|row| !bad.contains(row)).map(|row| (row, 1)).collect();
         prop_assert_eq!(server.rows, good);
+        let tokens: BTreeSet<&String> = windows.iter().map(|window| &window.token).collect();
+        let sent: BTreeSet<(u64, u64)> = windows.iter().map(|window| (window.rows.start, window.rows.end)).collect();
+        prop_assert_eq!(tokens.len(), sent.len(), "other rows have another token");
+        prop_assert!(windows.iter().all(|window| !window.token.starts_with(&token().to_string())));
+        prop_assert_eq!(noted.len(), usize::from(Parts::height_of(rows)) + 1);
     }
 
     #[test]
-    fn nothing_is_stored_twice_by_others_that_go_on_or_after_the_table_is_mended(
-        block in block(), course in prop::collection::vec(0..8_u8, 0..400),
-    ) {
+    fn a_block_that_is_too_large_is_stored_in_parts(rows in 2..3_000_u64, most in 1..3_000_u64) {
+        let mut server = Server { rows_max: most.max(rows.div_ceil(64)), ..Server::with_bad(&[]) };
+        let mut bisection = Bisection::new(token(), rows, refusal(Fault::Size));
+        run(&mut bisection, &mut server);
+        prop_assert_eq!(named(bisection.step()), Vec::<u64>::new());
+        prop_assert_eq!(server.rows, (0..rows).map(|row| (row, 1)).collect());
+    }
+
+    #[test]
+    fn the_next_owner_sends_the_same_windows(block in block(), at in any::<prop::sample::Index>()) {
         let (rows, bad) = block;
-        let mut server = Server::with_bad(&bad);
-        let mut bisection = Bisection::new("token", rows, refusal());
-        let mut course = course.into_iter();
-        while let Step::Send(window) = bisection.step() {
-            let taken_down = bisection.progress().unwrap();
-            let outcome = server.insert(&window);
-            match course.next() {
-                // The process ends after the server's answer, or before it comes.
-                Some(0) => bisection = Bisection::resume("token", rows, &taken_down, &refusal()).unwrap(),
-                Some(1) => {
-                    // Someone mends what one of the rows is refused for.
-                    server.bad.pop_last();
-                    bisection.take(outcome);
-                }
-                _ => bisection.take(outcome),
-            }
-        }
-        let named: BTreeSet<u64> = named(bisection.step()).into_iter().collect();
-        for row in 0..rows {
-            let stored = server.rows.get(&row).copied().unwrap_or(0);
-            prop_assert_eq!(stored + u32::from(named.contains(&row)), 1, "row {}", row);
-        }
-        prop_assert!(named.iter().all(|row| bad.contains(row)));
-    }
-
-    #[test]
-    fn the_same_outcomes_give_the_same_windows(block in block()) {
-        let (rows, bad) = block;
-        let windows = || {
-            let mut server = Server::with_bad(&bad);
-            let mut bisection = Bisection::new("token", rows, refusal());
-            let mut windows = Vec::new();
-            while let Step::Send(window) = bisection.step() {
-                bisection.take(server.insert(&window));
-                windows.push(window);
-            }
-            windows
-        };
-        let first = windows();
-        let tokens: BTreeSet<&String> = first.iter().map(|window| &window.token).collect();
-        prop_assert_eq!(tokens.len(), first.len(), "every window has a token of its own");
-        prop_assert_eq!(&first, &windows());
-    }
-
-    #[test]
-    fn progress_that_is_not_of_the_block_is_refused(rows in 1_u64..100, start: u64, end: u64) {
-        let progress = Progress { next: start..end, refused: vec![] };
-        if let Some(bisection) = Bisection::resume("token", rows, &progress, &refusal()) {
-            prop_assert_eq!(bisection.progress(), Some(progress));
-            prop_assert!(start < end && end <= rows);
-        }
+        let mut bisection = Bisection::new(token(), rows, refusal(Fault::Rows));
+        let (windows, noted) = run(&mut bisection, &mut Server::with_bad(&bad));
+        let number = at.index(noted.len());
+        let mut next = Bisection::resume(token(), rows, &noted[number]).unwrap();
+        let (again, after) = run(&mut next, &mut Server::with_bad(&bad));
+        prop_assert!(windows.ends_with(&again));
+        prop_assert_eq!(&after[..], &noted[number + 1..]);
+        prop_assert_eq!(named(next.step()), bad);
     }
 }
 
 #[test]
-fn one_bad_row_of_a_full_block_takes_two_inserts_a_level() {
+fn one_bad_row_of_a_full_block_takes_four_inserts_a_level() {
     let mut server = Server::with_bad(&[70_000]);
-    let mut bisection = Bisection::new("token", 100_000, refusal());
-    let mut inserts = 0;
-    while let Step::Send(window) = bisection.step() {
-        bisection.take(server.insert(&window));
-        inserts += 1;
-    }
+    let mut bisection = Bisection::new(token(), 100_000, refusal(Fault::Rows));
+    let (windows, noted) = run(&mut bisection, &mut server);
     assert_eq!(named(bisection.step()), [70_000]);
-    assert!(inserts <= 2 * 17, "{inserts}");
+    assert!(windows.len() <= 4 * 9, "{}", windows.len());
+    assert_eq!(noted.len(), 10, "with the block, and the row");
 }
 
 #[test]
 fn a_block_of_one_row_needs_no_insert() {
-    let bisection = Bisection::new("token", 1, refusal());
-    assert_eq!(bisection.step(), Step::Done(vec![RefusedRow { row: 0, refusal: refusal() }]));
+    let mut bisection = Bisection::new(token(), 1, refusal(Fault::Rows));
+    let Step::Note(parts) = bisection.step() else { panic!("{bisection:?}") };
+    assert_eq!((parts.height, parts.refused.clone(), parts.code), (0, vec![0], 117));
+    bisection.noted();
+    assert_eq!(named(bisection.step()), [0]);
+    let after = Bisection::resume(token(), 1, &parts).unwrap();
+    assert_eq!(named(after.step()), [0], "what is noted is not sent again");
 }
 
 #[test]
-fn a_table_that_takes_nothing_is_no_matter_of_rows() {
-    let mut bisection = Bisection::new("token", 100_000, refusal());
-    let mut inserts = 0;
-    while let Step::Send(_) = bisection.step() {
-        bisection.take(Outcome::Refused(refusal()));
-        inserts += 1;
-    }
+fn what_is_of_another_block_is_not_gone_on_with() {
+    let parts = Parts { check: token().check(), rows: 100, height: 2, code: 0, refused: vec![0, 6] };
+    assert!(Bisection::resume(token(), 100, &parts).is_some());
+    assert!(Bisection::resume(token(), 101, &parts).is_none());
+    assert!(Bisection::resume(token(), 100, &Parts { check: !parts.check, ..parts }).is_none());
+}
+
+#[test]
+fn a_table_that_takes_nothing_is_no_matter_of_rows_until_it_is_mended() {
+    let all: Vec<u64> = (0..100_000).collect();
+    let mut server = Server::with_bad(&all);
+    let mut bisection = Bisection::new(token(), 100_000, refusal(Fault::Rows));
+    let (windows, _) = run(&mut bisection, &mut server);
     assert_eq!(bisection.step(), Step::Halt(Excess::Rows));
-    assert!(inserts < 200, "{inserts}");
-    // Someone has mended it: the rest is stored, and what was refused stays named.
-    bisection.renew();
-    while let Step::Send(_) = bisection.step() {
-        bisection.take(Outcome::Stored);
+    assert!(windows.len() < 200, "{}", windows.len());
+    // Each time one more is tried, another one each time.
+    let mut tried = BTreeSet::new();
+    for _ in 0..10 {
+        bisection.renew();
+        let (again, _) = run(&mut bisection, &mut server);
+        assert_eq!(bisection.step(), Step::Halt(Excess::Rows));
+        assert_eq!(again.len(), 1);
+        tried.insert(again[0].token.clone());
     }
-    assert_eq!(named(bisection.step()).len(), REFUSED_ROWS_MAX + 1);
+    assert_eq!(tried.len(), 10);
+    // Someone has mended all but a few: all others are stored, without another wait.
+    server.bad = BTreeSet::from([50_000, 99_999]);
+    bisection.renew();
+    run(&mut bisection, &mut server);
+    while let Step::Halt(_) = bisection.step() {
+        bisection.renew();
+        run(&mut bisection, &mut server);
+    }
+    assert_eq!(named(bisection.step()), [50_000, 99_999]);
+    assert_eq!(
+        server.rows,
+        (0..100_000).filter(|row| !server.bad.contains(row)).map(|row| (row, 1)).collect()
+    );
 }
 
 #[test]
-fn bad_rows_everywhere_end_the_tries() {
+fn too_many_inserts_are_a_halt_that_goes_on() {
     let bad: Vec<u64> = (0..100_000).step_by(1_600).collect();
     let mut server = Server::with_bad(&bad);
-    let mut bisection = Bisection::new("token", 100_000, refusal());
-    while let Step::Send(window) = bisection.step() {
-        bisection.take(server.insert(&window));
-    }
-    assert_eq!(bisection.step(), Step::Halt(Excess::Tries));
+    let mut bisection = Bisection::new(token(), 100_000, refusal(Fault::Rows));
+    let (windows, _) = run(&mut bisection, &mut server);
+    assert_eq!((bisection.step(), windows.len()), (Step::Halt(Excess::Tries), TRIES_MAX as usize));
+    bisection.renew();
+    run(&mut bisection, &mut server);
+    assert_eq!(named(bisection.step()), bad);
 }
 
 #[test]
-fn a_row_is_found_in_its_message() {
-    let messages = [(10, 2), (11, 0), (12, 3)];
-    let found: Vec<_> = (0..6).map(|row| locate(row, messages)).collect();
-    assert_eq!(found, [Some((10, 0)), Some((10, 1)), Some((12, 0)), Some((12, 1)), Some((12, 2)), None]);
+fn places_that_no_plan_holds_are_a_halt() {
+    let mut bisection = Bisection::new(token(), 1_000_000, refusal(Fault::Size));
+    let mut windows = 0;
+    let excess = loop {
+        match bisection.step() {
+            Step::Note(parts) => {
+                assert!(parts.refused.len() <= REFUSED_MAX);
+                bisection.noted();
+            }
+            Step::Send(_) => {
+                windows += 1;
+                bisection.take(Outcome::Refused(refusal(Fault::Size)));
+            }
+            Step::Halt(Excess::Tries) => bisection.renew(),
+            Step::Halt(excess) => break excess,
+            step @ Step::Done(_) => panic!("{step:?}"),
+        }
+    };
+    assert_eq!(excess, Excess::Places);
+    assert!(windows < 8_000, "{windows}");
 }
 
 #[test]

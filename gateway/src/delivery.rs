@@ -17,7 +17,8 @@ use crate::{
     table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
-use sluice_gateway_config::OnMissing;
+use sluice_clickhouse::row_ends::RowShape;
+use sluice_gateway_config::{Kafka, OnMissing};
 use sluice_kafka::{Order, Report, dead_letter::DeadLetters};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -47,6 +48,10 @@ pub struct Delivery {
     pub dead_letters: DeadLetters,
     /// What becomes of them when the dead-letter topic takes none.
     pub on_missing: OnMissing,
+    /// Where their messages are read again.
+    pub kafka: Kafka,
+    /// How a row is told from the next one in a block.
+    pub shape: Arc<RowShape>,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
 }

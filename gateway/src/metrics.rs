@@ -3,8 +3,10 @@
 //! Nothing here is touched per span: workers add up per message or per turn, delivery per block.
 
 mod guarantee;
+mod refused;
 
 pub use guarantee::GuaranteeMetrics;
+pub use refused::RefusedMetrics;
 
 use prometheus::{
     Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
@@ -99,6 +101,8 @@ pub struct Metrics {
     pub ready: IntGauge,
     /// What is promised, and what is in doubt.
     pub guarantee: GuaranteeMetrics,
+    /// What the server does not take whole.
+    pub refused: RefusedMetrics,
     worker_seconds: CounterVec,
 }
 
@@ -274,6 +278,7 @@ impl Metrics {
             table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
             guarantee: GuaranteeMetrics::new(&make),
+            refused: RefusedMetrics::new(&make),
             worker_seconds: registered(
                 &make.0,
                 CounterVec::new(

@@ -2,16 +2,20 @@
 //!
 //! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
 //! has one of [`Delivery::concurrency`] permits and a [`Pass`] of the server that it goes to; a block that waits has neither, so
-//! that one that is refused does not hold up others.
+//! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
 //!
 //! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's.
 
+mod in_parts;
+mod letters;
+
 use crate::{
+    bisect::{Bisection, Fault, Quota, Refusal},
     block::Block,
     breaker::{Answer, Endpoints, Pass, Wait},
     delivery::Delivery,
     held::Tenure,
-    retry::{self, Pace},
+    retry,
     tries::{At, Failure, Next, Replica, Tries},
 };
 use sluice_clickhouse::{
@@ -19,7 +23,7 @@ use sluice_clickhouse::{
     client::InsertClient,
     fate::Lost,
     insert::{InsertError, InsertId},
-    outcome::{Actor, Class},
+    outcome::Class,
 };
 use sluice_kafka::{
     Report,
@@ -35,6 +39,9 @@ use std::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// Blocks of a process that are sent in parts at the same time. Chosen: each takes memory that has no part of the budget.
+const IN_PARTS_MAX: usize = 1;
+
 /// What all shipments share.
 pub struct Dock {
     delivery: Delivery,
@@ -45,8 +52,14 @@ pub struct Dock {
     returned: Notify,
     /// Whether the last insert failed: one line when it begins, one when it ends.
     failing: AtomicBool,
+    /// Whether any block was ever refused for what is in it: one line when it begins.
+    refusing: AtomicBool,
     /// Told when an insert succeeds after others failed.
     recovered: Notify,
+    /// One for each block that may be in parts.
+    in_parts: Arc<Semaphore>,
+    /// Rows that may be dead-lettered.
+    quota: Mutex<Quota>,
     jitter: RandomState,
     clock: Clock,
 }
@@ -81,7 +94,10 @@ impl Dock {
             endpoints: Mutex::new(endpoints),
             returned: Notify::new(),
             failing: AtomicBool::new(false),
+            refusing: AtomicBool::new(false),
             recovered: Notify::new(),
+            in_parts: Arc::new(Semaphore::new(IN_PARTS_MAX)),
+            quota: Mutex::default(),
             jitter: RandomState::new(),
             clock: Clock::start(),
         }
@@ -136,55 +152,109 @@ impl Dock {
 pub struct Shipment {
     dock: Arc<Dock>,
     block: Block,
-    body: InsertBody,
-    token: String,
+    release: Release,
     tenure: Arc<Tenure>,
-    tries: Tries,
-    attempts: u32,
-    /// When it was released: then this process owned the partition.
-    released: Duration,
+    sending: Sending,
     last: Option<(usize, Replica)>,
     refused: Instant,
+    /// What the server said last.
+    refusal: Option<(Option<u32>, String)>,
     /// Its number among those in doubt.
     doubt: Option<u64>,
 }
 
+/// What is sent under one token: the block, or a part of it.
+struct Sending {
+    token: String,
+    rows: u64,
+    body: InsertBody,
+    tries: Tries,
+    attempts: u32,
+    /// When it might first be sent: then this process owned the partition.
+    released: Duration,
+}
+
+/// What has become of it.
+enum Sent {
+    /// It is in.
+    In,
+    /// The server does not take it, or not at once.
+    Refused(Refusal),
+    /// Someone must act; it is sent again after this time.
+    Halted(Duration),
+    /// Its generation is over.
+    Over,
+}
+
 impl Shipment {
     /// A block that may be sent.
-    pub fn new(dock: Arc<Dock>, mut block: Block, release: Release, tenure: Arc<Tenure>) -> Self {
+    pub fn new(dock: Arc<Dock>, block: Block, release: Release, tenure: Arc<Tenure>) -> Self {
         let views = dock.delivery.standing.has_views();
         let tries = if release.is_inherited {
             Tries::inherited(views, Duration::from_secs(release.first_sent))
         } else {
             Tries::new(views)
         };
-        Self {
-            body: InsertBody::new(std::mem::take(&mut block.frames)),
+        let sending = Sending {
             token: block.token.to_string(),
-            released: dock.clock.now(),
-            dock,
-            block,
-            tenure,
+            rows: block.rows,
+            body: InsertBody::new(block.frames.clone()),
             tries,
             attempts: 0,
-            last: None,
-            refused: Instant::now(),
-            doubt: None,
-        }
+            released: dock.clock.now(),
+        };
+        let refused = Instant::now();
+        Self { dock, block, release, tenure, sending, last: None, refused, refusal: None, doubt: None }
     }
 
     /// Tries until it is in, or its generation is over.
     pub async fn run(mut self) {
+        let refusal = match self.gone_on_with() {
+            Some(bisection) => Err(bisection),
+            None => Ok(self.send_whole().await),
+        };
+        let dead_lettered = match refusal {
+            Ok(Sent::In) => Some(0),
+            Ok(Sent::Refused(refusal)) => {
+                let bisection = Bisection::new(self.block.token, self.block.rows, refusal);
+                self.send_in_parts(bisection, None).await
+            }
+            Ok(Sent::Halted(_) | Sent::Over) => None,
+            Err(bisection) => {
+                let first_sent = Duration::from_secs(self.release.first_sent);
+                self.send_in_parts(bisection, Some(first_sent)).await
+            }
+        };
+        self.leave_doubt();
+        match dead_lettered {
+            Some(rows) => self.settle(rows),
+            None => self.dock.abandon(vec![self.block]),
+        }
+    }
+
+    /// Sends the block as it is until something else than waiting for someone has become of it.
+    async fn send_whole(&mut self) -> Sent {
+        loop {
+            match self.send().await {
+                Sent::Halted(after) => self.pause(after, Replica::Same).await,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Sends what there is to send until something has become of it.
+    async fn send(&mut self) -> Sent {
         let mut next = None;
         while !self.tenure.is_over() {
             let step = match next.take() {
                 Some(step) => step,
                 None => match self.attempt().await {
                     Some(step) => step,
-                    None => return self.settle(),
+                    None => return Sent::In,
                 },
             };
             self.tell_doubt();
+            let step = self.whole_or_row(step);
             match step {
                 Next::SendAgain { after, replica, may_double } => {
                     self.count_double(may_double);
@@ -193,31 +263,43 @@ impl Shipment {
                 }
                 Next::Describe => {
                     let found = self.dock.delivery.watch.described(self.refused).await;
-                    next = Some(self.tries.described(found, &self.at()));
+                    next = Some(self.sending.tries.described(found, &self.at()));
                 }
                 Next::AskFate(_) => next = Some(self.ask_fate().await),
-                Next::Bisect { may_double } => {
-                    self.count_double(may_double);
-                    self.wait_for(Actor::Table, "the server refuses rows of this block").await;
-                }
-                Next::Split { may_double } => {
-                    self.count_double(may_double);
-                    self.wait_for(Actor::Server, "the server cannot take this block at once").await;
-                }
+                Next::Bisect { may_double } => return self.refused(Fault::Rows, may_double),
+                Next::Split { may_double } => return self.refused(Fault::Size, may_double),
                 Next::Halt { actor, after } => {
                     tracing::debug!(partition = %self.block.id, actor = actor.label(), "a block waits for someone to act");
-                    self.pause(after, Replica::Same).await;
+                    return Sent::Halted(after);
                 }
                 Next::Settle { views_incomplete } => {
                     if views_incomplete {
                         self.dock.delivery.metrics.guarantee.view_gaps.inc();
                     }
-                    return self.settle();
+                    return Sent::In;
                 }
             }
         }
-        self.leave_doubt();
-        self.dock.abandon(vec![self.block]);
+        Sent::Over
+    }
+
+    /// A single row cannot be split.
+    fn whole_or_row(&self, step: Next) -> Next {
+        match step {
+            Next::Split { may_double } if self.sending.rows == 1 => {
+                match self.sending.tries.indivisible(&self.at()) {
+                    Next::Bisect { .. } => Next::Bisect { may_double },
+                    halt => halt,
+                }
+            }
+            step => step,
+        }
+    }
+
+    fn refused(&mut self, fault: Fault, may_double: bool) -> Sent {
+        self.count_double(may_double);
+        let (code, text) = self.refusal.take().unwrap_or_default();
+        Sent::Refused(Refusal { fault, code, text })
     }
 
     /// Sends it once. `None` when it is in.
@@ -230,21 +312,23 @@ impl Shipment {
             }
         };
         let views = dock.delivery.standing.has_views();
-        if self.attempts == 0 && dock.clock.now().saturating_sub(self.released) > PROOF_AGE_MAX {
+        if self.sending.attempts == 0
+            && dock.clock.now().saturating_sub(self.sending.released) > PROOF_AGE_MAX
+        {
             // Another owner may have sent it since, unnoticed: this process may have stood still.
-            self.tries = Tries::inherited(views, self.released);
+            self.sending.tries = Tries::inherited(views, self.sending.released);
         }
         let at = self.at();
-        if let Some(step) = self.tries.sending(&at) {
+        if let Some(step) = self.sending.tries.sending(&at) {
             dock.endpoints().give_up(endpoint, pass);
             dock.returned.notify_waiters();
             return Some(step);
         }
-        let query_id = format!("{}-{}", self.token, self.attempts);
-        self.attempts = self.attempts.saturating_add(1);
+        let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
+        self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
-        let id = InsertId { token: Some(&self.token), query_id: &query_id };
-        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &self.body, id).await;
+        let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
+        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &self.sending.body, id).await;
         drop(permit);
         match sent {
             Ok(inserted) => {
@@ -257,7 +341,8 @@ impl Shipment {
                 let failure = Failure { class: error.class, code: error.code };
                 dock.give_back(endpoint, pass, Answer::of(failure), at.random);
                 self.log_failure(&error);
-                Some(self.tries.failed(failure, &self.at()))
+                self.refusal = Some((error.code, error.message));
+                Some(self.sending.tries.failed(failure, &self.at()))
             }
         }
     }
@@ -266,7 +351,7 @@ impl Shipment {
         let delivery = &self.dock.delivery;
         At {
             now: self.dock.clock.now(),
-            age_budget: delivery.standing.age_budget(self.tries.first_sent()),
+            age_budget: delivery.standing.age_budget(self.sending.tries.first_sent()),
             insert_timeout: delivery.sink.insert_timeout(),
             random: self.random(),
         }
@@ -274,29 +359,23 @@ impl Shipment {
 
     /// A number from 0 to 1 that differs between processes, blocks and tries.
     fn random(&self) -> f64 {
-        let [_, _, _, _, a, b, c, d] = self.dock.jitter.hash_one((&self.token, self.attempts)).to_le_bytes();
+        let [_, _, _, _, a, b, c, d] =
+            self.dock.jitter.hash_one((&self.sending.token, self.sending.attempts)).to_le_bytes();
         f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
     }
 
     async fn ask_fate(&mut self) -> Next {
-        let query_id_start = format!("{}-", self.token);
+        let query_id_start = format!("{}-", self.sending.token);
         let lost = Lost {
             query_id_start: &query_id_start,
-            attempts: self.tries.begun(),
-            rows: self.block.rows,
-            since: self.tries.first_sent(),
+            attempts: self.sending.tries.begun(),
+            rows: self.sending.rows,
+            since: self.sending.tries.first_sent(),
         };
         let fate = self.dock.delivery.sink.fate(&lost).await;
         tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         let at = self.at();
-        self.tries.told(fate, &at)
-    }
-
-    /// Waits for someone who must act, as long as it takes.
-    async fn wait_for(&mut self, actor: Actor, why: &'static str) {
-        tracing::debug!(partition = %self.block.id, actor = actor.label(), "{why}; it waits");
-        let wait = retry::wait(Pace::Slow, self.tries.failures(), self.random());
-        self.pause(wait, Replica::Same).await;
+        self.sending.tries.told(fate, &at)
     }
 
     /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
@@ -320,17 +399,17 @@ impl Shipment {
 
     fn count_double(&self, may_double: bool) {
         if may_double {
-            self.dock.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.block.rows);
+            self.dock.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
             tracing::warn!(
                 partition = %self.block.id,
-                rows = self.block.rows,
-                "a block is sent again although the server may have forgotten that it has it: its rows may be doubled"
+                rows = self.sending.rows,
+                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
             );
         }
     }
 
     fn tell_doubt(&mut self) {
-        match (self.tries.doubt_since(), self.doubt) {
+        match (self.sending.tries.doubt_since(), self.doubt) {
             (Some(since), None) => self.doubt = Some(self.dock.delivery.standing.enter_doubt(since)),
             (None, Some(_)) => self.leave_doubt(),
             _ => {}
@@ -343,8 +422,7 @@ impl Shipment {
         }
     }
 
-    fn settle(mut self) {
-        self.leave_doubt();
+    fn settle(self, dead_lettered: u64) {
         let Self { dock, block, .. } = self;
         if dock.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
@@ -352,14 +430,14 @@ impl Shipment {
             dock.delivery.watch.accepted();
         }
         let metrics = &dock.delivery.metrics;
-        metrics.rows_inserted.inc_by(block.rows);
+        metrics.rows_inserted.inc_by(block.rows - dead_lettered);
         metrics.blocks_inserted.inc();
         metrics.bytes_inserted.inc_by(block.bytes as u64);
         metrics.blocks_in_flight.dec();
         if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
             metrics.freshness_seconds.observe(seconds);
         }
-        block.account.settled();
+        block.account.settled_but(dead_lettered);
         let Block { id, generation, range, .. } = block;
         if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
             // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
@@ -368,7 +446,12 @@ impl Shipment {
 
     fn log_failure(&self, error: &InsertError) {
         self.dock.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
-        let first = !self.dock.failing.swap(true, Ordering::Relaxed);
+        // What a block is refused for says nothing of others.
+        let said = match error.class {
+            Class::Poison | Class::Split => &self.dock.refusing,
+            _ => &self.dock.failing,
+        };
+        let first = !said.swap(true, Ordering::Relaxed);
         let (class, code) = (error.class.label(), error.code);
         if first {
             tracing::warn!(class, code, %error, partition = %self.block.id, "inserts fail; {}", advice(error.class));
@@ -383,8 +466,12 @@ fn advice(class: Class) -> &'static str {
         Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
         Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
         Class::RefreshSchema => "the table may have changed; its columns are read again",
-        Class::Poison => "the server refuses rows of this block; its partition waits for someone to act",
-        Class::Split => "the server cannot take this block at once; its partition waits for someone to act",
+        Class::Poison => {
+            "the server refuses rows of this block; they are looked for and dead-lettered, those of others too, without a line for each"
+        }
+        Class::Split => {
+            "the server cannot take this block at once; it is sent in parts, and so are others, without a line for each"
+        }
         Class::Halt => "someone must act: look at the table and at the user's rights",
     }
 }

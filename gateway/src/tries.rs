@@ -187,6 +187,18 @@ impl Tries {
         Self { doubt_since: Some(since), first_sent: Some(since), begun: None, ..Self::new(views) }
     }
 
+    /// Of a part of this block, or of another one, that nobody has sent. What was seen of the table is still so.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        Self { described: self.described, ..Self::new(self.views) }
+    }
+
+    /// The same of a part that a former owner may have sent, at `since` at the earliest.
+    #[must_use]
+    pub fn of_inherited_part(&self, since: Duration) -> Self {
+        Self { described: self.described, ..Self::inherited(self.views, since) }
+    }
+
     /// Failures so far.
     pub fn failures(&self) -> u32 {
         self.failures
