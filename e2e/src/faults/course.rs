@@ -5,6 +5,7 @@ pub mod input;
 pub mod kill;
 pub mod process;
 pub mod refuse;
+pub mod rows;
 pub mod server;
 
 use anyhow::Result;
@@ -41,7 +42,7 @@ fn change(fault: Fault) -> Value {
         Fault::Process(process) => process.change(),
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
-        Fault::Kill(_) | Fault::Broker(_) | Fault::Refuse(_) => json!({}),
+        Fault::Kill(_) | Fault::Broker(_) | Fault::Refuse(_) | Fault::Rows(_) => json!({}),
     }
 }
 
@@ -52,6 +53,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Broker(broker) => broker.play(scene).await,
         Fault::Server(server) => server.play(scene).await,
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,
+        Fault::Rows(rows) => rows.play(scene).await,
         Fault::Input(input) => input.play(scene).await,
     }
 }

@@ -33,6 +33,8 @@ const JOIN_GROUP_PLAIN_MAX: i16 = 5;
 
 /// What the metadata of a planned range begins with; base64 follows. The gateway's `ranges/plan.rs` draws the fields.
 const PLAN_MAGIC: &str = "sluice-plan/1:";
+/// The same of one that names blocks in parts, behind the cuts.
+const PARTED_PLAN_MAGIC: &str = "sluice-plan/2:";
 
 /// Bytes of a plan between its horizon and its t0: the topic's id and the instance.
 const PLAN_IDS_BYTES: usize = 16 + 8;
@@ -68,7 +70,8 @@ pub struct Commit {
 impl Commit {
     /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
     pub fn last_planned_cut(&self) -> Option<i64> {
-        let text = self.metadata.strip_prefix(PLAN_MAGIC)?;
+        let metadata = self.metadata.as_str();
+        let text = metadata.strip_prefix(PLAN_MAGIC).or_else(|| metadata.strip_prefix(PARTED_PLAN_MAGIC))?;
         let body = STANDARD_NO_PAD.decode(text).ok()?;
         let mut fields = Fields(&body);
         let offset = i64::try_from(fields.varint()?).ok()?;
@@ -84,6 +87,11 @@ impl Commit {
             fields.varint().and_then(|distance| sum.checked_add(i64::try_from(distance).ok()?))
         })?;
         (cuts > 0).then_some(offset + ahead)
+    }
+
+    /// Whether the plan says that a block goes in parts.
+    pub fn is_parted(&self) -> bool {
+        self.metadata.starts_with(PARTED_PLAN_MAGIC)
     }
 }
 

@@ -5,6 +5,7 @@ use super::course::input::Input;
 use super::course::kill::Step;
 use super::course::process::Process;
 use super::course::refuse::Refusal;
+use super::course::rows::Rows;
 use super::course::server::Server;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
@@ -26,6 +27,8 @@ pub enum Fault {
     Server(Server),
     /// It refuses, or seems to.
     Refuse(Refusal),
+    /// It does not take a block whole.
+    Rows(Rows),
     /// What comes in is bad, or the table changes.
     Input(Input),
 }
@@ -188,6 +191,27 @@ const SERVERS: [Scenario; 6] = [
     ),
 ];
 
+const ROWS: [Scenario; 3] = [
+    scenario(
+        "refused-rows",
+        Fault::Rows(Rows::Refused),
+        FEW,
+        "a constraint refuses one span of 6,007: those are dead letters, all others are in",
+    ),
+    scenario(
+        "refused-rows-kill",
+        Fault::Rows(Rows::RefusedKill),
+        u32::MAX,
+        "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
+    ),
+    scenario(
+        "block-too-large-splits",
+        Fault::Rows(Rows::TooLarge),
+        FEW,
+        "blocks above 12 KiB are refused with 252, too many partitions in one block",
+    ),
+];
+
 const INPUTS: [Scenario; 8] = [
     scenario(
         "bad-messages-dead-lettered",
@@ -239,7 +263,7 @@ pub fn all() -> Vec<Scenario> {
     let kills = Step::ALL.map(|(step, name, describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
-    let mut all = [&kills[..], &PROCESSES, &BROKERS, &SERVERS, &refusals, &INPUTS].concat();
+    let mut all = [&kills[..], &PROCESSES, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all

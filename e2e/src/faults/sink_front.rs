@@ -55,6 +55,8 @@ pub struct Passage {
     pub leg: Leg,
     /// Rows that the server has written; before the answer, and for a refusal, none.
     pub written_rows: u64,
+    /// Bytes of the body.
+    pub body_bytes: usize,
 }
 
 /// What becomes of an INSERT.
@@ -211,7 +213,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     if !is_insert(head.uri.query().unwrap_or_default()) {
         return shared.forward(head, Halves::whole(body)).await;
     }
-    let mut passage = Passage { leg: Leg::Head, written_rows: 0 };
+    let mut passage = Passage { leg: Leg::Head, written_rows: 0, body_bytes: body.len() };
     match shared.pass(passage.clone()).await {
         Verdict::Pass | Verdict::Late(_) => {}
         Verdict::Reset => bail!("reset before the send"),
