@@ -104,7 +104,10 @@ impl<'a> AttributesIter<'a> {
     /// For callers who count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
     #[inline(always)]
     pub fn next_usual(&mut self) -> Option<(&'a [u8], Scalar<'a>)> {
-        self.0.read_if(OtlpMessage::KeyValue, KeyValue::read_usual)
+        let (attribute, behind) = self.0.look(OtlpMessage::KeyValue)?;
+        let usual = KeyValue::read_usual(attribute)?;
+        self.0.read_to(behind);
+        Some(usual)
     }
 
     #[inline(always)]

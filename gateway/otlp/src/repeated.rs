@@ -192,22 +192,23 @@ impl<'a> RepeatedIter<'a> {
         self.remaining = 0;
     }
 
-    /// What `read` makes of the next occurrence, if it stands right here; otherwise nothing is read.
+    /// The next occurrence, if it stands right here, and the holder's reader behind it; nothing is read until
+    /// [`RepeatedIter::read_to`]. Not a function that takes one: whether that is inlined is not for us to say.
     #[inline(always)]
-    pub(crate) fn read_if<T>(
-        &mut self,
-        of: OtlpMessage,
-        read: impl FnOnce(Reader<'a>) -> Option<T>,
-    ) -> Option<T> {
+    pub(crate) fn look(&self, of: OtlpMessage) -> Option<(Reader<'a>, Reader<'a>)> {
         if self.remaining == 0 || !self.holder.next_is(self.place.key) {
             return None;
         }
-        let mut holder = self.holder;
-        let occurrence = holder.key().and_then(|key| holder.message(key, of)).ok()?;
-        let found = read(occurrence)?;
-        self.holder = holder;
+        let mut behind = self.holder;
+        let occurrence = behind.key().and_then(|key| behind.message(key, of)).ok()?;
+        Some((occurrence, behind))
+    }
+
+    /// Reads the occurrence that [`RepeatedIter::look`] has found.
+    #[inline(always)]
+    pub(crate) fn read_to(&mut self, behind: Reader<'a>) {
+        self.holder = behind;
         self.remaining = self.remaining.saturating_sub(1);
-        Some(found)
     }
 
     /// The next occurrence, a message of the type `of`.
