@@ -197,11 +197,11 @@ impl Groups {
     /// Key and value of each attribute of a group.
     #[inline]
     fn of(&self, group: Group) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let starts = self.entries.iter().map(|entry| entry.start as usize);
-        let ends = starts.skip(1).chain([self.bytes.len()]);
-        let of_group = self.entries.iter().zip(ends).filter(move |(entry, _)| entry.group == group);
-        of_group.map(|(entry, end)| {
+        let of_group = self.entries.iter().enumerate().filter(move |(_, entry)| entry.group == group);
+        of_group.map(|(number, entry)| {
             let (start, key_end) = (entry.start as usize, entry.key_end as usize);
+            // Asked only for those of the group: every group passes over all attributes, twice.
+            let end = self.entries.get(number + 1).map_or(self.bytes.len(), |next| next.start as usize);
             (&self.bytes[start..key_end], &self.bytes[key_end..end])
         })
     }
