@@ -78,11 +78,15 @@ impl<'a> JsonObject<'a> {
 
     /// Names the next path. When this returns true, exactly one value must be written next; when it returns false the
     /// object has that path already (the first one wins) or is full, and the value must be skipped.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "out of line, a call per attribute: see the row encoder's figures"
+    )]
+    #[inline(always)]
     #[must_use = "a value may only be written after a path that was taken"]
     pub fn path(&mut self, path: &[u8]) -> bool {
         let Self { out, paths, scope, .. } = self;
-        let new = paths.have_room_for(1) && paths.add(scope, out, path, out.len());
+        let new = paths.add(scope, out, path, out.len());
         if new {
             put_string(out, path);
         } else {
@@ -107,7 +111,7 @@ impl<'a> JsonObject<'a> {
             self.out.extend_from_slice(part);
         }
         let Self { out, paths, scope, .. } = self;
-        let new = paths.have_room_for(1) && paths.add(scope, &out[..before], &out[start..], before);
+        let new = paths.add(scope, &out[..before], &out[start..], before);
         if !new {
             out.truncate(before);
             self.note_left_out();

@@ -98,6 +98,8 @@ pub(crate) struct PathScope {
     first_path: usize,
     /// Where its table begins in `slots`, if it has one; it is the rest of `slots` then.
     first_slot: usize,
+    /// Length of `paths` from which on a path does not go into its list: it has a table then, or there is no room for any.
+    list_end: usize,
     /// The bits of its paths' digests.
     seen: [u64; SEEN_WORDS],
 }
@@ -110,13 +112,15 @@ impl JsonPaths {
 
     /// Forgets objects that were never finished, as after a malformed message.
     pub fn clear(&mut self) {
-        self.close(&PathScope { first_path: 0, first_slot: 0, seen: [0; SEEN_WORDS] });
+        self.close(&PathScope::default());
     }
 
     /// Opens the scope of an object inside all that are open.
     #[inline]
     pub(crate) fn open(&mut self) -> PathScope {
-        PathScope { first_path: self.paths.len(), first_slot: self.slots.len(), seen: [0; SEEN_WORDS] }
+        let (first_path, first_slot) = (self.paths.len(), self.slots.len());
+        let list_end = (first_path + LINEAR_PATHS_MAX).min(OPEN_PATHS_MAX);
+        PathScope { first_path, first_slot, list_end, seen: [0; SEEN_WORDS] }
     }
 
     /// Paths that the innermost scope holds.
@@ -136,14 +140,14 @@ impl JsonPaths {
         self.paths.capacity() * size_of::<Path>() + self.slots.capacity() * size_of::<Slot>()
     }
 
-    /// Adds a path to the innermost scope, or returns false when it has that path already. A path that is added stands
-    /// in `buffer[at..]`, after its length, or is put there next.
+    /// Adds a path to the innermost scope, or returns false when it has that path already, or there is no room for one more.
+    /// A path that is added stands in `buffer[at..]`, after its length, or is put there next.
     #[inline]
     pub(crate) fn add(&mut self, scope: &mut PathScope, buffer: &[u8], path: &[u8], at: usize) -> bool {
-        let digest = digest(path);
-        if self.count(scope) >= LINEAR_PATHS_MAX {
-            return self.add_to_table(scope, buffer, path, at);
+        if self.paths.len() >= scope.list_end {
+            return self.have_room_for(1) && self.add_to_table(scope, buffer, path, at);
         }
+        let digest = digest(path);
         let (word, bit) = seen_bit(digest);
         if scope.seen[word] & bit != 0 && self.is_listed(scope, buffer, path, digest) {
             return false;

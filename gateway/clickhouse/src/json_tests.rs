@@ -157,6 +157,30 @@ fn paths_above_the_limit_are_left_out_and_counted() {
 }
 
 #[test]
+fn an_object_inside_an_object_has_the_paths_that_are_left() {
+    let (mut out, mut paths) = (Vec::new(), JsonPaths::new());
+    let mut outer = JsonObject::begin(&mut out, &mut paths);
+    for n in 0..JSON_PATHS_MAX - 6 {
+        assert!(outer.path(format!("{n}").as_bytes()));
+        outer.null();
+    }
+    assert!(outer.path(b"a"));
+    outer.array(ArrayKind::Objects, 1, JsonLimits::default().in_array());
+    let mut inner = outer.element_object();
+    for n in 0..8 {
+        let taken = inner.path(format!("{n}").as_bytes());
+        assert_eq!(taken, n < 5);
+        if taken {
+            inner.null();
+        }
+    }
+    assert_eq!(inner.finish(), JsonSummary { paths: 5, duplicates: 0, over_limit: 3 });
+    assert!(outer.path(b"b"), "what the inner object had is free again");
+    outer.null();
+    assert_eq!(outer.finish(), JsonSummary { paths: JSON_PATHS_MAX - 4, duplicates: 0, over_limit: 0 });
+}
+
+#[test]
 fn scratch_is_empty_again_after_an_object_that_was_never_finished() {
     // A malformed message ends in the middle of an object; the next one must not see its paths.
     let (mut out, mut paths) = (Vec::new(), JsonPaths::new());

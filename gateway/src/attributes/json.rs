@@ -132,9 +132,14 @@ impl Members<'_> {
     fn write(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
         let mut lists = false;
         let mut attributes_left = attributes.iter();
+        let is_plain = depth == self.root && self.rules.is_none();
         loop {
             while let Some((key, scalar)) = attributes_left.next_usual() {
-                self.scalar_member(key, scalar, depth)?;
+                if is_plain {
+                    self.plain_member(key, scalar)?;
+                } else {
+                    self.member(key, scalar.into(), depth)?;
+                }
             }
             let Some(attribute) = attributes_left.next() else { break };
             let KeyValue { key, value } = attribute?;
@@ -163,13 +168,12 @@ impl Members<'_> {
         Ok(())
     }
 
-    #[inline]
-    fn scalar_member(&mut self, key: &[u8], scalar: Scalar<'_>, depth: usize) -> Result<(), Error> {
-        if self.rules.is_some() {
-            return self.member(key, scalar.into(), depth);
-        }
-        self.room(key.len() + scalar_bytes(&scalar))?;
-        if self.name(key, depth)? {
+    /// A scalar under its own key, which is what nearly all members are: without prefix, and with no rule to ask for.
+    #[expect(clippy::inline_always, reason = "the only caller is the loop over the attributes of every span")]
+    #[inline(always)]
+    fn plain_member(&mut self, key: &[u8], scalar: Scalar<'_>) -> Result<(), NoRoom> {
+        room::make(self.object.buffer(), key.len() + scalar_bytes(&scalar), self.limit)?;
+        if self.object.path(key) {
             match scalar {
                 Scalar::String(text) => self.object.string(text),
                 Scalar::Bool(value) => self.object.bool(value),
@@ -215,7 +219,6 @@ impl Members<'_> {
     }
 
     /// Names the path of a member. `false` when the object has it already.
-    #[inline]
     fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, NoRoom> {
         if depth == self.root {
             return Ok(self.object.path(key));
