@@ -166,6 +166,11 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         Self { scratch, rows, store, fallback_nanos, end_nanos_max: 0 }
     }
 
+    /// What the rows are appended to; for whoever wants them back before they are in frames.
+    pub fn rows(&mut self) -> &mut RowFrames {
+        self.rows
+    }
+
     /// The latest end of a span, for the freshness of the block; 0 without spans.
     pub fn end_nanos_max(&self) -> u64 {
         self.end_nanos_max

@@ -202,31 +202,19 @@ impl Worker {
         Self { pool: Pool::new(POOL_BYTES, 1, 1), json, scratch: Scratch::default(), block }
     }
 
-    /// Writes the rows of the messages; gives `take` what the buffer holds each time that it is full, and at the end.
+    /// Writes the rows of the messages; gives `take` what the buffer holds each time that it is full, and behind each message.
     /// Returns the spans.
-    pub fn encode(&mut self, messages: &[Vec<u8>], take: impl FnMut(&[u8])) -> u64 {
-        let rows = &mut self.block.rows;
-        let empty = rows.mark(&NoFrames);
-        let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
-        let spans = messages
+    pub fn encode(&mut self, messages: &[Vec<u8>], mut take: impl FnMut(&[u8])) -> u64 {
+        messages
             .iter()
-            .map(|message| read_in_order(sluice_otlp::walk_in_order(message, &mut sink)))
-            .sum();
-        sink.begin_anew();
-        spans
+            .map(|message| rows_alone(&mut self.scratch, &mut self.block, message, &mut take))
+            .sum()
     }
 
     /// The same for messages in JSON.
-    fn encode_json(&mut self, texts: &[Vec<u8>], take: impl FnMut(&[u8])) -> u64 {
-        let rows = &mut self.block.rows;
-        let empty = rows.mark(&NoFrames);
-        let mut sink = RowsAlone { scratch: &mut self.scratch, rows, empty, take };
-        let spans = texts
-            .iter()
-            .map(|text| read_in_order(sluice_otlp::walk_in_order(read(self.json.wire(text)), &mut sink)))
-            .sum();
-        sink.begin_anew();
-        spans
+    fn encode_json(&mut self, texts: &[Vec<u8>], mut take: impl FnMut(&[u8])) -> u64 {
+        let Self { json, scratch, block, .. } = self;
+        texts.iter().map(|text| rows_alone(scratch, block, read(json.wire(text)), &mut take)).sum()
     }
 
     /// Writes the rows of all messages in a layout, which are forgotten; their bytes.
@@ -289,22 +277,33 @@ fn cutter() -> Cutter {
     begun.expect("nothing is found that could halt").1
 }
 
+/// Writes the rows of one message, as a worker does: with a sink for all of it. Returns the spans.
+fn rows_alone(
+    scratch: &mut Scratch,
+    block: &mut OpenBlock,
+    message: &[u8],
+    take: &mut impl FnMut(&[u8]),
+) -> u64 {
+    let empty = block.rows.mark(&NoFrames);
+    let rows = SpanRows::new(scratch, &mut block.rows, NoFrames, TIMESTAMP_NANOS);
+    let mut sink = RowsAlone { rows, empty, take };
+    let spans = read_in_order(sluice_otlp::walk_in_order(message, &mut sink));
+    sink.begin_anew();
+    spans
+}
+
 /// Rows as the gateway writes them, taken back before a frame is full.
 struct RowsAlone<'a, T> {
-    scratch: &'a mut Scratch,
-    rows: &'a mut RowFrames,
+    rows: SpanRows<'a, NoFrames>,
     empty: RowMark,
-    take: T,
+    take: &'a mut T,
 }
 
 impl<T: FnMut(&[u8])> RowsAlone<'_, T> {
-    fn sink(&mut self) -> SpanRows<'_, NoFrames> {
-        SpanRows::new(self.scratch, self.rows, NoFrames, TIMESTAMP_NANOS)
-    }
-
     fn begin_anew(&mut self) {
-        (self.take)(self.rows.row());
-        self.rows.rewind(&mut NoFrames, self.empty).expect("without frames there is none to read back");
+        let rows = self.rows.rows();
+        (self.take)(rows.row());
+        rows.rewind(&mut NoFrames, self.empty).expect("without frames there is none to read back");
     }
 }
 
@@ -312,18 +311,18 @@ impl<T: FnMut(&[u8])> SpanSink for RowsAlone<'_, T> {
     type Error = RowError<Infallible>;
 
     fn resource(&mut self, resource: &Resource<'_>) -> Result<(), Self::Error> {
-        self.sink().resource(resource)
+        self.rows.resource(resource)
     }
 
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
-        self.sink().scope(scope)
+        self.rows.scope(scope)
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
-        if self.rows.row().len() > ROWS_BYTES_MAX {
+        if self.rows.rows().row().len() > ROWS_BYTES_MAX {
             self.begin_anew();
         }
-        self.sink().span(span)
+        self.rows.span(span)
     }
 }
 
