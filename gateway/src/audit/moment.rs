@@ -58,6 +58,7 @@ mod tests {
             ("0", Moment::Offset(0)),
             ("1200", Moment::Offset(1_200)),
             ("90m", Moment::Ago(5_400_000)),
+            ("1d", Moment::Ago(86_400_000)),
             ("0s", Moment::Ago(0)),
             ("1970-01-01T00:00:01.5Z", Moment::At(1_500)),
             ("1970-01-01T01:00:00+01:00", Moment::At(0)),
@@ -65,7 +66,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
-        for text in ["", "-1", "1d", "yesterday", "2026-11-21", "99999999999999999999", "1.5h"] {
+        for text in ["", "-1", "1w", "yesterday", "2026-11-21", "99999999999999999999", "1.5h"] {
             let error = text.parse::<Moment>().unwrap_err().to_string();
             assert!(error.contains("90m"), "{error}");
         }

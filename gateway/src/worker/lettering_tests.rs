@@ -100,8 +100,18 @@ impl Bench {
         let settings = Settings { rule, routing_epoch: 0, topic_id: None, instance: 1 };
         let plan = horizon.map(|horizon| {
             let cuts = Vec::new();
-            Plan { offset: 0, rule, routing_epoch: 0, horizon, topic_id: None, instance: 2, t0: 1, cuts }
-                .encode()
+            Plan {
+                offset: 0,
+                rule,
+                routing_epoch: 0,
+                horizon,
+                topic_id: None,
+                instance: 2,
+                t0: 1,
+                cuts,
+                parted: vec![],
+            }
+            .encode()
         });
         let log = Log { start: 0, end: 10 };
         let committed = Committed { commit: plan.as_deref().map(|plan| (0, plan)), begin: 0, log };
