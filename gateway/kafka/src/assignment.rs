@@ -22,6 +22,7 @@ use crate::{
     ranges::{CommitOutcome, Ranges, Urgency},
     stats::ConsumerStats,
     turns::{Change, Turns},
+    watchdog::AtWorker,
 };
 use crossbeam_channel::{Receiver, Sender};
 use rdkafka::error::KafkaError;
@@ -84,10 +85,8 @@ struct Owned {
     is_released: bool,
     /// Whether it begins anew once it is at rest.
     renew: Option<Renew>,
-    /// Whether nothing of it can be read any more.
-    is_stopped: bool,
-    /// Whether it waits for a dead letter.
-    is_lettering: bool,
+    /// How its worker is doing with it, as far as it has said so.
+    worker_says: AtWorker,
     /// Whether it was paused last, rather than resumed.
     is_paused: bool,
     /// Who is told when parts of a range are written down, by its first offset.
@@ -309,14 +308,14 @@ impl Assignment {
             }
             Report::Stopped { id, generation } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
-                    owned.is_stopped = true;
+                    owned.worker_says = AtWorker::Stopped;
                 }
                 self.stopped.push((id.clone(), *generation));
                 return;
             }
             Report::Lettering { id, generation, waits } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
-                    owned.is_lettering = *waits;
+                    owned.worker_says = if *waits { AtWorker::Lettering } else { AtWorker::Reads };
                 }
                 return;
             }
@@ -381,8 +380,7 @@ impl Assignment {
                 worker,
                 is_released: false,
                 renew: None,
-                is_stopped: false,
-                is_lettering: false,
+                worker_says: AtWorker::Reads,
                 is_paused: false,
                 noted: BTreeMap::new(),
             };

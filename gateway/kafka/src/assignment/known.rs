@@ -20,8 +20,7 @@ impl Assignment {
         let worker = match owned {
             Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
             Owned { is_released: true, .. } => AtWorker::Renewing,
-            Owned { is_stopped: true, .. } => AtWorker::Stopped,
-            Owned { is_lettering: true, .. } => AtWorker::Lettering,
+            Owned { worker_says: says @ (AtWorker::Stopped | AtWorker::Lettering), .. } => *says,
             _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
             _ => AtWorker::Reads,
         };
