@@ -40,12 +40,16 @@ use letters::Letters;
 use progress::Bell;
 use sluice_clickhouse::lookup::{Lookup, LookupError, SpanKeys};
 use sluice_gateway_config::CheckedConfig;
-use sluice_kafka::{Message, OffsetRange, TopicReader, TopicReaderError, dead_letter::default_topic};
+use sluice_kafka::{Message, OffsetRange, Patience, ReadError, TopicReader, dead_letter::default_topic};
 use spans::SpanReader;
 use std::{
+    ops::ControlFlow,
     rc::Rc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+/// How long brokers are waited for: a message for longer than a partition takes to get another leader.
+const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_mins(1) };
 use tokio::runtime::Runtime;
 
 /// What is to be audited.
@@ -93,7 +97,7 @@ pub enum Error {
     Runtime(std::io::Error),
     /// Kafka.
     #[error(transparent)]
-    Kafka(#[from] TopicReaderError),
+    Kafka(#[from] ReadError),
     /// The table.
     #[error(transparent)]
     Sink(sink::Error),
@@ -127,7 +131,7 @@ pub fn audit(
     let lookups = sink.lookups().map_err(Error::Lookup)?;
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
     let kafka = &config.source.kafka;
-    let reader = TopicReader::new(kafka, "audit")?;
+    let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
     let mut parts = Vec::new();
     let dead_letters = &config.delivery.dead_letter.topic;
     for topic in letters::topics(kafka, request.topic.as_deref())? {
@@ -269,7 +273,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
                     chunk.clear();
                     first = next;
                 }
-                Ok::<_, Error>(())
+                Ok::<_, Error>(ControlFlow::Continue(()))
             })?;
             take(self, &chunk, at, RangeReport { first, next: end.max(first), totals })?;
             chunk.clear();

@@ -15,17 +15,20 @@ mod utc;
 
 use sluice_gateway_config::{ByteSize, Format, GatewayConfig, Kafka};
 use sluice_kafka::{
-    BoundedReader, Message as _, OwnedMessage, ReadError, ReadFrom,
+    Message as _, OffsetRange, OwnedMessage, Patience, ReadError, TopicReader,
     dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic},
 };
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     io::{self, Write},
+    ops::ControlFlow,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// How long brokers may take to answer, and the next letter to come.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+const PATIENCE: Patience = Patience { answer: ANSWER_TIMEOUT, message: ANSWER_TIMEOUT };
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
@@ -64,7 +67,7 @@ pub struct Selection {
 pub enum Error {
     /// A topic cannot be read.
     #[error(transparent)]
-    Read(ReadError),
+    Read(#[from] ReadError),
     /// A message cannot be produced.
     #[error(transparent)]
     Replay(ReplayError),
@@ -190,23 +193,53 @@ impl<'a> Reading<'a> {
         // Letters may be larger than what the source's batches are bounded to.
         let record_batch_bytes_max = kafka.record_batch_bytes_max.max(ByteSize::bytes(4 * LETTER_BYTES_MAX));
         let kafka = Kafka { record_batch_bytes_max, ..kafka.clone() };
-        let from = self
-            .selection
-            .since
-            .map_or(ReadFrom::Earliest, |since| ReadFrom::Since(millis_before_now(since)));
-        let mut reader = BoundedReader::open(&kafka, topic, from, ANSWER_TIMEOUT).map_err(Error::Read)?;
-        while !self.is_full()
-            && let Some(message) = reader.next_message().map_err(Error::Read)?
-        {
-            self.read += 1;
-            if let Some(letter) = self.choose(message) {
-                self.used += 1;
-                letters.letter(&letter, out)?;
-            }
-            if self.told.elapsed() >= PROGRESS_INTERVAL {
-                self.told = Instant::now();
-                self.say(&format!("{} messages of {topic} read, up to {} left", self.read, reader.left()));
-            }
+        let reader = TopicReader::new(&kafka, "dead-letter", PATIENCE)?;
+        let ranges = self.ranges(&reader, topic)?;
+        let mut left: u64 = ranges.values().map(|range| range.first.abs_diff(range.next)).sum();
+        for (partition, range) in ranges {
+            let mut at = range.first;
+            reader.read((topic, partition), range, |message| {
+                if self.is_full() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                left = left.saturating_sub(at.abs_diff(message.offset() + 1));
+                at = message.offset() + 1;
+                self.message(message.detach(), left, letters, out).map(ControlFlow::Continue)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What there is to read of each partition.
+    fn ranges(&self, reader: &TopicReader, topic: &str) -> Result<BTreeMap<i32, OffsetRange>, Error> {
+        let range = |partition| {
+            let bounds = reader.bounds(topic, partition)?;
+            let first = match self.selection.since.map(millis_before_now) {
+                None => bounds.first,
+                // Without a message as young as that there is none to read.
+                Some(millis) => reader.offset_at(topic, partition, millis)?.unwrap_or(bounds.next),
+            };
+            Ok((partition, OffsetRange { first: first.max(bounds.first), next: bounds.next }))
+        };
+        reader.partitions(topic)?.into_iter().map(range).collect()
+    }
+
+    fn message(
+        &mut self,
+        message: OwnedMessage,
+        left: u64,
+        letters: &mut dyn Use,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        self.read += 1;
+        let topic = message.topic().to_owned();
+        if let Some(letter) = self.choose(message) {
+            self.used += 1;
+            letters.letter(&letter, out)?;
+        }
+        if self.told.elapsed() >= PROGRESS_INTERVAL {
+            self.told = Instant::now();
+            self.say(&format!("{} messages of {topic} read, up to {left} left", self.read));
         }
         Ok(())
     }

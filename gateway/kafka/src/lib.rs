@@ -23,7 +23,6 @@
 
 mod arrivals;
 mod assignment;
-mod bounded_reader;
 pub mod clock;
 mod committer;
 mod consumer;
@@ -44,7 +43,6 @@ mod turns;
 pub mod watchdog;
 
 pub use assignment::OrderSink;
-pub use bounded_reader::{BoundedReader, ReadError, ReadFrom, fetch_message};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage, Stop};
 pub use partition::{
     Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
@@ -57,4 +55,4 @@ pub use refusal::QueueProblem;
 pub use security::{ConnectionProblem, security_settings};
 pub use settings::{Identity, consumer_settings, probe_settings, received_bytes_max};
 pub use stats::{ConsumerStats, PartitionStats};
-pub use topic_reader::{TopicReader, TopicReaderError};
+pub use topic_reader::{Patience, ReadError, TopicReader, fetch_message};

@@ -7,10 +7,10 @@
 use super::Error;
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{
-    BorrowedMessage, Message as _, TopicReader, TopicReaderError,
+    BorrowedMessage, Message as _, ReadError, TopicReader,
     dead_letter::{Coordinates, Head},
 };
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::ControlFlow};
 
 /// Letters that are remembered. Chosen: 100 MB, and more than anyone leaves lying.
 pub const LETTERS_MAX: usize = 1_000_000;
@@ -23,7 +23,7 @@ impl Letters {
     /// Reads all letters of a source topic from this dead-letter topic. There are none where it does not exist.
     pub fn read(reader: &TopicReader, topic: &str, from: &str) -> Result<Self, Error> {
         let partitions = match reader.partitions(from) {
-            Err(TopicReaderError::UnknownTopic { .. }) => return Ok(Self::default()),
+            Err(ReadError::Missing { .. }) => return Ok(Self::default()),
             partitions => partitions?,
         };
         let mut letters = Self::default();
@@ -36,7 +36,7 @@ impl Letters {
                 if letters.0.len() > LETTERS_MAX {
                     Err(Error::Letters { topic: from.to_owned() })
                 } else {
-                    Ok(())
+                    Ok(ControlFlow::Continue(()))
                 }
             })?;
         }

@@ -4,10 +4,10 @@ use crate::broker::Topic;
 use rdkafka::message::{Headers as _, Message as _};
 use sluice_gateway_config::Format;
 use sluice_kafka::{
-    BoundedReader, OwnedMessage, ReadFrom,
+    BorrowedMessage, OwnedMessage, ReadError, TopicReader,
     dead_letter::{DeadLetters, Delivered, Head, Letter, LetterValue, REPLAYED, Receipt, Refused},
 };
-use std::{process::Command, time::Duration};
+use std::{ops::ControlFlow, process::Command, time::Duration};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -42,8 +42,18 @@ async fn answer(receipt: Receipt) -> Result<Delivered, Refused> {
 }
 
 fn read(topic: &Topic, name: &str) -> Vec<OwnedMessage> {
-    let mut reader = BoundedReader::open(&topic.kafka(), name, ReadFrom::Earliest, PATIENCE).unwrap();
-    std::iter::from_fn(|| reader.next_message().unwrap()).collect()
+    let patience = sluice_kafka::Patience { answer: PATIENCE, message: PATIENCE };
+    let reader = TopicReader::new(&topic.kafka(), "live", patience).unwrap();
+    let mut found = Vec::new();
+    for partition in reader.partitions(name).unwrap() {
+        let bounds = reader.bounds(name, partition).unwrap();
+        let take = |message: &BorrowedMessage<'_>| {
+            found.push(message.detach());
+            Ok::<_, ReadError>(ControlFlow::Continue(()))
+        };
+        reader.read((name, partition), bounds, take).unwrap();
+    }
+    found
 }
 
 fn head(message: &OwnedMessage) -> Head {
@@ -223,5 +233,29 @@ async fn a_span_of_a_message_in_json_is_replayed_in_json() {
     let replayed = read(&topic, &topic.name);
     let value: serde_json::Value = serde_json::from_slice(replayed[1].payload().unwrap()).unwrap();
     assert_eq!(value, message(&[span("bad")]));
+    topic.delete().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_says_whether_there_would_be_a_dead_letter_topic() {
+    let topic = Topic::create("checked", 2).await;
+    let check = || async {
+        let checked = sluice_gateway_config::parse::from_yaml(&topic.config()).unwrap().check().unwrap();
+        sluice_gateway::check::check(&checked).await
+    };
+    let about = |lines: &[String]| lines.iter().find(|line| line.contains(&topic.letters())).cloned();
+    let made = about(&check().await.found).unwrap();
+    assert!(made.contains("a gateway makes it with its first letter"), "{made}");
+    let taken = topic.letters().replace('.', "_");
+    topic.create_other(&taken, 1, &[]).await;
+    let refused = about(&check().await.warnings).unwrap();
+    assert!(
+        refused.contains("making it would be refused") && refused.contains("stops its partition"),
+        "{refused}"
+    );
+    topic.delete_other(&taken).await;
+    topic.create_other(&topic.letters(), 1, &[]).await;
+    let there = about(&check().await.found).unwrap();
+    assert!(there.ends_with("exists"), "{there}");
     topic.delete().await;
 }
