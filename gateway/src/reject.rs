@@ -2,7 +2,7 @@
 //!
 //! It is rejected whole and goes to the dead-letter topic. Where that takes no letters, `delivery.deadLetter.onMissing` decides:
 //! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on. A message that is empty, or
-//! has no value, is no such message: it has no spans, and in protobuf that is how none are written.
+//! has no value, is no such message: it is read, and holds no spans.
 
 use sluice_gateway_config::{ByteSize, Sizing, budget};
 use sluice_kafka::{

@@ -160,6 +160,9 @@ impl Worker {
         while self.take_ownership() {
             let tended = self.tend_letters();
             let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
+            if self.out_of_room && self.holds_message {
+                self.let_go_of_crowded();
+            }
             self.share_room();
             self.advance(Instant::now());
             self.parts.shortage.say(self.out_of_room || self.unsealed);
@@ -238,7 +241,6 @@ impl Worker {
         self.first = (self.first + 1) % count.max(1);
         self.partitions = partitions;
         if self.out_of_room {
-            self.let_go_of_crowded();
             self.seal_all();
         }
         progressed

@@ -141,7 +141,7 @@ impl Worker {
         match answer {
             None => {
                 if !letter.is_told && letter.since.elapsed() >= SLOW {
-                    self.stand_for(reading, &mut letter);
+                    self.linger(reading, &mut letter);
                 }
                 reading.state = State::Lettering(letter);
                 false
@@ -211,16 +211,23 @@ impl Worker {
             self.parts.metrics.partitions_stopped.inc();
             reject::log_stopped(&reading.place.id, &letter.rejected, refused);
         }
-        if !letter.is_told {
-            self.stand_for(reading, letter);
-        }
+        letter.is_given_up |= self.stand(reading);
+        self.tell(reading, letter);
     }
 
-    /// The partition may stand for long: what was read in front of the message is inserted, or given back.
-    fn stand_for(&mut self, reading: &mut Reading, letter: &mut Lettering) {
-        letter.is_told = true;
-        letter.is_given_up |= self.stand(reading);
-        self.report_lettering(reading, true);
+    /// A letter takes its time: what was read in front of the message is inserted. What may not be ended here is kept. Given back, it
+    /// would be read again and the letter be sent again, for as long as letters take this time.
+    fn linger(&mut self, reading: &mut Reading, letter: &mut Lettering) {
+        if !reading.cutter.is_replaying() {
+            self.stand(reading);
+        }
+        self.tell(reading, letter);
+    }
+
+    fn tell(&self, reading: &Reading, letter: &mut Lettering) {
+        if !std::mem::replace(&mut letter.is_told, true) {
+            self.report_lettering(reading, true);
+        }
     }
 
     fn stands_no_more(&self, reading: &Reading, letter: &Lettering) {

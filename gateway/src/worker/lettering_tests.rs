@@ -278,6 +278,26 @@ fn what_may_not_end_in_front_of_a_refused_letter_is_given_back_and_read_again() 
 }
 
 #[test]
+fn what_may_not_end_in_front_of_a_letter_that_takes_its_time_is_kept() {
+    let mut bench = Bench::new(OnMissing::Stop);
+    let (mut replays, mut reads) = (bench.reading(0, Some(5)), bench.reading(1, None));
+    bench.mock.broker_down(1).unwrap();
+    for reading in [&mut replays, &mut reads] {
+        bench.take(reading, 0, GOOD);
+        bench.take(reading, 1, BAD);
+    }
+    let is_told = |reading: &Reading| matches!(&reading.state, State::Lettering(letter) if letter.is_told);
+    bench.tend_until(&mut replays, is_told);
+    bench.tend_until(&mut reads, is_told);
+    assert_eq!((bench.waits(), bench.metrics.partitions_stopped.get()), (vec![true, true], 0));
+    assert_eq!(bench.sealed(), [block(&reads, 0, 1, &[GOOD])]);
+    bench.mock.broker_up(1).unwrap();
+    bench.tend_until(&mut replays, is_polling);
+    assert_eq!((replays.cutter.position(), replays.block.is_some()), (2, true));
+    assert_eq!(bench.account.abandoned(), 0);
+}
+
+#[test]
 fn a_partition_that_goes_takes_its_letter_out_of_the_counts() {
     let mut bench = Bench::new(OnMissing::Stop);
     let mut reading = bench.reading(0, None);
