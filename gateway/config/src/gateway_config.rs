@@ -78,6 +78,9 @@ pub struct Kafka {
     pub topics: Vec<String>,
     /// The consumer group.
     pub consumer_group: String,
+    /// How it is a member of it.
+    #[serde(default, skip_serializing_if = "GroupProtocol::is_classic")]
+    pub group_protocol: GroupProtocol,
     /// Where a partition without a committed offset is begun.
     #[serde(default)]
     pub initial_offset: InitialOffset,
@@ -101,6 +104,37 @@ fn partitions_active_max() -> u32 {
 
 fn record_batch_bytes_max() -> ByteSize {
     RECORD_BATCH_BYTES_DEFAULT
+}
+
+/// The protocol between the members of a consumer group and its coordinator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupProtocol {
+    /// One of the members divides the partitions (cooperative-sticky). A pod is a static member: one that comes back within 45 s has its
+    /// partitions at once, and nobody else moves.
+    #[default]
+    Classic,
+    /// The coordinator divides them (KIP-848): brokers from 4.0 on. No member waits for others in a rebalance. All members of a
+    /// group should use the same protocol; while it is changed they may be mixed.
+    ///
+    /// What is known of it in librdkafka 2.12:
+    /// - Session timeout and heartbeat interval are the brokers' (`group.consumer.session.timeout.ms`, 45 s unless set).
+    /// - Membership is dynamic: a static member that died could not come back before its session is over, because the coordinator
+    ///   refuses the new one rather than the dead one, and librdkafka takes that for fatal. So a restart moves partitions, and one that
+    ///   leaves has left at once.
+    /// - A commit may be refused while the member's epoch moves on (`STALE_MEMBER_EPOCH`); it is made again. The coordinator checks the
+    ///   epoch of a commit as it checks the generation of a classic one, so that the plan of a member that was left behind is refused.
+    /// - A member that cannot reach the coordinator goes on reading; nothing is sent without a proof of membership of the last 30 s.
+    /// - Consumers were seen elsewhere to stop fetching for minutes while a group is reconciled (mended in 2.15); the gateway's watchdog
+    ///   names a partition that stands still.
+    Consumer,
+}
+
+impl GroupProtocol {
+    /// Whether it is the default.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_classic(&self) -> bool {
+        *self == Self::Classic
+    }
 }
 
 /// Where a partition without a committed offset is begun.

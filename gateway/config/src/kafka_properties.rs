@@ -15,10 +15,11 @@ pub const PROPERTY_BYTES_MAX: usize = 1_024;
 const LETTERS: &str = "the gateway decides how dead letters are produced";
 
 /// Names, or beginnings of names that end in a dot, and what decides them.
-const OWNED: [(&str, &str); 42] = [
+const OWNED: [(&str, &str); 43] = [
     ("bootstrap.servers", "set bootstrapServers"),
     ("metadata.broker.list", "set bootstrapServers"),
     ("group.id", "set consumerGroup"),
+    ("group.protocol", "set groupProtocol"),
     ("auto.offset.reset", "set initialOffset"),
     ("ssl.", "set tls"),
     ("enable.ssl.certificate.verification", "servers are always verified; set tls"),
@@ -108,6 +109,7 @@ mod tests {
             ("ssl.ca.location", Some("set tls")),
             ("sasl.password", Some("set sasl")),
             ("group.id", Some("set consumerGroup")),
+            ("group.protocol", Some("set groupProtocol")),
             ("group.instance.id", Some("the gateway decides how it is a member of its group")),
             ("enable.auto.commit", Some("the gateway commits offsets itself, after the insert")),
             ("fetch.wait.max.ms", Some("the gateway tunes it")),

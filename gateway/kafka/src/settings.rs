@@ -4,7 +4,7 @@
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
 use crate::{refusal::LIMIT_PROPERTY, security::security_settings};
-use sluice_gateway_config::{Kafka, SecretFileError, budget::ANSWER_BYTES_MIN};
+use sluice_gateway_config::{GroupProtocol, Kafka, SecretFileError, budget::ANSWER_BYTES_MIN};
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Identity {
     /// `client.id`: what brokers log and report.
     pub client_id: String,
     /// `group.instance.id`: the pod's name. A pod that comes back within the session timeout keeps its partitions. Where
-    /// there is no stable name, membership is dynamic.
+    /// there is no stable name, and with [`GroupProtocol::Consumer`], membership is dynamic.
     pub instance_id: Option<String>,
     /// `client.rack`: the zone it runs in. A broker that is told to (`replica.selector.class`) has it read from a replica in the
     /// same zone, which costs no traffic between zones.
@@ -63,10 +63,6 @@ pub fn consumer_settings<'a>(
         // Partitions are assigned at an offset. One that Kafka does not have is a matter for us, never passed over in silence.
         ("auto.offset.reset", "error".into()),
         ("isolation.level", "read_committed".into()),
-        // A rebalance takes only what moves; the rest is read on.
-        ("partition.assignment.strategy", "cooperative-sticky".into()),
-        ("session.timeout.ms", SESSION_TIMEOUT_MS.to_string()),
-        ("heartbeat.interval.ms", "3000".into()),
         // The poll thread never blocks longer than the wait for a revoked partition, so this only ends a hung process.
         ("max.poll.interval.ms", "300000".into()),
         // A partition is fetched once its queue is empty: librdkafka keeps a batch until the last message of it is done with, so
@@ -94,11 +90,26 @@ pub fn consumer_settings<'a>(
         // New partitions are found within this time.
         ("topic.metadata.refresh.interval.ms", "60000".into()),
     ]);
-    if let Some(instance) = &identity.instance_id {
-        settings.push(("group.instance.id", instance.clone()));
-    }
+    settings.extend(membership(kafka.group_protocol, identity));
     settings.extend(identity.rack.iter().map(|rack| ("client.rack", rack.clone())));
     Ok(settings)
+}
+
+/// How the consumer is a member of its group; see [`GroupProtocol`] for why. librdkafka refuses what the other protocol has of these.
+fn membership(protocol: GroupProtocol, identity: &Identity) -> Vec<(&'static str, String)> {
+    match protocol {
+        GroupProtocol::Classic => {
+            let mut settings = vec![
+                // A rebalance takes only what moves; the rest is read on.
+                ("partition.assignment.strategy", "cooperative-sticky".into()),
+                ("session.timeout.ms", SESSION_TIMEOUT_MS.to_string()),
+                ("heartbeat.interval.ms", "3000".into()),
+            ];
+            settings.extend(identity.instance_id.iter().map(|id| ("group.instance.id", id.clone())));
+            settings
+        }
+        GroupProtocol::Consumer => vec![("group.protocol", "consumer".into())],
+    }
 }
 
 /// Settings that reach the brokers at all; enough to ask for metadata, or to produce.
@@ -140,6 +151,7 @@ pub(crate) mod tests {
             properties: [("socket.receive.buffer.bytes".into(), "1048576".into())].into(),
             topics: vec!["spans".into()],
             consumer_group: "g".into(),
+            group_protocol: GroupProtocol::Classic,
             initial_offset: InitialOffset::Earliest,
             format: Format::OtlpProto,
             partitions_active_max: 8,
@@ -168,6 +180,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_coordinator_divides_among_dynamic_members_and_decides_when_they_are_dead() {
+        let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: None };
+        let kafka = Kafka { group_protocol: GroupProtocol::Consumer, ..kafka() };
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "group.protocol").as_deref(), Some("consumer"));
+        for absent in ["group.instance.id", "session.timeout.ms", "partition.assignment.strategy"] {
+            assert_eq!(value(&settings, absent), None);
+        }
+    }
+
+    #[test]
     fn what_is_added_reaches_librdkafka_and_nothing_of_ours_can_be_changed() {
         let identity =
             Identity { client_id: "c".into(), instance_id: Some("p".into()), rack: Some("z".into()) };
@@ -181,9 +204,17 @@ pub(crate) mod tests {
 
     #[test]
     fn the_settings_are_accepted_for_the_smallest_and_the_largest_batch() {
-        for batch in [ByteSize::kib(64), ByteSize::mib(256)] {
-            let kafka = Kafka { record_batch_bytes_max: batch, partitions_active_max: 1_024, ..kafka() };
-            let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
+        let protocols = [GroupProtocol::Classic, GroupProtocol::Consumer];
+        let batches = [ByteSize::kib(64), ByteSize::mib(256)];
+        for (batch, group_protocol) in batches.into_iter().zip(protocols) {
+            let kafka = Kafka {
+                record_batch_bytes_max: batch,
+                partitions_active_max: 1_024,
+                group_protocol,
+                ..kafka()
+            };
+            let instance_id = Some("pod-0".into());
+            let identity = Identity { client_id: "c".into(), instance_id, rack: None };
             let mut config = rdkafka::ClientConfig::new();
             for (name, value) in consumer_settings(&kafka, &identity).unwrap() {
                 config.set(name, value);

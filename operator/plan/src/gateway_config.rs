@@ -107,6 +107,7 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
         }),
         topics,
         consumer_group: consumer_group(names, spec),
+        group_protocol: contract::GroupProtocol::default(),
         initial_offset: match kafka.initial_offset {
             InitialOffset::Earliest => contract::InitialOffset::Earliest,
             InitialOffset::Latest => contract::InitialOffset::Latest,
