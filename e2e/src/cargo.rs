@@ -20,9 +20,14 @@ pub fn cargo(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// Where `cargo build --release` puts programs.
-pub fn release_folder() -> PathBuf {
+/// Where cargo puts what it builds.
+pub fn target_folder() -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    workspace().join(target).join("release")
+    workspace().join(target)
+}
+
+/// Where `cargo build --release` puts programs.
+pub fn release_folder() -> PathBuf {
+    target_folder().join("release")
 }

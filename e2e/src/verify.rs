@@ -13,7 +13,8 @@ use std::process::{Command, ExitCode};
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, target_folder};
+use crate::faults;
 use crate::fuzz;
 use crate::install::{self, ImageArgs};
 use crate::process::interrupt;
@@ -113,6 +114,7 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
         if args.only.is_none() {
             steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
             steps.tests(on_kafka(&resolved.kafka.host))?;
+            steps.once("faults: nothing lost or doubled in a short selection", faults_short);
         }
         let images = install::images(&resolved, &args.images)?;
         install::operator(&resolved.kubeconfig, &images)?;
@@ -135,6 +137,12 @@ fn on_kafka(address: &str) -> Command {
     let mut command = cargo(&["test", "-p", "sluice-operator", "--test", "live"]);
     command.env("SLUICE_KAFKA", address);
     command
+}
+
+/// The gateway as the tests of the workspace have compiled it: a death is one whatever the optimiser has done.
+fn faults_short() -> anyhow::Result<()> {
+    step::quiet("gateway", cargo(&["build", "-p", "sluice-gateway"]))?;
+    faults::short(&target_folder().join("debug/sluice-gateway"))
 }
 
 fn end_to_end(args: &VerifyArgs, gateway_image: &str) -> Command {

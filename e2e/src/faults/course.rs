@@ -1,9 +1,11 @@
 //! One round of a scenario, from an empty topic to the counts.
 
 pub mod broker;
+pub mod clock;
 pub mod input;
 pub mod kill;
 pub mod process;
+pub mod protocol;
 pub mod refuse;
 pub mod rows;
 pub mod server;
@@ -40,9 +42,10 @@ pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Ro
 fn change(fault: Fault) -> Value {
     match fault {
         Fault::Process(process) => process.change(),
+        Fault::Protocol(protocol) => protocol.change(),
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
-        Fault::Kill(_) | Fault::Broker(_) | Fault::Refuse(_) | Fault::Rows(_) => json!({}),
+        Fault::Kill(_) | Fault::ClockJump | Fault::Broker(_) | Fault::Refuse(_) | Fault::Rows(_) => json!({}),
     }
 }
 
@@ -50,6 +53,8 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
     match fault {
         Fault::Kill(step) => kill::play(scene, step).await,
         Fault::Process(process) => process.play(scene).await,
+        Fault::Protocol(protocol) => protocol.play(scene).await,
+        Fault::ClockJump => clock::play(scene).await,
         Fault::Broker(broker) => broker.play(scene).await,
         Fault::Server(server) => server.play(scene).await,
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,

@@ -24,6 +24,8 @@ pub const OFFSET_COMMIT: i16 = 8;
 pub const JOIN_GROUP: i16 = 11;
 /// See [`FETCH`].
 pub const HEARTBEAT: i16 = 12;
+/// See [`FETCH`].
+pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
 
 /// First version of `OffsetCommit` with compact strings and tagged fields.
 const OFFSET_COMMIT_FLEXIBLE: i16 = 8;

@@ -4,12 +4,16 @@ use super::course::broker::Broker;
 use super::course::input::Input;
 use super::course::kill::Step;
 use super::course::process::Process;
+use super::course::protocol::Protocol;
 use super::course::refuse::Refusal;
 use super::course::rows::Rows;
 use super::course::server::Server;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;
+
+/// Rounds of one that plays another step of a range in each.
+const SEVEN: u32 = 7;
 
 /// Rounds of one that takes a minute.
 const ONE: u32 = 1;
@@ -21,6 +25,10 @@ pub enum Fault {
     Kill(Step),
     /// Gateways are stopped, ended, joined or doubled.
     Process(Process),
+    /// The coordinator divides the partitions.
+    Protocol(Protocol),
+    /// A gateway's wall clock jumps.
+    ClockJump,
     /// Brokers die, move, fall silent or forget.
     Broker(Broker),
     /// ClickHouse dies, is slow, silent or forgets.
@@ -52,7 +60,7 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max }
 }
 
-const PROCESSES: [Scenario; 6] = [
+const PROCESSES: [Scenario; 7] = [
     scenario(
         "stop-shorter",
         Fault::Process(Process::StopShort),
@@ -84,10 +92,37 @@ const PROCESSES: [Scenario; 6] = [
         "the topic grows from 8 to 12 partitions",
     ),
     scenario(
+        "clock-jump",
+        Fault::ClockJump,
+        FEW,
+        "the wall clock jumps by an hour, ahead and back, also between a SIGKILL and the next start",
+    ),
+    scenario(
         "duplicate-member",
         Fault::Process(Process::DuplicateMember),
         FEW,
         "a second process says that it is the same member",
+    ),
+];
+
+const PROTOCOLS: [Scenario; 3] = [
+    scenario(
+        "kip-848-kill",
+        Fault::Protocol(Protocol::Kill),
+        SEVEN,
+        "groupProtocol: Consumer, SIGKILL at another step of a range in each round",
+    ),
+    scenario(
+        "kip-848-storm",
+        Fault::Protocol(Protocol::Storm),
+        FEW,
+        "groupProtocol: Consumer, three members leave and come back in turn",
+    ),
+    scenario(
+        "kip-848-stop",
+        Fault::Protocol(Protocol::Stop),
+        FEW,
+        "groupProtocol: Consumer, SIGSTOP until another member has taken over; the INSERT on its way arrives after that",
     ),
 ];
 
@@ -263,7 +298,8 @@ pub fn all() -> Vec<Scenario> {
     let kills = Step::ALL.map(|(step, name, describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
-    let mut all = [&kills[..], &PROCESSES, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
+    let mut all =
+        [&kills[..], &PROCESSES, &PROTOCOLS, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all

@@ -19,7 +19,7 @@ use super::gate::Gate;
 use super::kafka_front::{self, KafkaFront};
 use super::sink_front::SinkFront;
 use crate::oracle::Server;
-use crate::process::Signal;
+use crate::process::{Signal, interrupt};
 use crate::say;
 use crate::stack::clickhouse::{self, ClickHouse, Listeners};
 use crate::stack::kafka::{self, Kafka, Node};
@@ -27,6 +27,9 @@ use crate::stack::paths::{Paths, remove_folder};
 
 /// A second address of the loopback interface, in place of the pods' bridge, which need not exist here.
 const SECOND_HOST: &str = "127.0.0.2";
+
+/// How often servers are started, each time on other ports: between choosing one and the server's taking it, anyone may.
+const STARTS_MAX: u32 = 3;
 
 /// The servers, running.
 pub struct Servers {
@@ -55,15 +58,28 @@ impl Servers {
     pub async fn start(folder: &Path, brokers: u32) -> Result<Servers> {
         let paths = Paths::from_environment()?;
         install(&paths).await?;
+        for start in 1..STARTS_MAX {
+            match Servers::start_once(&paths, &folder.join(format!("start-{start}")), brokers).await {
+                Ok(servers) => return Ok(servers),
+                Err(failure) => {
+                    interrupt::check()?;
+                    say::progress("servers", &format!("{failure:#}; they are started again on other ports"));
+                }
+            }
+        }
+        Servers::start_once(&paths, &folder.join(format!("start-{STARTS_MAX}")), brokers).await
+    }
+
+    async fn start_once(paths: &Paths, folder: &Path, brokers: u32) -> Result<Servers> {
         let ports: Vec<u16> = free_ports(2)?;
         let listeners =
             Listeners { pods_host: SECOND_HOST.to_owned(), http_port: ports[0], native_port: ports[1] };
         let http = format!("127.0.0.1:{}", listeners.http_port);
-        let clickhouse = ClickHouse::beside(&paths, folder.join("clickhouse"), listeners);
+        let clickhouse = ClickHouse::beside(paths, folder.join("clickhouse"), listeners);
         let kafka_gate = Arc::default();
         let mut servers = Servers {
             folder: folder.to_owned(),
-            brokers: lay_brokers(&paths, folder, brokers, &kafka_gate).await?,
+            brokers: lay_brokers(paths, folder, brokers, &kafka_gate).await?,
             clickhouse,
             kafka_gate,
             sink: SinkFront::start(&http).await?,
@@ -221,7 +237,7 @@ async fn lay_brokers(
     Ok(brokers)
 }
 
-/// Ports that nobody listens on. Whoever takes one before the server does makes the run fail, and plainly.
+/// Ports that nobody listens on. Whoever takes one before the server does makes the start fail, see [`STARTS_MAX`].
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     // All held at once, so that no two are the same.
     let held: Vec<TcpListener> = (0..count)
