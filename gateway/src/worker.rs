@@ -166,6 +166,9 @@ impl Worker {
             self.share_room();
             self.advance(Instant::now());
             self.parts.shortage.say(self.out_of_room || self.unsealed);
+            self.parts
+                .shortage
+                .say_blocks(u64::try_from(self.parts.metrics.blocks_in_flight.get()).unwrap_or(0));
             let worked = Instant::now();
             // Handing over a block may have had to wait, which is counted as that.
             let handing = std::mem::take(&mut self.handing);

@@ -222,3 +222,28 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     assignment.tend(&stats);
     assert!(!assignment.owned[&id(0)].ranges.is_replaying());
 }
+
+#[test]
+fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
+    let (mut assignment, reports, shortage) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let closed = Closed {
+        range: OffsetRange { first: 0, next: 3 },
+        cut: Cut::Time,
+        decided: 3,
+        fill: Fill::default(),
+        content: Content::default(),
+        doubtful: false,
+    };
+    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(assignment.blocks_in_flight(), 1);
+    shortage.say_blocks(1);
+    assignment.lose(&[id(0)]);
+    assert_eq!(assignment.blocks_in_flight(), 1, "the sink has the memory, not the buffers");
+    shortage.say_blocks(0);
+    assert_eq!(assignment.blocks_in_flight(), 0);
+}

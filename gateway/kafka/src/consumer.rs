@@ -29,7 +29,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -101,20 +101,37 @@ pub struct Inbox {
     pub shortage: Shortage,
 }
 
-/// Whether a worker waits for memory, or to hand over a block, as it says itself. Cheap to clone; the worker writes it when it
-/// changes, the poll thread reads it every few seconds.
+/// Whether a worker waits for memory, or to hand over a block, and how many blocks have the memory, as it says itself. Cheap to clone;
+/// the worker writes it each turn, the poll thread reads it every few seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Shortage(Arc<AtomicBool>);
+pub struct Shortage(Arc<Said>);
+
+#[derive(Debug, Default)]
+struct Said {
+    waits: AtomicBool,
+    blocks: AtomicU64,
+}
 
 impl Shortage {
     /// Says whether the worker waits.
     pub fn say(&self, waits: bool) {
-        self.0.store(waits, Ordering::Relaxed);
+        self.0.waits.store(waits, Ordering::Relaxed);
     }
 
     /// Whether it waited when it last said so.
     pub fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.waits.load(Ordering::Relaxed)
+    }
+
+    /// Says how many blocks of the process are sealed and not inserted, those of partitions that were lost among them: an insert goes
+    /// on to its end, and keeps its memory.
+    pub fn say_blocks(&self, blocks: u64) {
+        self.0.blocks.store(blocks, Ordering::Relaxed);
+    }
+
+    /// How many there were when it last said so.
+    pub fn blocks(&self) -> u64 {
+        self.0.blocks.load(Ordering::Relaxed)
     }
 }
 

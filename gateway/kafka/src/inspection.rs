@@ -76,25 +76,27 @@ impl Inspection {
             self.retention.learn(learned);
         }
         let known = assignment.known(clock::now());
-        self.look(Instant::now(), assignment.turns.round(), &known, stats)
+        let common = Common {
+            now: Instant::now(),
+            round: assignment.turns.round(),
+            blocks_in_flight: assignment.blocks_in_flight(),
+        };
+        self.look(common, &known, stats)
     }
 
     fn look(
         &mut self,
-        now: Instant,
-        round: std::time::Duration,
+        common: Common,
         known: &BTreeMap<PartitionId, Known>,
         stats: &ConsumerStats,
     ) -> Change {
         let numbers = stats.partitions();
         let numbers = |id| numbers.get(id).copied().unwrap_or_default();
         let looks = known.iter().filter_map(|(id, known)| Some((id.clone(), look_of(known, numbers(id))?)));
-        let left = self.retention.look(now, &looks.collect());
+        let left = self.retention.look(common.now, &looks.collect());
         let seconds = left.into_iter().filter_map(|(id, left)| Some((id, left.seconds?)));
         stats.publish_seconds_left(seconds.collect());
 
-        let unsettled: usize = known.values().map(|known| known.unsettled).sum();
-        let common = Common { now, round, blocks_in_flight: unsettled as u64 };
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
         for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {

@@ -24,17 +24,22 @@ fn numbers() -> PartitionStats {
     }
 }
 
+fn common(now: Instant, known: &BTreeMap<PartitionId, Known>) -> Common {
+    let unsettled: usize = known.values().map(|known| known.unsettled).sum();
+    Common { now, round: Duration::ZERO, blocks_in_flight: unsettled as u64 }
+}
+
 /// Looks twice at partitions that stay as they are: at the start, and once something that stands still is stuck.
 fn twice(partitions: &[(Known, PartitionStats)]) -> (Change, ConsumerStats) {
     let stats = ConsumerStats::default();
     let with_id = || (0..).map(id).zip(partitions);
     stats.replace(with_id().map(|(id, (_, numbers))| (id, *numbers)).collect());
-    let known = with_id().map(|(id, (known, _))| (id, *known)).collect();
+    let known: BTreeMap<_, _> = with_id().map(|(id, (known, _))| (id, *known)).collect();
     let (mut inspection, start) = (inspection(), Instant::now());
-    assert_eq!(inspection.look(start, Duration::ZERO, &known, &stats), Change::default());
+    assert_eq!(inspection.look(common(start, &known), &known, &stats), Change::default());
     assert_eq!(stats.still(), []);
     let later = start + STILL_MAX + RECOVERY_WAIT + Duration::from_secs(5);
-    (inspection.look(later, Duration::ZERO, &known, &stats), stats)
+    (inspection.look(common(later, &known), &known, &stats), stats)
 }
 
 fn found(stats: &ConsumerStats) -> Vec<(i32, Reason, bool)> {
@@ -102,7 +107,7 @@ fn retention_is_told_of_what_is_not_settled() {
     for (minute, log_start) in [(0, 5), (10, 7)] {
         let numbers = PartitionStats { log_start_offset: Some(log_start), position: Some(20), ..numbers() };
         stats.replace([(id(0), numbers)].into());
-        inspection.look(start + Duration::from_mins(minute), Duration::ZERO, &known, &stats);
+        inspection.look(common(start + Duration::from_mins(minute), &known), &known, &stats);
     }
     let left = stats.seconds_left();
     assert_eq!(left.keys().collect::<Vec<_>>(), [&id(0)]);

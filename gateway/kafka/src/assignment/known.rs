@@ -5,6 +5,13 @@ use crate::{inspection::Known, partition::PartitionId, ranges::Now, watchdog::At
 use std::collections::BTreeMap;
 
 impl Assignment {
+    /// Blocks that have memory: ranges that are not settled, or what a worker has counted, which knows of blocks of lost partitions too.
+    pub fn blocks_in_flight(&self) -> u64 {
+        let unsettled: usize = self.owned.values().map(|owned| owned.ranges.unsettled()).sum();
+        let counted = self.inboxes.iter().map(|inbox| inbox.shortage.blocks()).max();
+        counted.unwrap_or(0).max(unsettled as u64)
+    }
+
     /// What is known of every partition that is assigned.
     pub fn known(&self, now: Now) -> BTreeMap<PartitionId, Known> {
         let begun = self.owned.iter().map(|(id, owned)| (id, self.known_of(id, owned, now)));
