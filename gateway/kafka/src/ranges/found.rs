@@ -19,6 +19,10 @@ pub enum Fresh {
     /// The plan belongs to a topic of this name that is gone: its id is another one, or the log ends in front of the committed
     /// offset. (Brokers that lost the log's end by an unclean election look the same. Reading all of the log again may then
     /// double rows; not reading it would lose them where the topic was made anew.)
+    ///
+    /// librdkafka knows topics' ids and does not tell them to the Rust client, so that the log's end alone speaks. A new topic that
+    /// has grown beyond the old offset would go unnoticed, and what lies in front of that offset would not be read: the coordinator
+    /// prevents that, because it forgets what a group has committed for a topic that is deleted.
     TopicRecreated,
 }
 
