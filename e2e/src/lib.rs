@@ -16,6 +16,7 @@ pub mod pipeline;
 pub mod process;
 pub mod produce;
 pub mod say;
+pub mod schema_bench;
 pub mod simulate;
 pub mod spans;
 pub mod stack;

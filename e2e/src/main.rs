@@ -10,6 +10,7 @@ use e2e::fuzz::{self, FuzzArgs};
 use e2e::memory::{self, MemoryArgs};
 use e2e::operator_scale::{self, OperatorScaleArgs};
 use e2e::say;
+use e2e::schema_bench::{self, SchemaBenchArgs};
 use e2e::simulate::{self, SimulateArgs};
 use e2e::stack::command::StackCommand;
 use e2e::throughput::{self, ThroughputArgs, witness};
@@ -49,6 +50,9 @@ enum Command {
     /// What hundreds of pipelines cost the operator and the API server
     OperatorScale(OperatorScaleArgs),
 
+    /// What each layout and order of the table costs, and how fast its answers are
+    SchemaBench(SchemaBenchArgs),
+
     /// Runs one command for `throughput` and reports what it cost
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::OperatorScale(args) => operator_scale::run(&args),
+        Command::SchemaBench(args) => schema_bench::run(&args),
         Command::Witness(args) => witness::run(&args),
         Command::Stack(stack) => stack.run(),
     };

@@ -1,0 +1,64 @@
+//! What people ask of traces.
+
+use super::variant::Variant;
+
+/// The attribute that is asked for.
+pub const TAG: &str = "http.route";
+
+/// What the questions are about, picked from the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subjects {
+    /// A trace of the middle.
+    pub trace: String,
+    /// A service and one of its operations, neither the most nor the least frequent.
+    pub service: String,
+    pub operation: String,
+    /// A value of [`TAG`] that is seldom.
+    pub tag: String,
+    /// A duration that one span of a thousand exceeds, nanoseconds.
+    pub duration: u64,
+}
+
+/// The names of the questions, in order.
+pub const NAMES: [&str; 6] = ["trace", "operation", "tag", "duration", "services", "operations"];
+
+/// The questions about `table` (`database.table`, unquoted), named as in [`NAMES`].
+pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static str, String); 6] {
+    let Subjects { trace, service, operation, tag, duration } = about;
+    let times = format!("(SELECT min(Start), max(End) FROM {table}_trace_id_ts WHERE TraceId = '{trace}')");
+    let within = if variant.views {
+        format!(" AND Timestamp >= ({times} AS times).1 AND Timestamp <= times.2")
+    } else {
+        String::new()
+    };
+    let [services, operations] = if variant.views {
+        [
+            format!("SELECT DISTINCT ServiceName FROM {table}_operations"),
+            format!("SELECT DISTINCT ServiceName, SpanName, SpanKind FROM {table}_operations"),
+        ]
+    } else {
+        [
+            format!("SELECT DISTINCT ServiceName FROM {table}"),
+            format!("SELECT DISTINCT ServiceName, SpanName, SpanKind FROM {table}"),
+        ]
+    };
+    let texts = [
+        format!("SELECT * FROM {table} WHERE TraceId = '{trace}'{within} ORDER BY Timestamp"),
+        format!(
+            "SELECT TraceId, Timestamp, Duration FROM {table} WHERE ServiceName = '{service}' AND SpanName = '{operation}' \
+             ORDER BY Timestamp DESC LIMIT 100"
+        ),
+        format!(
+            "SELECT TraceId, Timestamp, Duration FROM {table} WHERE {} = '{tag}'{} ORDER BY Timestamp DESC LIMIT 100",
+            variant.text(TAG),
+            variant.granules_with(TAG, tag),
+        ),
+        format!(
+            "SELECT TraceId, SpanName, Duration FROM {table} WHERE Duration > {duration} ORDER BY Duration DESC LIMIT 100"
+        ),
+        services,
+        operations,
+    ];
+    let mut texts = texts.into_iter();
+    NAMES.map(|name| (name, texts.next().expect("there is a text for every name")))
+}

@@ -1,0 +1,137 @@
+//! What was measured, as a table for people and as JSON.
+
+use serde::Serialize;
+
+use super::question::NAMES;
+use super::table::{Inserts, Sizes};
+use super::variant::Variant;
+use crate::throughput::aligned;
+
+/// All variants.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Spans, each a row.
+    pub spans: u64,
+    /// The server's version.
+    pub server: String,
+    /// In the order in which they were measured.
+    pub variants: Vec<VariantReport>,
+}
+
+/// One table.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VariantReport {
+    pub name: &'static str,
+    pub layout: &'static str,
+    pub order_by: &'static [&'static str],
+    /// User and system CPU time of the server for all inserts.
+    pub insert_cpu_seconds: f64,
+    pub insert_cpu_micros_per_row: f64,
+    pub inserts: u64,
+    pub bytes_per_row: f64,
+    pub view_bytes_per_row: f64,
+    pub questions: Vec<Answer>,
+}
+
+/// What an answer took.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub name: &'static str,
+    pub milliseconds: u64,
+    pub cpu_milliseconds: f64,
+    pub read_rows: u64,
+    pub read_bytes: u64,
+}
+
+impl VariantReport {
+    #[expect(clippy::cast_precision_loss, reason = "rows, bytes and microseconds are far below 2^52")]
+    pub fn new(variant: &Variant, inserts: &Inserts, sizes: &Sizes, questions: Vec<Answer>) -> VariantReport {
+        let rows = sizes.rows.max(1) as f64;
+        VariantReport {
+            name: variant.name,
+            layout: variant.layout.name(),
+            order_by: variant.order_by,
+            insert_cpu_seconds: inserts.cpu_us as f64 / 1e6,
+            insert_cpu_micros_per_row: inserts.cpu_us as f64 / rows,
+            inserts: inserts.count,
+            bytes_per_row: sizes.table_bytes as f64 / rows,
+            view_bytes_per_row: sizes.view_bytes as f64 / rows,
+            questions,
+        }
+    }
+
+    /// One line of progress.
+    pub fn summary(&self) -> String {
+        format!("{:.1} CPU-s for inserts, {:.1} bytes a row", self.insert_cpu_seconds, self.bytes_per_row)
+    }
+
+    fn cells(&self) -> [String; COLUMNS] {
+        let mut cells = vec![
+            self.name.to_owned(),
+            format!("{:.1}", self.insert_cpu_micros_per_row),
+            format!("{:.1}", self.bytes_per_row + self.view_bytes_per_row),
+        ];
+        cells.extend(NAMES.iter().map(|name| {
+            let answer = self.questions.iter().find(|answer| answer.name == *name);
+            answer.map_or_else(
+                || "-".into(),
+                |found| format!("{:.1}, {}", found.cpu_milliseconds, rows(found.read_rows)),
+            )
+        }));
+        cells.try_into().expect("a cell for every column")
+    }
+}
+
+/// Name, insert, bytes, and a question each.
+const COLUMNS: usize = 3 + NAMES.len();
+
+/// Rows, short.
+fn rows(rows: u64) -> String {
+    match rows {
+        0..10_000 => rows.to_string(),
+        10_000..10_000_000 => format!("{}k", rows / 1_000),
+        _ => format!("{}M", rows / 1_000_000),
+    }
+}
+
+impl Report {
+    /// The table: CPU milliseconds and rows read of each question.
+    pub fn lines(&self) -> Vec<String> {
+        let mut head = vec!["table".to_owned(), "insert CPU us/row".into(), "bytes/row".into()];
+        head.extend(NAMES.iter().map(|name| format!("{name}: CPU ms, rows read")));
+        let head: [String; COLUMNS] = head.try_into().expect("a title for every column");
+        let lines: Vec<_> =
+            std::iter::once(head).chain(self.variants.iter().map(VariantReport::cells)).collect();
+        let mut lines = aligned(&lines, 1);
+        lines.push(format!("{} spans, ClickHouse {}", self.spans, self.server));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema_bench::variant::VARIANTS;
+
+    #[test]
+    fn a_line_has_what_a_row_costs_and_what_each_question_took() {
+        let inserts = Inserts { count: 3, rows: 1_000, cpu_us: 7_500 };
+        let sizes = Sizes { rows: 1_000, table_bytes: 90_000, view_bytes: 1_000 };
+        let answer =
+            |name| Answer { name, milliseconds: 2, cpu_milliseconds: 1.25, read_rows: 16_384, read_bytes: 9 };
+        let variant = VariantReport::new(&VARIANTS[0], &inserts, &sizes, NAMES.map(answer).into());
+        let report = Report { spans: 1_000, server: "26.7".into(), variants: vec![variant] };
+        let lines = report.lines();
+        assert!(lines[0].starts_with("table"), "{lines:?}");
+        assert_eq!(
+            lines[1].split_ascii_whitespace().take(5).collect::<Vec<_>>(),
+            ["json-service", "7.5", "91.0", "1.2,", "16k"]
+        );
+        assert_eq!(lines[2], "1000 spans, ClickHouse 26.7");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["variants"][0]["insertCpuMicrosPerRow"], 7.5);
+        assert_eq!(json["variants"][0]["questions"][5]["name"], "operations");
+    }
+}
