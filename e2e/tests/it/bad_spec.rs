@@ -163,6 +163,14 @@ fn refused() -> Vec<(Value, &'static str)> {
             json!({"sink": {"clickhouse": {"endpoints": ["clickhouse:8123"]}}}),
             "each of endpoints is http://host:port",
         ),
+        (
+            json!({"sink": {"clickhouse": {"insert": {"settings": {"async_insert": "1"}}}}}),
+            "settings has a name that the gateway decides",
+        ),
+        (
+            json!({"sink": {"clickhouse": {"schema": {"engine": "Null", "ttl": "30d"}}}}),
+            "engine Null stores nothing",
+        ),
         (json!({"queue": {"size": "1GB"}}), "size is a whole number of Mi, Gi or Ti"),
         (json!({"partitionsPerReplica": 0}), "spec.partitionsPerReplica"),
     ]

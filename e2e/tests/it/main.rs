@@ -20,4 +20,5 @@ mod odd_values;
 mod outage;
 mod process;
 mod scene;
+mod schema;
 mod secured;
