@@ -22,11 +22,11 @@ use crate::{
     worker::{self, Worker},
 };
 use anyhow::Context as _;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
 use sluice_kafka::{
-    Consumer, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
+    Consumer, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     dead_letter::DeadLetters, ranges::Rule,
 };
 use sluice_spool::Volume;
@@ -43,6 +43,13 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// How long a rebalance waits for the blocks of a partition that goes. Long enough for an insert, short of the 45 s
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
+
+/// How often it is said what leaving waits for, and looked whether it is late.
+const SAY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
+/// the grace period.
+const LATE_MAX: Duration = Duration::from_secs(3);
 
 /// Events that wait for this thread: one of each kind.
 const EVENTS_MAX: usize = 3;
@@ -177,12 +184,15 @@ struct Outlets {
 
 /// The threads.
 struct Running {
+    status: Arc<Status>,
     stop: Stop,
+    /// How long leaving may take.
+    leave_wait: Duration,
     workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Parts<'_> {
-    fn start(&self, sink: Sink, status: &Status, events: Sender<Event>) -> anyhow::Result<Running> {
+    fn start(&self, sink: Sink, status: &Arc<Status>, events: Sender<Event>) -> anyhow::Result<Running> {
         let workers = self.config.workers as usize;
         let mut inboxes = Vec::with_capacity(workers);
         let mut ends = Vec::with_capacity(workers);
@@ -235,16 +245,16 @@ impl Parts<'_> {
             })
             .collect();
         let stop = Stop::default();
-        let asked = stop.clone();
+        let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
         named("poll")
             .spawn(move || {
-                let result = consumer.run(&asked);
+                let result = consumer.run(&asked, &drain);
                 if events.send(Event::Ended(result)).is_err() {
                     // Nobody waits any more: the process is ending.
                 }
             })
             .context("cannot start the poll thread")?;
-        Ok(Running { stop, workers: workers? })
+        Ok(Running { status: status.clone(), stop, leave_wait: limits.leave_wait, workers: workers? })
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
@@ -320,19 +330,25 @@ impl Running {
     fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
         let mut changed = None;
         let result = loop {
-            match events.recv().context("every thread has gone")? {
-                Event::Ended(result) => break result,
+            match next(events)? {
+                Some(Event::Ended(result)) => break result,
                 // The second one is impatience.
-                Event::Signal if self.stop.is_requested() => break Ok(()),
-                Event::Signal => {
-                    tracing::info!("leaving: what was read is inserted and committed");
-                    self.stop.request();
+                Some(Event::Signal) if self.stop.is_requested() => break Ok(()),
+                Some(Event::Signal) => {
+                    self.status.say("leaving: what was read is inserted and committed");
+                    self.stop.request(self.leave_wait);
                 }
-                Event::TableChanged(found) => {
+                Some(Event::TableChanged(found)) => {
                     tracing::error!("leaving: {found}");
-                    self.stop.request();
+                    self.stop.request(self.leave_wait);
                     changed = Some(found);
                 }
+                None if self.is_late() => {
+                    self.status.say("given up: the time to leave is over");
+                    anyhow::bail!("the poll thread did not end in time; what is not committed is read again");
+                }
+                None if self.stop.is_requested() => self.status.say("leaving"),
+                None => {}
             }
         };
         if let Some(changed) = changed {
@@ -346,10 +362,26 @@ impl Running {
                     anyhow::bail!("a worker thread has panicked");
                 }
             }
-            tracing::info!("left: everything that was read is in and committed");
+            self.status.say("left: everything that was read is in and committed");
+        } else {
+            self.status.say("left");
         }
         // What is still in flight is given up; it is not committed, so it is read again.
         io.shutdown_background();
         result.context("not everything that was read is in; the rest is read again by the next owner")
+    }
+
+    /// Whether the poll thread should have ended by now.
+    fn is_late(&self) -> bool {
+        self.stop.deadline().is_some_and(|deadline| deadline.elapsed() >= LATE_MAX)
+    }
+}
+
+/// The next event; `None` after [`SAY_INTERVAL`] without one.
+fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
+    match events.recv_timeout(SAY_INTERVAL) {
+        Ok(event) => Ok(Some(event)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("every thread has gone"),
     }
 }

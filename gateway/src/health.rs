@@ -1,8 +1,8 @@
 //! What the admin server is told about the gateway.
 
-use crate::{account::RowAccount, admin::Health, buffers::Pool, metrics::Metrics};
+use crate::{account::RowAccount, admin::Health, buffers::Pool, metrics::Metrics, remaining::Remaining};
 use prometheus::IntCounter;
-use sluice_kafka::{ConsumerStats, watchdog::Still};
+use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
 use sluice_spool::Volume;
 use std::{
     fmt,
@@ -28,6 +28,7 @@ pub struct Status {
     account: RowAccount,
     table_fits: AtomicBool,
     consumer: OnceLock<Arc<ConsumerStats>>,
+    drain: Drain,
 }
 
 /// Why partitions make the gateway not ready.
@@ -64,12 +65,24 @@ impl Status {
             account: RowAccount::default(),
             table_fits: AtomicBool::new(false),
             consumer: OnceLock::new(),
+            drain: Drain::default(),
         }
     }
 
     /// Where workers and delivery account for rows.
     pub fn account(&self) -> RowAccount {
         self.account.clone()
+    }
+
+    /// Where `/drain` and `/resume` are written.
+    pub fn drain_asked(&self) -> Drain {
+        self.drain.clone()
+    }
+
+    /// Logs what is held beside a step of leaving.
+    pub fn say(&self, step: &str) {
+        let partitions = self.consumer.get().map(|stats| stats.partitions_owned.load(Ordering::Relaxed));
+        self.remaining().say(partitions.unwrap_or(0), step);
     }
 
     /// The table was seen to fit.
@@ -157,6 +170,9 @@ impl Health for Status {
     }
 
     fn ready(&self) -> Result<(), String> {
+        if self.drain.is_requested() {
+            return Err("it was asked to drain, and takes no part until POST /resume".to_owned());
+        }
         if !self.table_fits.load(Ordering::Acquire) {
             return Err("the table was not seen to fit yet".to_owned());
         }
@@ -164,6 +180,32 @@ impl Health for Status {
             return Err("the consumer group has not given an assignment yet".to_owned());
         };
         Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
+    }
+
+    fn drain(&self) {
+        if !self.drain.is_requested() {
+            self.say("asked to drain: the group is left, and everything that is held goes in");
+        }
+        self.drain.request();
+    }
+
+    fn resume(&self) {
+        if self.drain.is_requested() {
+            self.say("asked to take part again");
+        }
+        self.drain.resume();
+    }
+
+    fn remaining(&self) -> Remaining {
+        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        let (is_member, uncommitted) = self.consumer.get().map_or((false, 0), |stats| {
+            (stats.phase() != Phase::Away, stats.uncommitted.load(Ordering::Relaxed))
+        });
+        Remaining {
+            blocks: count(self.metrics.blocks_in_flight.get()),
+            bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
+            uncommitted: uncommitted.max(u64::from(is_member)),
+        }
     }
 
     fn refresh(&self) {
@@ -242,6 +284,31 @@ mod tests {
 
         consumer.publish_still(Vec::new());
         assert_eq!(status.ready(), Ok(()));
+    }
+
+    #[test]
+    fn one_that_drains_is_not_ready_and_one_that_resumes_is() {
+        let (status, consumer) = status();
+        status.table_fits();
+        consumer.joined.store(true, Ordering::Release);
+        for _ in 0..2 {
+            status.drain();
+            assert!(status.drain_asked().is_requested());
+            assert!(status.ready().unwrap_err().contains("drain"));
+        }
+        for _ in 0..2 {
+            status.resume();
+            assert_eq!(status.ready(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_told() {
+        let (status, consumer) = status();
+        assert_eq!(status.remaining(), Remaining::default());
+        consumer.uncommitted.store(7, Ordering::Relaxed);
+        status.metrics.blocks_in_flight.set(2);
+        assert_eq!(status.remaining(), Remaining { blocks: 2, bytes: 0, uncommitted: 7 });
     }
 
     #[test]

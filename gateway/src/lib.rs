@@ -26,6 +26,7 @@ pub mod message_rows;
 pub mod metrics;
 pub mod read;
 pub mod reject;
+pub mod remaining;
 mod resources;
 pub mod retry;
 pub mod schema;

@@ -77,7 +77,7 @@ pub struct Arrivals {
     /// Partitions that begin with the next step.
     ready: Vec<Ready>,
     last_read: Option<Instant>,
-    /// Whether none begins any more.
+    /// Whether none begins.
     is_over: bool,
 }
 
@@ -112,9 +112,15 @@ impl Arrivals {
         self.arrive(ids);
     }
 
-    /// None begins any more: this process leaves.
+    /// None begins: this process leaves the group.
     pub fn end(&mut self) {
         self.is_over = true;
+    }
+
+    /// It does not, or is back.
+    pub fn go_on(&mut self) {
+        self.is_over = false;
+        self.last_read = None;
     }
 
     /// Nobody said where a partition begins: the others are asked first.

@@ -16,6 +16,7 @@ use crate::{
     clock,
     committer::{Beginning, Committer, Outcome, Unread},
     consumer::Inbox,
+    membership::Stop,
     partition::{
         Generation, Noted, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report, Verdict,
     },
@@ -61,6 +62,10 @@ pub struct Assignment {
     pub arrivals: Arrivals,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
+    /// Until when anything may be waited for.
+    pub stop: Stop,
+    /// Whether what is on its way was waited for already, as long as that may take.
+    pub has_waited: bool,
     owned: BTreeMap<PartitionId, Owned>,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
@@ -73,6 +78,21 @@ pub struct Assignment {
     last_commit: Instant,
     /// Whether the last request was to read beginnings.
     has_read: bool,
+    /// Whether every partition is to be let go: none begins.
+    drains: bool,
+}
+
+/// What is left of a membership that ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// Partitions that the group has given us.
+    pub partitions: usize,
+    /// Those of them that a worker has.
+    pub reading: usize,
+    /// Ranges that have ended and are not settled.
+    pub ranges: usize,
+    /// Offsets of ranges that have ended and are not committed.
+    pub uncommitted: u64,
 }
 
 /// A partition that is owned.
@@ -93,6 +113,14 @@ struct Owned {
     noted: BTreeMap<i64, Noted>,
 }
 
+impl Owned {
+    /// Offsets of ranges that have ended and are not committed.
+    fn uncommitted(&self) -> u64 {
+        let behind = self.ranges.committed_offset().map_or(0, |offset| self.ranges.tail() - offset);
+        u64::try_from(behind).unwrap_or(0)
+    }
+}
+
 impl Assignment {
     /// Nothing is owned yet.
     pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, orders: OrderSink, policy: Policy) -> Self {
@@ -100,6 +128,8 @@ impl Assignment {
             turns: Turns::new(policy.active_max),
             arrivals: Arrivals::new(policy),
             committer: None,
+            stop: Stop::default(),
+            has_waited: false,
             owned: BTreeMap::new(),
             inboxes,
             next_inbox: 0,
@@ -109,7 +139,44 @@ impl Assignment {
             stopped: Vec::new(),
             last_commit: Instant::now(),
             has_read: false,
+            drains: false,
         }
+    }
+
+    /// Takes every partition back from its worker, which seals what it has read, and begins none. To be said when no partition is
+    /// about to begin: after [`Self::steps`], and before anything else.
+    pub fn drain(&mut self) {
+        self.drains = true;
+        self.arrivals.end();
+        self.recall(&self.owned(), true);
+    }
+
+    /// Partitions that were taken back begin anew once what was read of them is settled and committed, and others begin.
+    pub fn resume(&mut self) {
+        (self.drains, self.has_waited) = (false, false);
+        self.arrivals.go_on();
+    }
+
+    /// Lets the workers end. Nothing may begin any more.
+    pub fn dismiss(&mut self) {
+        self.inboxes.clear();
+    }
+
+    /// What keeps this process from having left: what it holds, and what it has not committed.
+    pub fn left(&self) -> Left {
+        let arriving = self.arrivals.arriving().chain(self.arrivals.halted()).count();
+        let owned = || self.owned.values();
+        Left {
+            partitions: self.owned.len() + arriving,
+            reading: owned().filter(|owned| !owned.is_released).count(),
+            ranges: owned().map(|owned| owned.ranges.unsettled()).sum(),
+            uncommitted: owned().map(Owned::uncommitted).sum(),
+        }
+    }
+
+    /// Offsets of ranges of these partitions that have ended and are not committed.
+    pub fn uncommitted(&self, ids: &[PartitionId]) -> u64 {
+        ids.iter().filter_map(|id| self.owned.get(id)).map(Owned::uncommitted).sum()
     }
 
     /// A sender per worker that wakes it.
@@ -151,6 +218,7 @@ impl Assignment {
         self.take_outcome(Instant::now(), stats);
         self.release();
         self.request();
+        stats.uncommitted.store(self.left().uncommitted, Ordering::Relaxed);
     }
 
     /// What is to be done with the consumer now.
@@ -171,13 +239,14 @@ impl Assignment {
         turns.next(|id| owned.get(id).is_some_and(|owned| !owned.is_released && owned.ranges.is_replaying()))
     }
 
-    /// Tends until a condition holds, or until `deadline`.
+    /// Tends until a condition holds, or until `deadline`, or until this process is to have ended.
     pub fn tend_until(
         &mut self,
         deadline: Instant,
         stats: &ConsumerStats,
         mut holds: impl FnMut(&Self) -> bool,
     ) {
+        let deadline = self.stop.deadline().map_or(deadline, |end| deadline.min(end));
         loop {
             self.tend(stats);
             stats.polled();
@@ -228,12 +297,14 @@ impl Assignment {
     /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
     /// plan over that of the next owner.
     pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
-        while self.committer.as_ref().is_some_and(Committer::is_busy) && Instant::now() < deadline {
-            self.take_outcome(deadline.min(Instant::now() + Duration::from_secs(1)), stats);
+        let is_busy = |this: &Self| this.committer.as_ref().is_some_and(Committer::is_busy);
+        while is_busy(self) && Instant::now() < deadline && !self.stop.is_over() {
+            let soon = Instant::now() + Duration::from_secs(1);
+            self.take_outcome(self.stop.deadline().map_or(soon, |end| soon.min(end)).min(deadline), stats);
             // Whoever waits here is alive.
             stats.polled();
         }
-        self.committer.as_ref().is_none_or(|committer| !committer.is_busy())
+        !is_busy(self)
     }
 
     /// Ends the ownership of partitions.
@@ -458,16 +529,18 @@ impl Assignment {
         }
     }
 
-    /// Lets partitions begin anew that are at rest. Returns those that librdkafka keeps, and those that it must be rid of: in a
-    /// partition of which Kafka does not have the next offset it has stopped, and goes nowhere else.
+    /// Lets partitions begin anew that are at rest: those that a worker has let go unasked, and those that it was asked to when the
+    /// group was to be left, which it is not. Returns those that librdkafka keeps, and those that it must be rid of: in a partition of
+    /// which Kafka does not have the next offset it has stopped, and goes nowhere else.
     fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         let (mut keep, mut unassign) = (Vec::new(), Vec::new());
-        for (id, owned) in self.owned.iter().filter(|(_, owned)| owned.ranges.is_at_rest()) {
-            let Some(why) = owned.renew else { continue };
+        let is_left = |owned: &Owned| owned.is_released && (owned.renew.is_some() || !self.drains);
+        let rests = |owned: &Owned| is_left(owned) && owned.ranges.is_at_rest();
+        for (id, why) in self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, o)| (id, o.renew)) {
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
             match why {
-                Renew::OutOfRange => unassign.push(id.clone()),
-                Renew::Rule | Renew::Memory | Renew::Letter => keep.push(id.clone()),
+                Some(Renew::OutOfRange) => unassign.push(id.clone()),
+                None | Some(Renew::Rule | Renew::Memory | Renew::Letter) => keep.push(id.clone()),
             }
         }
         self.lose(&keep);

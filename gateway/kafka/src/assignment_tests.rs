@@ -247,3 +247,6 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
     shortage.say_blocks(0);
     assert_eq!(assignment.blocks_in_flight(), 0);
 }
+
+#[path = "assignment_leaving_tests.rs"]
+mod leaving;

@@ -10,9 +10,10 @@ use crate::{
     assignment::{Assignment, OrderSink, Steps},
     committer::Committer,
     inspection::Inspection,
+    membership::{Drain, Membership, Stop},
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
-    rebalancing::{Rebalancing, Waits, carry_out},
+    rebalancing::{Gone, Rebalancing, Waits, carry_out},
     settings::{Identity, consumer_settings},
     stats::ConsumerStats,
     turns::{Change, TURN},
@@ -88,6 +89,12 @@ pub enum Error {
         /// How many partitions.
         partitions: usize,
     },
+    /// The coordinator has not confirmed the last commit. What is in is read again by the next owner, and dropped by its tokens.
+    #[error("everything is in, but {offsets} offsets were not committed when the time to leave was over")]
+    NotCommitted {
+        /// How many offsets.
+        offsets: u64,
+    },
 }
 
 /// How a worker is reached.
@@ -142,24 +149,8 @@ pub struct Limits {
     pub rule: Rule,
     /// For blocks of a revoked partition. Well below the session timeout: the callback holds up the rebalance.
     pub revoke_wait: Duration,
-    /// For all blocks, and for the last commit, when leaving.
+    /// For all blocks, when the group is left: then they are given up, and read again by the next owner.
     pub leave_wait: Duration,
-}
-
-/// Asks the poll thread to leave; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks.
-    pub fn request(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether it was asked.
-    pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 /// A consumer, subscribed once it [runs](Consumer::run).
@@ -228,15 +219,14 @@ impl Consumer {
     }
 
     /// Joins the group and serves it until asked to stop; then takes every partition back from the workers, waits for
-    /// what is in flight, commits, and leaves.
-    pub fn run(mut self, stop: &Stop) -> Result<(), Error> {
-        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
-        self.client
-            .subscribe(&topics)
-            .map_err(|source| Error::Subscribe { topics: self.topics.join(", "), source })?;
+    /// what is in flight, commits, and leaves. Between, it leaves the group and joins it again as often as it is asked to.
+    pub fn run(mut self, stop: &Stop, drain: &Drain) -> Result<(), Error> {
+        self.client.context().assignment().stop = stop.clone();
+        let mut membership = Membership::new(self.limits.leave_wait);
         let mut last_turn = Instant::now();
         let mut last_problem = None;
         while !stop.is_requested() {
+            membership.follow(drain, &self.client, &self.topics)?;
             let polled = Instant::now();
             match self.client.poll(POLL_INTERVAL) {
                 // Whatever was in the queue ends a poll early.
@@ -248,46 +238,60 @@ impl Consumer {
                 Some(Err(error)) => warn_once(&mut last_problem, &error, &self.topics),
                 Some(Ok(message)) => unreachable_message(&message),
             }
-            let context = self.client.context();
-            context.stats().polled();
-            let mut assignment = context.assignment();
-            assignment.tend(context.stats());
-            // Before the callback of a lost assignment nothing may be told to librdkafka: it would take the loss for settled.
-            let lost = self.client.assignment_lost();
-            let steps = if lost { Steps::default() } else { assignment.steps() };
-            let turn = if last_turn.elapsed() >= TURN {
-                last_turn = Instant::now();
-                assignment.next_turn()
-            } else {
-                Change::default()
-            };
-            drop(assignment);
-            context.carry_out(&self.client, steps);
-            carry_out(&self.client, &turn);
-            if context.has_new_statistics() {
-                let change = self.inspection.inspect(&context.assignment(), context.stats());
-                carry_out(&self.client, &change);
-            }
+            self.tend(&mut last_turn);
         }
-        self.leave()
+        self.leave(stop)
     }
 
-    /// Lets the workers seal what they have, waits until all of it is settled, and leaves.
-    fn leave(self) -> Result<(), Error> {
+    /// Everything that is to be done between two polls.
+    fn tend(&mut self, last_turn: &mut Instant) {
         let context = self.client.context();
-        let committed_by = Instant::now() + self.limits.leave_wait;
-        let drained_by = committed_by - (self.limits.leave_wait / 4).min(LAST_COMMIT_WAIT);
+        context.stats().polled();
         let mut assignment = context.assignment();
-        assignment.arrivals.end();
+        assignment.tend(context.stats());
+        // Before the callback of a lost assignment nothing may be told to librdkafka: it would take the loss for settled.
+        let lost = self.client.assignment_lost();
+        let steps = if lost { Steps::default() } else { assignment.steps() };
+        let turn = if last_turn.elapsed() >= TURN {
+            *last_turn = Instant::now();
+            assignment.next_turn()
+        } else {
+            Change::default()
+        };
+        drop(assignment);
+        context.carry_out(&self.client, steps);
+        carry_out(&self.client, &turn);
+        if context.has_new_statistics() {
+            let change = self.inspection.inspect(&context.assignment(), context.stats());
+            carry_out(&self.client, &change);
+        }
+    }
+
+    /// Lets the workers seal what they have, waits until all of it is settled, and leaves. All of it ends by the deadline that was
+    /// asked for: what is not settled or not committed by then is read again, and dropped by its tokens where it is in.
+    fn leave(self, stop: &Stop) -> Result<(), Error> {
+        let context = self.client.context();
+        let deadline = stop.deadline().unwrap_or_else(Instant::now);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let flush = left.saturating_sub(LAST_COMMIT_WAIT.min(left / 4));
+        let mut assignment = context.assignment();
+        assignment.drain();
         let owned = assignment.owned();
-        assignment.recall(&owned, true);
-        assignment.tend_until(drained_by, context.stats(), |assignment| assignment.unfinished() == 0);
+        let waits = Waits { drained_by: Instant::now() + flush, committed_by: deadline };
+        assignment.tend_until(waits.drained_by, context.stats(), |assignment| assignment.unfinished() == 0);
         let unfinished = assignment.unfinished();
         drop(assignment);
-        context.let_go(&owned, Waits { drained_by, committed_by }, true);
-        if unfinished > 0 { Err(Error::NotDrained { partitions: unfinished }) } else { Ok(()) }
-        // Dropping the last reference to the client leaves the group (a static member stays a member, so that a pod
-        // that comes back has its partitions at once).
+        let Gone { uncommitted, .. } = context.let_go(&owned, waits, true);
+        // The workers end now, whoever still has the client: the commit thread may, as long as the coordinator is away.
+        context.assignment().dismiss();
+        match (unfinished, uncommitted) {
+            (0, 0) => Ok(()),
+            (0, offsets) => Err(Error::NotCommitted { offsets }),
+            (partitions, _) => Err(Error::NotDrained { partitions }),
+        }
+        // Dropping the last reference to the client closes it. A dynamic member leaves the group by that. A static one does not
+        // (KIP-345: librdkafka sends no LeaveGroup when it is closed), so that a pod that comes back has its partitions at once;
+        // only [`Drain`], which unsubscribes, makes it leave.
     }
 }
 

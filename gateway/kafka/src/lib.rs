@@ -28,6 +28,7 @@ mod committer;
 mod consumer;
 pub mod dead_letter;
 mod inspection;
+mod membership;
 mod partition;
 mod probe;
 pub mod ranges;
@@ -43,7 +44,8 @@ mod turns;
 pub mod watchdog;
 
 pub use assignment::OrderSink;
-pub use consumer::{Consumer, Error, Inbox, Limits, Shortage, Stop};
+pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
+pub use membership::{Drain, Phase, Stop};
 pub use partition::{
     Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
     Verdict,

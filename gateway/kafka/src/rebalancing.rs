@@ -13,7 +13,8 @@
 //! and sought to where it begins. Where that is not possible (see [`Rebalancing::unassign`]), a revocation that may have been
 //! answered so is handled as one that came too late to commit for.
 //!
-//! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`].
+//! Limits: a revoked partition is waited for at the most [`crate::Limits::revoke_wait`], a commit in flight [`RESOLVE_WAIT`];
+//! neither beyond the moment by which the process is to have ended.
 
 use crate::{
     arrivals::Ready,
@@ -53,6 +54,15 @@ pub struct Waits {
     pub drained_by: Instant,
     /// For a commit in flight, and for their last one.
     pub committed_by: Instant,
+}
+
+/// How partitions went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone {
+    /// Those that had ranges on their way.
+    pub undrained: usize,
+    /// Offsets of ranges that had ended and were not committed.
+    pub uncommitted: u64,
 }
 
 /// librdkafka's callbacks. All of them run on the poll thread.
@@ -179,19 +189,21 @@ impl Rebalancing {
             // librdkafka unassigns all of them or none.
             warn_of(consumer.incremental_assign(&list(&missing)), "assigned to be let go");
         }
-        let wait = if taken_away { Duration::ZERO } else { self.revoke_wait };
+        let is_in_vain = taken_away || self.assignment().has_waited;
+        let wait = if is_in_vain { Duration::ZERO } else { self.revoke_wait };
         let now = Instant::now();
         let waits = Waits { drained_by: now + wait, committed_by: now + wait + RESOLVE_WAIT };
-        let undrained = self.let_go(revoked, waits, !taken_away);
+        let Gone { undrained, uncommitted } = self.let_go(revoked, waits, !taken_away);
         let change = self.assignment().turns.lost(revoked);
         carry_out(consumer, &change);
         warn_of(consumer.incremental_unassign(&list(revoked)), "unassigned");
-        tracing::info!(partitions = revoked.len(), undrained, taken_away, "partitions revoked");
+        tracing::info!(partitions = revoked.len(), undrained, uncommitted, taken_away, "partitions revoked");
     }
 
     /// Takes partitions back from their workers, waits until what was sent of them is settled, commits, and ends their generation.
-    /// Returns how many had ranges on their way.
-    pub fn let_go(&self, ids: &[PartitionId], waits: Waits, commits: bool) -> usize {
+    /// Neither wait goes beyond the moment by which this process is to have ended: a commit that has no answer by then goes nowhere
+    /// any more.
+    pub fn let_go(&self, ids: &[PartitionId], waits: Waits, commits: bool) -> Gone {
         let mut assignment = self.assignment();
         assignment.leave(ids);
         assignment.recall(ids, false);
@@ -203,8 +215,9 @@ impl Rebalancing {
         } else {
             assignment.resolve(committed_by, &self.stats);
         }
+        let gone = Gone { undrained, uncommitted: assignment.uncommitted(ids) };
         assignment.lose(ids);
-        undrained
+        gone
     }
 
     fn count_owned(&self) {
@@ -377,7 +390,7 @@ mod tests {
         let rebalancing = Rebalancing::new(assignment, Duration::ZERO);
         let now = Instant::now();
         let waits = Waits { drained_by: now, committed_by: now + Duration::from_millis(100) };
-        assert_eq!(rebalancing.let_go(std::slice::from_ref(&id), waits, true), 1);
+        assert_eq!(rebalancing.let_go(std::slice::from_ref(&id), waits, true).undrained, 1);
         let waited = now.elapsed();
         assert!(waited >= Duration::from_millis(100), "it made its last commit, and waited for it");
         assert!(waited < Duration::from_secs(30), "{waited:?}");

@@ -1,11 +1,11 @@
 //! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
 
-use crate::{partition::PartitionId, watchdog::Still};
+use crate::{membership::Phase, partition::PartitionId, watchdog::Still};
 use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -69,6 +69,9 @@ pub struct ConsumerStats {
     pub messages_lost: AtomicU64,
     /// Partitions that this program must not read.
     pub partitions_halted: AtomicU64,
+    /// Offsets of ranges that have ended and are not committed.
+    pub uncommitted: AtomicU64,
+    phase: AtomicU8,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
     still: Mutex<Vec<Still>>,
@@ -89,6 +92,8 @@ impl Default for ConsumerStats {
             doubtful_ranges: AtomicU64::new(0),
             messages_lost: AtomicU64::new(0),
             partitions_halted: AtomicU64::new(0),
+            uncommitted: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Away as u8),
             partitions: Mutex::default(),
             seconds_left: Mutex::default(),
             still: Mutex::default(),
@@ -106,6 +111,15 @@ impl ConsumerStats {
     pub(crate) fn polled(&self) {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_poll_millis.store(millis, Ordering::Relaxed);
+    }
+
+    /// Whether this process takes part in the group.
+    pub fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
     }
 
     /// A copy of the partitions' numbers.

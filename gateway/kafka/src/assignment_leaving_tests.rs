@@ -1,0 +1,64 @@
+//! A group that is left, and is not left after all.
+
+use super::*;
+
+#[test]
+fn a_partition_that_was_taken_back_begins_anew_once_the_group_is_not_left_after_all() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    assert_eq!(assignment.steps().assign.len(), 1);
+    let generation = assignment.owned[&id(0)].generation;
+    let settle = |assignment: &mut Assignment| {
+        let commit = assignment.owned.get_mut(&id(0)).unwrap();
+        commit.ranges.commit(clock::now()).unwrap();
+        commit.ranges.committed(generation, CommitOutcome::Stored);
+    };
+    settle(&mut assignment);
+
+    assignment.drain();
+    let held = Left { partitions: 1, reading: 1, ranges: 0, uncommitted: 0 };
+    assert_eq!(assignment.left(), held);
+    reports.send(Report::Released { id: id(0), generation, renew: None }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(assignment.left(), Left { reading: 0, ..held });
+    assert!(assignment.steps().change.pause.is_empty(), "it is to be given back, not to begin");
+    assignment.arrivals.arrive(vec![id(1)]);
+    assert_eq!(assignment.arrivals.due(), None, "none begins");
+
+    assignment.resume();
+    assert_eq!(assignment.steps().change.pause, [id(0)]);
+    assert_eq!(assignment.arrivals.due().map(|due| due.len()), Some(2), "both begin");
+}
+
+#[test]
+fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(Some((0, String::new()))), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let ranges = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
+    ranges.commit(clock::now()).unwrap();
+    ranges.committed(generation, CommitOutcome::Stored);
+    let range = OffsetRange { first: 0, next: 3 };
+    let closed = Closed {
+        range,
+        cut: Cut::Time,
+        decided: 3,
+        fill: Fill::default(),
+        content: Content::default(),
+        doubtful: false,
+    };
+    reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(assignment.left(), Left { partitions: 1, reading: 1, ranges: 1, uncommitted: 3 });
+    assert_eq!(stats.uncommitted.load(Ordering::Relaxed), 3);
+
+    assignment.stop.request(Duration::ZERO);
+    let hour = Instant::now() + Duration::from_hours(1);
+    let before = Instant::now();
+    assignment.tend_until(hour, &stats, |assignment| assignment.unfinished() == 0);
+    assert!(before.elapsed() < Duration::from_mins(1), "the end has come");
+}
