@@ -11,6 +11,7 @@
 //! but those that a scenario predicts exactly. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs
 //! and logs are kept then.
 
+mod admin;
 mod course;
 mod gate;
 mod gateway;

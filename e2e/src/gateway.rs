@@ -95,3 +95,21 @@ pub fn table_statements(program: &Path, config: &Path) -> Result<Vec<String>> {
     let printed = output(Command::new(program).args(["ddl", "print", "--config"]).arg(config))?;
     Ok(printed.split(";\n").filter(|text| !text.trim().is_empty()).map(str::to_owned).collect())
 }
+
+/// The value of a metric without labels, or with exactly these.
+pub fn metric(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_found_by_its_whole_name() {
+        let text = "# HELP a_total x\na_total 12\nb{c=\"d\"} 1.5\n";
+        assert_eq!(metric(text, "a_total"), Some(12.0));
+        assert_eq!(metric(text, "b{c=\"d\"}"), Some(1.5));
+        assert_eq!(metric(text, "a"), None);
+    }
+}

@@ -4,6 +4,7 @@ pub mod broker;
 pub mod clock;
 pub mod input;
 pub mod kill;
+pub mod leave;
 pub mod process;
 pub mod protocol;
 pub mod refuse;
@@ -45,6 +46,7 @@ fn change(fault: Fault) -> Value {
         Fault::Protocol(protocol) => protocol.change(),
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
+        Fault::Leave(leave) => leave.change(),
         Fault::Kill(_) | Fault::ClockJump | Fault::Broker(_) | Fault::Refuse(_) | Fault::Rows(_) => json!({}),
     }
 }
@@ -60,5 +62,6 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,
         Fault::Rows(rows) => rows.play(scene).await,
         Fault::Input(input) => input.play(scene).await,
+        Fault::Leave(leave) => leave.play(scene).await,
     }
 }

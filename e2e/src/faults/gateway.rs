@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::admin::Admin;
 use crate::gateway;
 use crate::process::daemon::log_tail;
 use crate::process::interrupt;
@@ -31,6 +32,8 @@ pub struct Orders {
     pub config: PathBuf,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
+    /// Where it listens for metrics and requests.
+    pub admin: String,
     /// More of its environment.
     pub environment: Vec<(String, PathBuf)>,
     /// Where it writes; a later one of the same name goes on behind.
@@ -67,6 +70,11 @@ impl Gateway {
     /// How it was started.
     pub fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// What it is asked over HTTP.
+    pub fn admin(&self) -> Admin {
+        Admin::new(&self.orders.admin)
     }
 
     /// Where it writes.

@@ -3,6 +3,7 @@
 use super::course::broker::Broker;
 use super::course::input::Input;
 use super::course::kill::Step;
+use super::course::leave::Leave;
 use super::course::process::Process;
 use super::course::protocol::Protocol;
 use super::course::refuse::Refusal;
@@ -29,6 +30,8 @@ pub enum Fault {
     Protocol(Protocol),
     /// A gateway's wall clock jumps.
     ClockJump,
+    /// Gateways are told to leave, and to come back.
+    Leave(Leave),
     /// Brokers die, move, fall silent or forget.
     Broker(Broker),
     /// ClickHouse dies, is slow, silent or forgets.
@@ -123,6 +126,33 @@ const PROTOCOLS: [Scenario; 3] = [
         Fault::Protocol(Protocol::Stop),
         FEW,
         "groupProtocol: Consumer, SIGSTOP until another member has taken over; the INSERT on its way arrives after that",
+    ),
+];
+
+const LEAVING: [Scenario; 4] = [
+    scenario(
+        "drain-and-resume",
+        Fault::Leave(Leave::Drain),
+        FEW,
+        "one of two static members is told to drain, and to resume, also in the middle of it",
+    ),
+    scenario(
+        "drain-dead-sink",
+        Fault::Leave(Leave::DrainDeadSink),
+        FEW,
+        "one of two is told to drain while connections to the sink are refused",
+    ),
+    scenario(
+        "term-slow-sink",
+        Fault::Leave(Leave::TermSlowSink),
+        FEW,
+        "SIGTERM while answers are 400 ms late",
+    ),
+    scenario(
+        "term-silent-broker",
+        Fault::Leave(Leave::TermSilentBroker),
+        FEW,
+        "SIGTERM while nothing passes to or from the broker",
     ),
 ];
 
@@ -299,7 +329,7 @@ pub fn all() -> Vec<Scenario> {
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
     let mut all =
-        [&kills[..], &PROCESSES, &PROTOCOLS, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
+        [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all

@@ -185,13 +185,15 @@ impl<'a> Scene<'a> {
         let config = self.config.with_extension(format!("{number}.yaml"));
         let text = std::fs::read_to_string(&self.config).context("read the config")?;
         let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-        let own = json!({"admin": {"listen": free_address()?}});
+        let admin = free_address()?;
+        let own = json!({"admin": {"listen": admin}});
         gateway::write_config(&merged(&usual, &own), &config)?;
         let orders = Orders {
             program: self.stage.program.clone(),
             log: config.with_extension("log"),
             config,
             member: member.map(str::to_owned),
+            admin,
             environment,
         };
         self.members.push(Member::start(orders)?);

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::front::{Behaviour, Front};
-use super::gateway::{Gateway, Orders, Usage, metric};
+use super::gateway::{Gateway, Orders, Usage};
 use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
 use super::scenario::{OVERSIZED_MIB, Outage, SIZES, Size};
+use crate::gateway::metric;
 use crate::process::interrupt;
 use crate::say;
 use crate::throughput::{Columns, NullSink};

@@ -207,11 +207,6 @@ impl Drop for Gateway {
     }
 }
 
-/// The value of a metric without labels, or with exactly these.
-pub fn metric(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
-}
-
 fn kib_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
@@ -246,11 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_in_what_kernel_and_gateway_say() {
+    fn numbers_are_found_in_what_the_kernel_says() {
         assert_eq!(kib_in("VmPeak:\t 9 kB\nVmHWM:\t  1234 kB\n", "VmHWM:"), Some(1234));
-        let text = "# HELP a_total x\na_total 12\nb{c=\"d\"} 1.5\n";
-        assert_eq!(metric(text, "a_total"), Some(12.0));
-        assert_eq!(metric(text, "b{c=\"d\"}"), Some(1.5));
-        assert_eq!(metric(text, "a"), None);
     }
 }
