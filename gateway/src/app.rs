@@ -10,14 +10,15 @@ use crate::{
     batch::BlockAge,
     block::Block,
     buffers::Pool,
-    delivery::{BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
+    delivery::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
     guarantee::{self, Standing},
     health::Status,
     metrics::Metrics,
     read::Reader,
     retry::{self, Pace},
+    route::Route,
     shipment::Clock,
-    sink::Sink,
+    sink::{self, Sink},
     table_watch::{TableChanged, TableWatch},
     worker::{self, Worker},
 };
@@ -68,10 +69,11 @@ enum Event {
 pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     let config = checked.config();
     let volume = claim_volume(config)?;
-    let sink = Sink::new(&config.sink.clickhouse)?;
+    let shards = sink::shards(&config.sink.clickhouse)?;
     let metrics = Arc::new(Metrics::new(checked.budget()));
     let active = config.source.kafka.partitions_active_max as usize;
-    let pool = Arc::new(Pool::new(checked.budget().blocks.get(), active, config.workers as usize));
+    let pool = Pool::new(checked.budget().blocks.get(), active, config.workers as usize);
+    let pool = Arc::new(pool.shared_by(shards.len()));
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
     let io = runtime()?;
     let listener = io.block_on(admin::bind(checked.listen()))?;
@@ -80,14 +82,14 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
 
-    let Some(TableFit { columns, .. }) = wait_for_table(&io, &sink, &events) else {
+    let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events) else {
         tracing::info!("stopped before the table was seen to fit");
         return Ok(());
     };
     status.table_fits();
     let account = status.account();
     let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io };
-    let running = parts.start(sink, &status, events_out)?;
+    let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
 
@@ -130,10 +132,10 @@ fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
 }
 
 /// Waits until the table is there and fits: one line when what is wrong changes. `None` when a signal came first.
-fn wait_for_table(io: &Runtime, sink: &Sink, events: &Receiver<Event>) -> Option<TableFit> {
+fn wait_for_table(io: &Runtime, shards: &[Sink], events: &Receiver<Event>) -> Option<TableFit> {
     let mut last = String::new();
     for tries in 1.. {
-        match io.block_on(sink.check_table()) {
+        match io.block_on(sink::check_shards(shards)) {
             Ok(fit) => {
                 let additional = fit.additional.join(", ");
                 tracing::info!(layout = %fit.columns, additional_columns = additional, "the table fits");
@@ -192,7 +194,12 @@ struct Running {
 }
 
 impl Parts<'_> {
-    fn start(&self, sink: Sink, status: &Arc<Status>, events: Sender<Event>) -> anyhow::Result<Running> {
+    fn start(
+        &self,
+        shards: Vec<Sink>,
+        status: &Arc<Status>,
+        events: Sender<Event>,
+    ) -> anyhow::Result<Running> {
         let workers = self.config.workers as usize;
         let mut inboxes = Vec::with_capacity(workers);
         let mut ends = Vec::with_capacity(workers);
@@ -205,6 +212,7 @@ impl Parts<'_> {
         }
         let limits = Limits {
             rule: Rule::of(&self.config.sink.clickhouse.insert),
+            routing_epoch: Route::new(shards.len()).epoch(),
             revoke_wait: REVOKE_WAIT,
             leave_wait: self.config.shutdown.deadline.to_std(),
         };
@@ -218,20 +226,27 @@ impl Parts<'_> {
         let consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
-        let delivery = Delivery {
-            targets: sink.targets(&self.columns)?,
-            watch: self.watch(sink.clone(), events.clone()),
-            standing: self.standing(&sink),
-            sink,
-            concurrency: self.config.sink.clickhouse.insert.concurrency,
-            reports: consumer.reports(),
-            dead_letters: dead_letters.clone(),
-            on_missing: letters.on_missing,
-            kafka: kafka.clone(),
-            shape: Arc::new(RowShape::of(&self.columns)),
-            metrics: self.metrics.clone(),
-        };
-        self.io.spawn(delivery.run(blocks_in, orders_in));
+        let standing = self.standing(shards.clone());
+        let shape = Arc::new(RowShape::of(&self.columns));
+        let deliveries: anyhow::Result<Vec<_>> = shards
+            .into_iter()
+            .map(|sink| {
+                Ok(Delivery {
+                    targets: sink.targets(&self.columns)?,
+                    watch: self.watch(sink.clone(), events.clone()),
+                    standing: standing.clone(),
+                    sink,
+                    concurrency: self.config.sink.clickhouse.insert.concurrency,
+                    reports: consumer.reports(),
+                    dead_letters: dead_letters.clone(),
+                    on_missing: letters.on_missing,
+                    kafka: kafka.clone(),
+                    shape: shape.clone(),
+                    metrics: self.metrics.clone(),
+                })
+            })
+            .collect();
+        self.io.spawn(delivery::run(deliveries?, blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -258,9 +273,9 @@ impl Parts<'_> {
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
-    fn standing(&self, sink: &Sink) -> Arc<Standing> {
+    fn standing(&self, shards: Vec<Sink>) -> Arc<Standing> {
         let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), []));
-        let mut watch = guarantee::Watch::new(sink.clone(), standing.clone());
+        let mut watch = guarantee::Watch::new(shards, standing.clone());
         let clock = Clock::start();
         self.io.block_on(watch.look(clock.now()));
         standing.tell(clock.now());
@@ -294,6 +309,7 @@ impl Parts<'_> {
             pool: self.pool.clone(),
             age_max: BlockAge::of(&self.config.sink.clickhouse.insert),
             workers: self.config.workers as usize,
+            route: Route::new(self.config.sink.clickhouse.shards().len()),
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
             sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,

@@ -32,7 +32,7 @@ pub use moment::{Moment, NotAMoment};
 pub use progress::Progress;
 pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals};
 
-use crate::sink::{self, Sink};
+use crate::sink;
 use chunk::Chunk;
 use comparison::{Comparison, QUESTIONED_MAX};
 use filter::FILTER_BYTES;
@@ -127,8 +127,9 @@ pub fn audit(
     let config = checked.config();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
-    let sink = Sink::new(&config.sink.clickhouse).map_err(Error::Sink)?;
-    let lookups = sink.lookups().map_err(Error::Lookup)?;
+    let shards = sink::shards(&config.sink.clickhouse).map_err(Error::Sink)?;
+    let lookups = shards.iter().map(sink::Sink::lookups).collect::<Result<_, _>>().map_err(Error::Lookup)?;
+    let sink = shards.first().expect("the config names at least one shard");
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
     let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
@@ -223,7 +224,8 @@ fn now_millis() -> i64 {
 
 struct Auditor<F> {
     runtime: Runtime,
-    lookups: Vec<Lookup>,
+    /// Of each shard, one for each of its endpoints.
+    lookups: Vec<Vec<Lookup>>,
     spans: SpanReader,
     comparison: Comparison,
     findings: Findings,
@@ -282,10 +284,23 @@ impl<F: FnMut(&Progress)> Auditor<F> {
         Ok(())
     }
 
-    /// Asks the servers, one after another, until one answers.
+    /// Rows on all shards together: a span that is on two of them is doubled.
     fn count(&self, keys: &SpanKeys) -> Result<Vec<u64>, Error> {
+        let mut sums: Option<Vec<u64>> = None;
+        for replicas in &self.lookups {
+            let rows = self.count_on(replicas, keys)?;
+            sums = Some(match sums {
+                None => rows,
+                Some(before) => before.into_iter().zip(rows).map(|(before, rows)| before + rows).collect(),
+            });
+        }
+        Ok(sums.expect("the config names at least one shard"))
+    }
+
+    /// Asks the servers of a shard, one after another, until one answers.
+    fn count_on(&self, replicas: &[Lookup], keys: &SpanKeys) -> Result<Vec<u64>, Error> {
         let mut last = None;
-        for lookup in &self.lookups {
+        for lookup in replicas {
             match self.runtime.block_on(lookup.count(keys)) {
                 Err(error @ LookupError::Unreachable { .. }) => last = Some(error),
                 answer => return answer.map_err(Error::Lookup),

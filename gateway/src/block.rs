@@ -70,6 +70,12 @@ impl OpenBlock {
         }
     }
 
+    /// The same, of rows that go to this shard.
+    #[must_use]
+    pub fn of_shard(self, shard: usize) -> Self {
+        Self { chunks: Chunks::of(shard), ..self }
+    }
+
     /// When it was opened.
     pub fn opened(&self) -> Instant {
         self.opened

@@ -16,7 +16,10 @@ use sluice_clickhouse::row_frames::{FRAME_RAW_BYTES, FrameStore};
 use sluice_gateway_config::budget::BLOCK_BYTES_MAX;
 use std::{
     ops::Range,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 /// Size of a chunk. A quarter of a frame's raw size: an open block wastes half a chunk on average.
@@ -40,6 +43,8 @@ pub struct Pool {
     replay: AtomicBool,
     /// Workers that wait for room.
     waiting: AtomicUsize,
+    /// Chunks that each of those has who share the pool.
+    held: Arc<[AtomicUsize]>,
 }
 
 /// What a chunk is wanted for.
@@ -73,8 +78,22 @@ impl Pool {
         }
         // Workers that look at the same time may take one chunk each beyond the mark.
         let reserve = open_blocks * SEAL_CHUNKS + workers;
+        let held = [AtomicUsize::new(0)].into();
         let (redo, replay, waiting) = (AtomicBool::new(false), AtomicBool::new(false), AtomicUsize::new(0));
-        Self { free, home, total, reserve, redo, replay, waiting }
+        Self { free, home, total, reserve, redo, replay, waiting, held }
+    }
+
+    /// The same, for so many who share it: [`Pool::has_share`].
+    #[must_use]
+    pub fn shared_by(self, count: usize) -> Self {
+        Self { held: (0..count.max(1)).map(|_| AtomicUsize::new(0)).collect(), ..self }
+    }
+
+    /// Whether one of those who share the pool has less than its part of it, and may open a block or read on. Alone it may always: an
+    /// empty pool is its limit.
+    pub fn has_share(&self, sharer: usize) -> bool {
+        let count = self.held.len();
+        count == 1 || self.held[sharer % count].load(Ordering::Relaxed) < self.total / count
     }
 
     /// Chunks that the pool has in all.
@@ -135,12 +154,14 @@ impl Pool {
         self.total.saturating_sub(BLOCK_CHUNKS_MAX + self.reserve) / workers.max(1) * CHUNK_BYTES
     }
 
-    fn take(&self, purpose: Purpose) -> Result<Chunk, StoreError> {
+    fn take(&self, purpose: Purpose, sharer: usize) -> Result<Chunk, StoreError> {
         if purpose == Purpose::Fill && self.free.len() <= self.reserve {
             return Err(StoreError::PoolEmpty);
         }
         let bytes = self.free.try_recv().map_err(|_| StoreError::PoolEmpty)?;
-        Ok(Chunk { bytes, home: self.home.clone() })
+        let sharer = sharer % self.held.len();
+        self.held[sharer].fetch_add(1, Ordering::Relaxed);
+        Ok(Chunk { bytes, home: self.home.clone(), held: self.held.clone(), sharer })
     }
 }
 
@@ -149,6 +170,8 @@ impl Pool {
 struct Chunk {
     bytes: Vec<u8>,
     home: Sender<Vec<u8>>,
+    held: Arc<[AtomicUsize]>,
+    sharer: usize,
 }
 
 impl AsRef<[u8]> for Chunk {
@@ -161,6 +184,7 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
+        self.held[self.sharer].fetch_sub(1, Ordering::Relaxed);
         // The channel has room for every chunk; it is closed only when the process ends.
         if self.home.try_send(bytes).is_err() {}
     }
@@ -178,9 +202,15 @@ pub struct ChunkStore<'a> {
 pub struct Chunks {
     list: Vec<Chunk>,
     len: usize,
+    sharer: usize,
 }
 
 impl Chunks {
+    /// Those of a block of one of those who share the pool.
+    pub fn of(sharer: usize) -> Self {
+        Self { sharer, ..Self::default() }
+    }
+
     /// The frames as what an insert sends; the chunks go back to the pool when the last copy is dropped.
     pub fn into_bytes(self) -> Vec<Bytes> {
         self.list.into_iter().map(Bytes::from_owner).collect()
@@ -215,7 +245,7 @@ impl FrameStore for ChunkStore<'_> {
         while !rest.is_empty() {
             let room = self.chunks.list.len() * CHUNK_BYTES - self.chunks.len;
             if room == 0 {
-                match self.pool.take(self.purpose) {
+                match self.pool.take(self.purpose, self.chunks.sharer) {
                     Ok(chunk) => self.chunks.list.push(chunk),
                     Err(error) => {
                         self.truncate(before);
@@ -263,6 +293,22 @@ mod tests {
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn who_has_its_share_of_the_pool_leaves_the_rest_to_others() {
+        let pool = Pool::new(MIB, 0, 0).shared_by(2);
+        let mut one = Chunks::of(0);
+        one.store(&pool, Purpose::Fill).append(&vec![7; 7 * CHUNK_BYTES]).unwrap();
+        assert!(pool.has_share(0) && pool.has_share(1));
+        one.store(&pool, Purpose::Fill).append(&[7]).unwrap();
+        assert!(!pool.has_share(0) && pool.has_share(1));
+        drop(one.into_bytes());
+        assert!(pool.has_share(0));
+        let alone = Pool::new(MIB, 0, 0);
+        let mut all = Chunks::default();
+        all.store(&alone, Purpose::Seal).append(&vec![7; 16 * CHUNK_BYTES]).unwrap();
+        assert!(alone.has_share(0), "an empty pool is its limit");
+    }
 
     #[test]
     fn chunks_come_back_when_the_last_copy_is_dropped() {

@@ -2,11 +2,13 @@
 
 use crate::{
     guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
-    sink::{self, Sink},
+    sink::{self, Sink, shards},
 };
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
-use sluice_gateway_config::{ByteSize, CheckedConfig, DeadLetter, Kafka, OnMissing, SchemaManagement};
+use sluice_gateway_config::{
+    ByteSize, CheckedConfig, ClickHouse, DeadLetter, Kafka, OnMissing, SchemaManagement,
+};
 use sluice_kafka::{
     TopicPartitions, batch_bytes_max,
     dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
@@ -52,8 +54,16 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
     let kafka = &checked.config().source.kafka;
     let topics = check_topics(kafka, &mut findings).await;
     check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;
-    if let Err(error) = check_sink(checked, &mut findings).await {
-        findings.problems.push(format!("sink.clickhouse: {error}"));
+    let clickhouse = &checked.config().sink.clickhouse;
+    match shards(clickhouse) {
+        Ok(shards) => {
+            for sink in &shards {
+                if let Err(error) = check_sink(clickhouse, sink, &mut findings).await {
+                    findings.problems.push(format!("sink.clickhouse: {error}"));
+                }
+            }
+        }
+        Err(error) => findings.problems.push(format!("sink.clickhouse: {error}")),
     }
     findings
 }
@@ -158,16 +168,18 @@ fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
     ))
 }
 
-async fn check_sink(checked: &CheckedConfig, findings: &mut Findings) -> Result<(), sink::Error> {
-    let clickhouse = &checked.config().sink.clickhouse;
-    let sink = Sink::new(clickhouse)?;
-    findings.found.push(format!("ClickHouse {}", sink.server_version().await?));
+async fn check_sink(
+    clickhouse: &ClickHouse,
+    sink: &Sink,
+    findings: &mut Findings,
+) -> Result<(), sink::Error> {
+    findings.found.push(format!("ClickHouse {} at {}", sink.server_version().await?, sink.servers_named()));
     let name = format!("{}.{}", clickhouse.database, clickhouse.table);
     match sink.check_table().await {
         Ok(fit) => {
             findings.found.push(format!("table {name} fits: {}", fit.columns));
             findings.found.extend(fit.notes);
-            findings.found.push(format!("delivery {}", promised(&sink).await));
+            findings.found.push(format!("delivery {}", promised(sink).await));
             let report = sink.differences(&mut |_| ()).await?;
             let differences =
                 report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));

@@ -11,24 +11,22 @@
 //! Owner: [`Watch`] is one task's; [`Standing`] is shared, with a lock that is held for a map's operation and only for blocks that
 //! failed.
 
-use crate::{metrics::GuaranteeMetrics, sink::Sink};
-use sluice_clickhouse::{
-    deduplication::{Deduplication, Version},
-    probe::ProbeError,
-};
+mod watch;
+
+pub use watch::Watch;
+
+use crate::metrics::GuaranteeMetrics;
+use sluice_clickhouse::deduplication::Deduplication;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 /// How often the servers are asked. Chosen: a window, a view or a profile is changed by hand; the rate of blocks, which the answer also
 /// gives, changes with the load of a minute.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(30);
-
-/// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
-const TELL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Of the time that a token is remembered, the share in which it is relied on. Chosen: the rate of blocks may double before it is
 /// measured again, and clocks differ.
@@ -186,6 +184,15 @@ impl Verdict {
             reasons.insert(Reason::WindowShort);
         }
         Self { reasons, age_budget, views: answers.iter().any(|answer| !answer.views.is_empty()) }
+    }
+
+    /// Of several shards: what each of them allows.
+    pub fn of_shards(verdicts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        verdicts.into_iter().reduce(|all, one| Self {
+            reasons: all.reasons.union(&one.reasons).copied().collect(),
+            age_budget: all.age_budget.min(one.age_budget),
+            views: all.views || one.views,
+        })
     }
 }
 
@@ -406,80 +413,6 @@ impl Known {
             reasons.insert(Reason::ServerUpgraded);
         }
         reasons
-    }
-}
-
-/// Asks the servers, and keeps a [`Standing`] up to date.
-pub struct Watch {
-    sink: Sink,
-    standing: Arc<Standing>,
-    rate: BlockRate,
-    version: Option<Version>,
-    said: Option<String>,
-}
-
-impl Watch {
-    /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
-    pub fn new(sink: Sink, standing: Arc<Standing>) -> Self {
-        Self { sink, standing, rate: BlockRate::default(), version: None, said: None }
-    }
-
-    /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::tries`].
-    pub async fn run(mut self, clock: impl Fn() -> Duration) {
-        let mut looked = clock();
-        loop {
-            tokio::time::sleep(TELL_INTERVAL).await;
-            if clock().saturating_sub(looked) >= LOOK_INTERVAL {
-                looked = clock();
-                self.look(looked).await;
-            }
-            self.standing.tell(clock());
-        }
-    }
-
-    /// Asks every server. One that does not answer changes nothing; when none does, what is known stays.
-    pub async fn look(&mut self, now: Duration) {
-        let (mut answers, mut error) = (Vec::new(), None);
-        for answer in self.sink.deduplication().await {
-            match answer {
-                Ok(answer) => answers.push(answer),
-                Err(said) => error = Some(said),
-            }
-        }
-        if let Some(ProbeError::Other { .. } | ProbeError::Refused { .. }) = error {
-            // It is well and does not say what it is asked: nothing can be promised on its behalf.
-            answers.clear();
-        } else if answers.is_empty() {
-            return;
-        }
-        if let Some(blocks) = self.sink.blocks_written().await {
-            self.rate.count(now, blocks);
-        }
-        let load =
-            Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
-        let verdict = Verdict::of(&answers, self.sink.servers(), &load);
-        self.say(&verdict, error.as_ref());
-        let version = answers.iter().map(|answer| answer.version).max();
-        let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
-        self.version = version.or(self.version);
-        self.standing.found(verdict, forgot, now);
-        self.standing.tell(now);
-    }
-
-    /// One line when what the sink allows changes.
-    fn say(&mut self, verdict: &Verdict, error: Option<&ProbeError>) {
-        let reasons: Vec<_> = verdict.reasons.iter().map(|reason| reason.label()).collect();
-        let reasons = reasons.join(",");
-        if self.said.as_ref() == Some(&reasons) {
-            return;
-        }
-        if verdict.reasons.is_empty() {
-            tracing::info!("the sink allows {verdict}");
-        } else {
-            let error = error.map(ToString::to_string);
-            tracing::warn!(reasons, error, "the sink allows {verdict}");
-        }
-        self.said = Some(reasons);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tables of what servers say and what can be promised.
 
 use super::*;
+use sluice_clickhouse::deduplication::Version;
 use sluice_clickhouse::{
     deduplication::{Forced, View},
     probe::TableEngine,
@@ -188,6 +189,18 @@ fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
     assert_eq!(standing.age_budget(100 * SECOND), verdict.age_budget);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
     assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
+}
+
+#[test]
+fn of_several_shards_the_weakest_counts() {
+    let of = |answers: &[Deduplication]| Verdict::of(answers, 1, &LOAD);
+    let (long, short) = (of(&[answer("MergeTree", 10_000)]), of(&[answer("MergeTree", 4_000)]));
+    let away = of(&[]);
+    let both = Verdict::of_shards([long.clone(), short.clone()]).unwrap();
+    assert_eq!((both.age_budget, both.reasons.is_empty()), (short.age_budget, true));
+    let all = Verdict::of_shards([long.clone(), away, short]).unwrap();
+    assert_eq!(all.reasons, [Reason::NotProbed].into());
+    assert_eq!(Verdict::of_shards([long.clone()]), Some(long));
 }
 
 #[test]

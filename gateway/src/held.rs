@@ -171,7 +171,7 @@ mod tests {
 
     fn send(generation: u64, first: i64) -> Order {
         let range = OffsetRange { first, next: first + 10 };
-        let release = Release { range, first_sent: 1, is_inherited: false, parts: None };
+        let release = Release { range, first_sent: 1, is_inherited: false, parts: None, routing_epoch: 0 };
         Order::Send { id: id(), generation: Generation(generation), release }
     }
 

@@ -29,6 +29,7 @@ pub mod reject;
 pub mod remaining;
 mod resources;
 pub mod retry;
+pub mod route;
 pub mod schema;
 pub mod shipment;
 pub mod sink;

@@ -40,7 +40,7 @@ use std::{
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Blocks of a process that are sent in parts at the same time. Chosen: each takes memory that has no part of the budget.
-const IN_PARTS_MAX: usize = 1;
+pub const IN_PARTS_MAX: usize = 1;
 
 /// What all shipments share.
 pub struct Dock {
@@ -56,7 +56,7 @@ pub struct Dock {
     refusing: AtomicBool,
     /// Told when an insert succeeds after others failed.
     recovered: Notify,
-    /// One for each block that may be in parts.
+    /// One for each block of the process that may be in parts.
     in_parts: Arc<Semaphore>,
     /// Rows that may be dead-lettered.
     quota: Mutex<Quota>,
@@ -85,8 +85,8 @@ impl Clock {
 }
 
 impl Dock {
-    /// For these servers.
-    pub fn new(delivery: Delivery, endpoints: Endpoints) -> Self {
+    /// For these servers; `in_parts` are the turns of blocks that go in parts, [`IN_PARTS_MAX`] for all docks.
+    pub fn new(delivery: Delivery, endpoints: Endpoints, in_parts: Arc<Semaphore>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
@@ -96,7 +96,7 @@ impl Dock {
             failing: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
             recovered: Notify::new(),
-            in_parts: Arc::new(Semaphore::new(IN_PARTS_MAX)),
+            in_parts,
             quota: Mutex::default(),
             jitter: RandomState::new(),
             clock: Clock::start(),
@@ -110,6 +110,17 @@ impl Dock {
             self.delivery.metrics.blocks_in_flight.dec();
             block.account.abandon();
         }
+    }
+
+    /// Takes down that a block comes here which an owner before may have sent to a shard that is no more.
+    pub fn count_moved(&self, block: &Block, shards: usize) {
+        self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
+        tracing::warn!(
+            partition = %block.id,
+            rows = block.rows,
+            shards,
+            "a block may be on a shard that was removed, and is sent to another: its rows may be doubled"
+        );
     }
 
     fn endpoints(&self) -> MutexGuard<'_, Endpoints> {

@@ -43,6 +43,22 @@ pub enum Error {
         /// Every column that is missing or of another type.
         mismatches: Vec<Mismatch>,
     },
+    /// The tables of two shards differ: rows are encoded once for all.
+    #[error(
+        "the table {table} is another one at {servers} ({columns}) than at {first_servers} ({first_columns})"
+    )]
+    ShardsDiffer {
+        /// The table.
+        table: String,
+        /// The servers of the first shard that answers.
+        first_servers: String,
+        /// Its columns.
+        first_columns: String,
+        /// Those of the one that differs.
+        servers: String,
+        /// Its columns.
+        columns: String,
+    },
 }
 
 impl Error {
@@ -55,7 +71,7 @@ impl Error {
             Self::Probe(ProbeError::Refused { .. }) => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
             Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
-            Self::Table { .. } => Some("ColumnMismatch"),
+            Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
             Self::Probe(ProbeError::Other { .. })
             | Self::Credentials(_)
             | Self::Tls(_)
@@ -112,12 +128,46 @@ impl Targets {
     }
 }
 
+/// One for each shard of the config, in its order. Reads credentials and certificates; nothing is sent.
+pub fn shards(config: &ClickHouse) -> Result<Vec<Sink>, Error> {
+    config.shards().into_iter().map(|endpoints| Sink::of_shard(config, endpoints)).collect()
+}
+
+/// Compares the tables of all shards with what rows need, and with each other. A shard that cannot be reached is left out, as long
+/// as another one answers: it must not keep the others from being read for.
+pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
+    let (mut first, mut away) = (None::<(&Sink, TableFit)>, None);
+    for sink in shards {
+        match (sink.check_table().await, &first) {
+            (Ok(fit), None) => first = Some((sink, fit)),
+            (Ok(fit), Some((known, known_fit))) if fit.columns != known_fit.columns => {
+                return Err(Error::ShardsDiffer {
+                    table: sink.table_name(),
+                    first_servers: known.servers_named(),
+                    first_columns: known_fit.columns.to_string(),
+                    servers: sink.servers_named(),
+                    columns: fit.columns.to_string(),
+                });
+            }
+            (Ok(_), Some(_)) => {}
+            (Err(error @ Error::Probe(ProbeError::Unreachable { .. })), _) => away = Some(error),
+            (Err(error), _) => return Err(error),
+        }
+    }
+    first.map(|(_, fit)| fit).ok_or_else(|| away.expect("the config names at least one shard"))
+}
+
 impl Sink {
-    /// Reads credentials and certificates. Nothing is sent.
+    /// Of all servers of the config, whatever their shard: for what is asked of each of them, or of any. Reads credentials and
+    /// certificates; nothing is sent.
     pub fn new(config: &ClickHouse) -> Result<Self, Error> {
+        Self::of_shard(config, &config.shards().concat())
+    }
+
+    fn of_shard(config: &ClickHouse, endpoints: &[String]) -> Result<Self, Error> {
         let credentials = credentials(config)?;
         let endpoints: Result<Vec<Endpoint>, _> =
-            config.endpoints.iter().map(|text| Endpoint::parse(text)).collect();
+            endpoints.iter().map(|text| Endpoint::parse(text)).collect();
         let endpoints = endpoints.map_err(Error::Endpoint)?;
         let tls = tls(config, &endpoints)?;
         let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database, &tls)).collect();
@@ -167,6 +217,11 @@ impl Sink {
     pub async fn check_table(&self) -> Result<TableFit, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
         table::check(&described).map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+    }
+
+    /// Its endpoints, for a person.
+    pub fn servers_named(&self) -> String {
+        self.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// `database.table`.

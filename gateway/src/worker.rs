@@ -32,6 +32,7 @@ use crate::{
     metrics::{Metrics, WorkerSeconds},
     read::Reader,
     reject::{BadBatch, Reason},
+    route::Route,
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -80,6 +81,8 @@ pub struct Parts {
     pub age_max: BlockAge,
     /// Workers that share the pool.
     pub workers: usize,
+    /// Which shard a partition's blocks go to. Each shard has its share of the pool.
+    pub route: Route,
     /// How messages are read.
     pub reader: Reader,
     /// What the memory budget depends on: it says which limit would do for a batch that is too large.
@@ -252,12 +255,13 @@ impl Worker {
     fn read(&mut self, owned: &mut Owned) -> bool {
         let Owned { queue, reading } = owned;
         let mut progressed = false;
+        let may_fill = self.may_fill(reading);
         for _ in 0..MESSAGES_PER_TURN {
             match reading.state {
                 // What was fetched behind the place where it stopped would keep its memory, which the budget gives to those
                 // that are read.
                 State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
-                State::Polling if self.may_open(reading) => {}
+                State::Polling if may_fill && self.may_open(reading) => {}
                 _ => break,
             }
             match queue.poll(Duration::ZERO) {
@@ -350,6 +354,13 @@ impl Worker {
         }
     }
 
+    /// Whether the shard of the partition has not more than its share of the pool: one that is away fills it, and others read on. A block
+    /// that may not be ended early is filled all the same.
+    fn may_fill(&self, reading: &Reading) -> bool {
+        reading.cutter.is_replaying()
+            || self.parts.pool.has_share(self.parts.route.shard_of(&reading.place.id))
+    }
+
     /// Whether a message of the partition would find a block. None is opened before there is a message: partitions that wait for
     /// their turn would hold the row buffers of those that have it.
     fn may_open(&self, reading: &Reading) -> bool {
@@ -369,7 +380,9 @@ impl Worker {
                 RowFrames::new()
             })
         });
-        reading.block = rows.map(|rows| OpenBlock::new(rows, self.parts.account.open(), Instant::now()));
+        let shard = self.parts.route.shard_of(&reading.place.id);
+        reading.block =
+            rows.map(|rows| OpenBlock::new(rows, self.parts.account.open(), Instant::now()).of_shard(shard));
         reading.block.is_some()
     }
 

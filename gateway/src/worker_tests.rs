@@ -36,6 +36,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         pool: pool.clone(),
         age_max: BlockAge::of(&config.sink.clickhouse.insert),
         workers: 2,
+        route: Route::new(1),
         reader: Reader::new(Format::OtlpProto, ByteSize::mib(1)),
         sizing,
         on_missing: OnMissing::Stop,

@@ -6,10 +6,13 @@ use crate::{
     insert_settings, kafka_properties,
     violation::Violations,
 };
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 /// What follows a source topic's name in that of its dead-letter topic.
 pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
+
+/// The most shards. Chosen: each has inserts of its own, whose memory is set aside at the start.
+pub const SHARDS_MAX: usize = 64;
 
 /// A config that keeps every rule, with its memory budget. Only [`GatewayConfig::check`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,16 +91,7 @@ impl GatewayConfig {
     fn check_sink(&self, found: &mut Violations) {
         let clickhouse = &self.sink.clickhouse;
         let at = |field: &str| format!("sink.clickhouse.{field}");
-        found.add_if(clickhouse.endpoints.is_empty(), &at("endpoints"), || "at least one endpoint".into());
-        for endpoint in &clickhouse.endpoints {
-            let address = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
-            let address = address.map(|rest| rest.trim_end_matches('/'));
-            found.add_if(!address.is_some_and(is_host_and_port), &at("endpoints"), || {
-                format!(
-                    "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
-                )
-            });
-        }
+        self.check_endpoints(found);
         self.check_sink_tls(found);
         clickhouse.schema.check(&at("schema"), found);
         found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
@@ -110,12 +104,42 @@ impl GatewayConfig {
         }
     }
 
+    fn check_endpoints(&self, found: &mut Violations) {
+        let clickhouse = &self.sink.clickhouse;
+        let (at, at_shards) = ("sink.clickhouse.endpoints", "sink.clickhouse.shards");
+        let has_shards = !clickhouse.shards.is_empty();
+        found.add_if(clickhouse.endpoints.is_empty() && !has_shards, at, || "at least one endpoint".into());
+        found.add_if(!clickhouse.endpoints.is_empty() && has_shards, at_shards, || {
+            "is set beside endpoints, which are those of a single shard: leave one of them out".into()
+        });
+        found.add_if(clickhouse.shards.len() > SHARDS_MAX, at_shards, || {
+            format!("at most {SHARDS_MAX} shards")
+        });
+        for (number, shard) in clickhouse.shards.iter().enumerate() {
+            found.add_if(shard.is_empty(), &format!("{at_shards}[{number}]"), || {
+                "at least one endpoint".into()
+            });
+        }
+        let at = if has_shards { at_shards } else { at };
+        let mut seen = BTreeSet::new();
+        for endpoint in clickhouse.shards().into_iter().flatten() {
+            found.add_if(!is_url(endpoint), at, || {
+                format!(
+                    "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
+                )
+            });
+            found.add_if(!seen.insert(endpoint) && has_shards, at, || {
+                format!("{endpoint:?} is there twice: a server belongs to one shard")
+            });
+        }
+    }
+
     /// One scheme for all: a replica without TLS would be sent the password that the others get encrypted.
     fn check_sink_tls(&self, found: &mut Violations) {
         let clickhouse = &self.sink.clickhouse;
         let is_https = |endpoint: &String| endpoint.starts_with("https://");
-        let (some, all) =
-            (clickhouse.endpoints.iter().any(is_https), clickhouse.endpoints.iter().all(is_https));
+        let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
+        let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
         found.add_if(some && !all, "sink.clickhouse.endpoints", || {
             "some are https and some are http: use one of them for all".into()
         });
@@ -202,13 +226,15 @@ impl GatewayConfig {
 
     /// What the memory budget depends on.
     pub fn sizing(&self) -> Sizing {
+        let shards = u32::try_from(self.sink.clickhouse.shards().len()).unwrap_or(u32::MAX);
         Sizing {
             limit: self.memory.limit,
             workers: self.workers,
             partitions_active_max: self.source.kafka.partitions_active_max,
             record_batch_bytes_max: self.source.kafka.record_batch_bytes_max,
             format: self.source.kafka.format,
-            insert_concurrency: self.sink.clickhouse.insert.concurrency,
+            // Each shard has its own.
+            insert_concurrency: self.sink.clickhouse.insert.concurrency.saturating_mul(shards),
         }
     }
 }
@@ -226,6 +252,11 @@ fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
 ) {
     found
         .add_if(value < least || value > most, path, || format!("{value} is not between {least} and {most}"));
+}
+
+fn is_url(endpoint: &str) -> bool {
+    let address = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+    address.map(|rest| rest.trim_end_matches('/')).is_some_and(is_host_and_port)
 }
 
 fn is_host_and_port(text: &str) -> bool {
@@ -339,6 +370,27 @@ memory: {limit: 192MiB}
             ("[otlp_spans]", "[a, a.dead-letter]", "delivery.deadLetter.topic"),
         ] {
             let found = violations(from, to);
+            assert!(found.iter().any(|v| v.starts_with(path)), "{to}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_shard_is_a_list_of_endpoints_and_has_inserts_of_its_own() {
+        let one = "endpoints: [http://clickhouse:8123]";
+        let sharded = SMALLEST.replace(one, "shards: [[http://a:8123, http://b:8123], [http://c:8123]]");
+        let checked = from_yaml(&sharded).unwrap().check().unwrap();
+        let clickhouse = &checked.config().sink.clickhouse;
+        assert_eq!(clickhouse.shards().iter().map(|shard| shard.len()).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(checked.config().sizing().insert_concurrency, 2 * clickhouse.insert.concurrency);
+        for (to, path) in [
+            ("endpoints: []", "sink.clickhouse.endpoints"),
+            ("shards: [[]]", "sink.clickhouse.shards[0]"),
+            ("shards: [[http://a:8123], [http://a:8123]]", "sink.clickhouse.shards"),
+            ("shards: [[http://a:8123], [b]]", "sink.clickhouse.shards"),
+            ("shards: [[http://a:8123], ['https://b:8443']]", "sink.clickhouse.endpoints"),
+            (&format!("{one}\n    shards: [[http://a:8123]]"), "sink.clickhouse.shards"),
+        ] {
+            let found = violations(one, to);
             assert!(found.iter().any(|v| v.starts_with(path)), "{to}: {found:?}");
         }
     }

@@ -169,8 +169,14 @@ pub struct Sink {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClickHouse {
-    /// HTTP interfaces of replicas of one shard, all `http://host:8123` or all `https://host:8443`; at least one.
+    /// HTTP interfaces of replicas of the one shard, all `http://host:8123` or all `https://host:8443`; at least one, unless there are
+    /// several `shards`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
+    /// The same for each of several shards, instead of `endpoints`; each partition of the source goes to one of them. Shards are added at
+    /// the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<Vec<String>>,
     /// How `https` endpoints are trusted, and the client's certificate; absent means the authorities that the system trusts
     /// and no certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,6 +194,17 @@ pub struct ClickHouse {
     /// When a block closes and how it is sent.
     #[serde(default)]
     pub insert: Insert,
+}
+
+impl ClickHouse {
+    /// The endpoints of each shard; at least one shard.
+    pub fn shards(&self) -> Vec<&[String]> {
+        if self.shards.is_empty() {
+            vec![&self.endpoints]
+        } else {
+            self.shards.iter().map(Vec::as_slice).collect()
+        }
+    }
 }
 
 /// Files that hold user and password. They are read at the start and hold nothing but the text; one line end at the
@@ -217,7 +234,7 @@ pub struct Insert {
     /// An insert that takes longer is ended by both sides: 2 s to 10 m.
     #[serde(default = "timeout")]
     pub timeout: Duration,
-    /// Inserts at the same time from this process: 1 to 64.
+    /// Inserts at the same time from this process to each shard: 1 to 64.
     #[serde(default = "concurrency")]
     pub concurrency: u32,
     /// More settings of ClickHouse for every INSERT: what [`crate::insert_settings`] lets pass.

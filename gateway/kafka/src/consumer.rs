@@ -147,6 +147,8 @@ impl Shortage {
 pub struct Limits {
     /// The size rule.
     pub rule: Rule,
+    /// Which shard ranges go to, as a number: another one comes into force behind what may be in flight.
+    pub routing_epoch: u32,
     /// For blocks of a revoked partition. Well below the session timeout: the callback holds up the rebalance.
     pub revoke_wait: Duration,
     /// For all blocks, when the group is left: then they are given up, and read again by the next owner.
@@ -180,8 +182,7 @@ impl Consumer {
         let policy = Policy {
             settings: Settings {
                 rule: limits.rule,
-                // There is one table and one shard.
-                routing_epoch: 0,
+                routing_epoch: limits.routing_epoch,
                 // The client cannot tell; a log that ends in front of the committed offset gives a new topic away.
                 topic_id: None,
                 instance: RandomState::new().hash_one(std::process::id()),

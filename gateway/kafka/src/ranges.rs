@@ -309,6 +309,7 @@ impl Ranges {
                     first_sent: range.since,
                     is_inherited: self.inherited.covers(range.range.first),
                     parts: self.partings.of(range.range),
+                    routing_epoch: self.in_force.1,
                 });
             }
         }

@@ -8,6 +8,7 @@ use crate::{
     buffers::Pool,
     metrics::Metrics,
     read::Reader,
+    route::Route,
     worker::Parts,
 };
 use crossbeam_channel::{Receiver, bounded};
@@ -82,6 +83,7 @@ impl Bench {
             pool: Arc::new(Pool::new(config.budget().blocks.get(), 2, 1)),
             age_max: BlockAge::of(&config.config().sink.clickhouse.insert),
             workers: 1,
+            route: Route::new(1),
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
             sizing: config.config().sizing(),
             on_missing,

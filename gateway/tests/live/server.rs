@@ -98,6 +98,7 @@ impl Database {
     pub fn config(&self, schema: Schema) -> ClickHouse {
         ClickHouse {
             endpoints: vec![self.url.clone()],
+            shards: Vec::new(),
             database: self.name.clone(),
             table: "otel_traces".to_owned(),
             credentials: None,

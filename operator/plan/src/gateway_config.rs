@@ -139,6 +139,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
     let clickhouse = &spec.sink.clickhouse;
     contract::ClickHouse {
         endpoints: clickhouse.endpoints.clone(),
+        shards: Vec::new(),
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),

@@ -14,6 +14,8 @@ pub struct Release {
     pub is_inherited: bool,
     /// An owner before sent it in parts: it must not be sent whole.
     pub parts: Option<Parts>,
+    /// The routing that it goes by ([`Settings::routing_epoch`](super::Settings::routing_epoch)).
+    pub routing_epoch: u32,
 }
 
 /// What the plan that was found says of ranges that an owner before may have sent.

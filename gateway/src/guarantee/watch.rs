@@ -1,0 +1,119 @@
+//! Asks the servers of every shard what can be promised, again and again.
+//!
+//! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
+//! changes nothing; of a shard that has never answered nothing is promised.
+
+use super::{BlockRate, LOOK_INTERVAL, Load, Standing, Verdict};
+use crate::sink::Sink;
+use sluice_clickhouse::{
+    deduplication::{Deduplication, Version},
+    probe::ProbeError,
+};
+use std::{sync::Arc, time::Duration};
+
+/// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Asks the servers, and keeps a [`Standing`] up to date.
+pub struct Watch {
+    shards: Vec<OfShard>,
+    standing: Arc<Standing>,
+    said: Option<String>,
+}
+
+/// One shard.
+struct OfShard {
+    sink: Sink,
+    rate: BlockRate,
+    version: Option<Version>,
+    verdict: Verdict,
+    /// What was said last by a server that does not answer.
+    error: Option<ProbeError>,
+}
+
+impl Watch {
+    /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
+    pub fn new(shards: Vec<Sink>, standing: Arc<Standing>) -> Self {
+        Self { shards: shards.into_iter().map(OfShard::new).collect(), standing, said: None }
+    }
+
+    /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::tries`].
+    pub async fn run(mut self, clock: impl Fn() -> Duration) {
+        let mut looked = clock();
+        loop {
+            tokio::time::sleep(TELL_INTERVAL).await;
+            if clock().saturating_sub(looked) >= LOOK_INTERVAL {
+                looked = clock();
+                self.look(looked).await;
+            }
+            self.standing.tell(clock());
+        }
+    }
+
+    /// Asks every server of every shard.
+    pub async fn look(&mut self, now: Duration) {
+        let mut forgot = false;
+        for shard in &mut self.shards {
+            forgot |= shard.look(now).await;
+        }
+        let verdict = Verdict::of_shards(self.shards.iter().map(|shard| shard.verdict.clone()));
+        let verdict = verdict.expect("the config names at least one shard");
+        self.say(&verdict);
+        self.standing.found(verdict, forgot, now);
+        self.standing.tell(now);
+    }
+
+    /// One line when what the sink allows changes.
+    fn say(&mut self, verdict: &Verdict) {
+        let reasons: Vec<_> = verdict.reasons.iter().map(|reason| reason.label()).collect();
+        let reasons = reasons.join(",");
+        if self.said.as_ref() == Some(&reasons) {
+            return;
+        }
+        if verdict.reasons.is_empty() {
+            tracing::info!("the sink allows {verdict}");
+        } else {
+            let error = self.shards.iter().find_map(|shard| shard.error.as_ref()).map(ToString::to_string);
+            tracing::warn!(reasons, error, "the sink allows {verdict}");
+        }
+        self.said = Some(reasons);
+    }
+}
+
+impl OfShard {
+    fn new(sink: Sink) -> Self {
+        let nothing = Load { blocks_per_second: 0.0, insert_timeout: sink.insert_timeout() };
+        // Until it is known that there are none: what a view refuses may be in the table.
+        let verdict = Verdict { views: true, ..Verdict::of(&[], sink.servers(), &nothing) };
+        Self { sink, rate: BlockRate::default(), version: None, verdict, error: None }
+    }
+
+    /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays. Says whether they are of a
+    /// version that does not know the tokens of before.
+    async fn look(&mut self, now: Duration) -> bool {
+        let mut answers: Vec<Deduplication> = Vec::new();
+        self.error = None;
+        for answer in self.sink.deduplication().await {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(said) => self.error = Some(said),
+            }
+        }
+        if let Some(ProbeError::Other { .. } | ProbeError::Refused { .. }) = self.error {
+            // It is well and does not say what it is asked: nothing can be promised on its behalf.
+            answers.clear();
+        } else if answers.is_empty() {
+            return false;
+        }
+        if let Some(blocks) = self.sink.blocks_written().await {
+            self.rate.count(now, blocks);
+        }
+        let load =
+            Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
+        self.verdict = Verdict::of(&answers, self.sink.servers(), &load);
+        let version = answers.iter().map(|answer| answer.version).max();
+        let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
+        self.version = version.or(self.version);
+        forgot
+    }
+}

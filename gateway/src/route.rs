@@ -1,0 +1,86 @@
+//! Which shard the rows of a partition go to.
+//!
+//! A partition belongs to one shard: `(partition + hash of the topic) mod shards`. It is a function of the range, so that every
+//! retry and every owner that replays a range sends it to the same shard, where its token is known; and a partition at a time, so
+//! that a shard that is away stops its own partitions and no others. (By the range's first offset rows would spread more evenly, and
+//! every partition would soon wait for a block of the shard that is away.) Partitions are spread evenly, to one more or less; how
+//! evenly rows are is up to the topic.
+//!
+//! How many shards there were is written into the plan of ranges ([`Route::epoch`]): ranges in flight while shards are added go where
+//! they were sent before. A shard must not be removed or change its place in the config while ranges of it are in flight.
+
+use sluice_kafka::PartitionId;
+use twox_hash::XxHash3_64;
+
+/// Where partitions go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    shards: usize,
+}
+
+impl Route {
+    /// To one of so many shards, at least one.
+    pub fn new(shards: usize) -> Self {
+        Self { shards: shards.max(1) }
+    }
+
+    /// As the plan of a range says that it was.
+    pub fn of_epoch(epoch: u32) -> Self {
+        Self::new(usize::try_from(epoch).unwrap_or(usize::MAX).saturating_add(1))
+    }
+
+    /// What the plan says: shards beyond the first. Zero for one, as it was before there were several.
+    pub fn epoch(self) -> u32 {
+        u32::try_from(self.shards - 1).unwrap_or(u32::MAX)
+    }
+
+    /// How many shards there are.
+    pub fn shards(self) -> usize {
+        self.shards
+    }
+
+    /// The partition's shard, by its place in the config.
+    pub fn shard_of(self, id: &PartitionId) -> usize {
+        let topic = XxHash3_64::oneshot(id.topic.as_bytes());
+        let place = topic.wrapping_add(u64::from(id.partition.unsigned_abs()));
+        usize::try_from(place % self.shards as u64).expect("it is below the number of shards")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id(topic: &str, partition: i32) -> PartitionId {
+        PartitionId { topic: topic.into(), partition }
+    }
+
+    #[test]
+    fn a_partition_goes_where_it_has_always_gone() {
+        // Written down once: another function would send what is in flight to another shard.
+        let route = Route::new(3);
+        let found: Vec<usize> =
+            (0..6).map(|partition| route.shard_of(&id("otlp_spans", partition))).collect();
+        assert_eq!(found, [2, 0, 1, 2, 0, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn partitions_are_spread_evenly(topic in "[a-z]{1,20}", shards in 1usize..9, rounds in 1usize..5) {
+            let route = Route::new(shards);
+            let mut partitions = vec![0; shards];
+            for partition in 0..i32::try_from(shards * rounds).unwrap() {
+                partitions[route.shard_of(&id(&topic, partition))] += 1;
+            }
+            prop_assert!(partitions.iter().all(|count| *count == rounds), "{:?}", partitions);
+            prop_assert_eq!(Route::of_epoch(route.epoch()), route);
+        }
+    }
+
+    #[test]
+    fn one_shard_takes_everything() {
+        assert_eq!((Route::new(0).shards(), Route::new(1).epoch()), (1, 0));
+        assert_eq!(Route::new(1).shard_of(&id("spans", 7)), 0);
+    }
+}
