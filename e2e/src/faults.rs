@@ -20,6 +20,7 @@ mod kafka_wire;
 mod report;
 mod scenario;
 mod scene;
+mod second_shard;
 mod servers;
 mod sink_front;
 mod wall_clock;

@@ -10,6 +10,7 @@ pub mod protocol;
 pub mod refuse;
 pub mod rows;
 pub mod server;
+pub mod shard;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -47,7 +48,12 @@ fn change(fault: Fault) -> Value {
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
-        Fault::Kill(_) | Fault::ClockJump | Fault::Broker(_) | Fault::Refuse(_) | Fault::Rows(_) => json!({}),
+        Fault::Kill(_)
+        | Fault::ClockJump
+        | Fault::Broker(_)
+        | Fault::Refuse(_)
+        | Fault::Rows(_)
+        | Fault::ShardLost => json!({}),
     }
 }
 
@@ -63,5 +69,6 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Rows(rows) => rows.play(scene).await,
         Fault::Input(input) => input.play(scene).await,
         Fault::Leave(leave) => leave.play(scene).await,
+        Fault::ShardLost => shard::play(scene).await,
     }
 }

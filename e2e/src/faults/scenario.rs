@@ -36,6 +36,8 @@ pub enum Fault {
     Broker(Broker),
     /// ClickHouse dies, is slow, silent or forgets.
     Server(Server),
+    /// One of two shards is lost, and comes back.
+    ShardLost,
     /// It refuses, or seems to.
     Refuse(Refusal),
     /// It does not take a block whole.
@@ -217,7 +219,7 @@ const BROKERS: [Scenario; 10] = [
     ),
 ];
 
-const SERVERS: [Scenario; 6] = [
+const SERVERS: [Scenario; 7] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
@@ -253,6 +255,12 @@ const SERVERS: [Scenario; 6] = [
         Fault::Server(Server::PastWindow),
         FEW,
         "an INSERT is sent again once its token is forgotten: its rows are doubled",
+    ),
+    scenario(
+        "shard-lost-and-back",
+        Fault::ShardLost,
+        FEW,
+        "SIGKILL of one of two shards, and of the gateway while it is lost; the other shard goes on",
     ),
 ];
 

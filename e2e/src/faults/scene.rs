@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::gateway::{Gateway, Orders};
 use super::report::Round;
+use super::second_shard::{ALL_SHARDS, SecondShard};
 use super::servers::Servers;
 use crate::cluster::{Seen, until};
 use crate::gateway::{self, free_address};
@@ -82,6 +83,9 @@ pub struct Scene<'a> {
     pub database: Database,
     /// Number of the round, from 0 on.
     pub round: u32,
+    /// The table that is counted.
+    counted: &'static str,
+    second_shard: Option<SecondShard>,
     group: String,
     config: PathBuf,
     load: Option<Load>,
@@ -124,6 +128,8 @@ impl<'a> Scene<'a> {
             producer,
             database,
             round,
+            counted: TABLE,
+            second_shard: None,
             group,
             config,
             load: None,
@@ -161,7 +167,40 @@ impl<'a> Scene<'a> {
 
     /// What counts the rows.
     pub fn oracle(&self) -> Oracle {
-        self.database.oracle(TABLE, self.producer.run())
+        self.database.oracle(self.counted, self.producer.run())
+    }
+
+    /// Starts a second ClickHouse with the same table; from now on the rows of both are counted.
+    ///
+    /// # Errors
+    /// When it cannot be started, or refuses.
+    pub async fn open_second_shard(&mut self) -> Result<()> {
+        let shard = SecondShard::start(&self.config.with_extension("shard")).await?;
+        for statement in gateway::table_statements(&self.stage.program, &self.config)? {
+            shard.server.execute(&statement).await?;
+        }
+        self.stage.servers.server.execute(&shard.view(self.database.name())).await?;
+        self.counted = ALL_SHARDS;
+        self.second_shard = Some(shard);
+        Ok(())
+    }
+
+    /// The second shard.
+    ///
+    /// # Errors
+    /// When it was not opened.
+    pub fn second_shard(&self) -> Result<&SecondShard> {
+        self.second_shard.as_ref().context("there is no second shard")
+    }
+
+    /// Gateways that are started from now on are told this too.
+    ///
+    /// # Errors
+    /// When the config cannot be written.
+    pub fn reconfigure(&self, change: &Value) -> Result<()> {
+        let text = std::fs::read_to_string(&self.config).context("read the config")?;
+        let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
+        gateway::write_config(&merged(&usual, change), &self.config)
     }
 
     /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.

@@ -26,7 +26,7 @@ use crate::stack::kafka::{self, Kafka, Node};
 use crate::stack::paths::{Paths, remove_folder};
 
 /// A second address of the loopback interface, in place of the pods' bridge, which need not exist here.
-const SECOND_HOST: &str = "127.0.0.2";
+pub(super) const SECOND_HOST: &str = "127.0.0.2";
 
 /// How often servers are started, each time on other ports: between choosing one and the server's taking it, anyone may.
 const STARTS_MAX: u32 = 3;
@@ -238,7 +238,7 @@ async fn lay_brokers(
 }
 
 /// Ports that nobody listens on. Whoever takes one before the server does makes the start fail, see [`STARTS_MAX`].
-fn free_ports(count: usize) -> Result<Vec<u16>> {
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
     // All held at once, so that no two are the same.
     let held: Vec<TcpListener> = (0..count)
         .map(|_| TcpListener::bind("127.0.0.1:0").context("find a free port"))
@@ -246,6 +246,8 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
     held.iter().map(|held| Ok(held.local_addr().context("ask for the free port")?.port())).collect()
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context("the thread that handles a server ended")?
 }
