@@ -337,7 +337,8 @@ pub fn all() -> Vec<Scenario> {
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
     let mut all =
-        [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS].concat();
+        [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS]
+            .concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all
