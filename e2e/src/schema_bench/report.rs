@@ -1,11 +1,10 @@
-//! What was measured, as a table for people and as JSON.
+//! What was measured, as a table in Markdown and as JSON.
 
 use serde::Serialize;
 
 use super::question::NAMES;
 use super::table::{Inserts, Sizes};
 use super::variant::Variant;
-use crate::throughput::aligned;
 
 /// All variants.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -97,17 +96,21 @@ fn rows(rows: u64) -> String {
 }
 
 impl Report {
-    /// The table: CPU milliseconds and rows read of each question.
+    /// The table: CPU of an insert, bytes, and for each question CPU milliseconds and the rows read.
     pub fn lines(&self) -> Vec<String> {
-        let mut head = vec!["table".to_owned(), "insert CPU us/row".into(), "bytes/row".into()];
-        head.extend(NAMES.iter().map(|name| format!("{name}: CPU ms, rows read")));
+        let mut head = vec!["table".to_owned(), "insert, us of CPU a row".into(), "bytes a row".into()];
+        head.extend(NAMES.iter().map(|name| format!("{name}, ms (rows)")));
         let head: [String; COLUMNS] = head.try_into().expect("a title for every column");
-        let lines: Vec<_> =
-            std::iter::once(head).chain(self.variants.iter().map(VariantReport::cells)).collect();
-        let mut lines = aligned(&lines, 1);
+        let rule = std::array::from_fn(|column| if column == 0 { "---".to_owned() } else { "---:".to_owned() });
+        let rows = self.variants.iter().map(VariantReport::cells);
+        let mut lines: Vec<_> = [head, rule].into_iter().chain(rows).map(|cells| markdown(&cells)).collect();
         lines.push(format!("{} spans, ClickHouse {}", self.spans, self.server));
         lines
     }
+}
+
+fn markdown(cells: &[String]) -> String {
+    format!("| {} |", cells.join(" | "))
 }
 
 #[cfg(test)]
@@ -124,12 +127,10 @@ mod tests {
         let variant = VariantReport::new(&VARIANTS[0], &inserts, &sizes, NAMES.map(answer).into());
         let report = Report { spans: 1_000, server: "26.7".into(), variants: vec![variant] };
         let lines = report.lines();
-        assert!(lines[0].starts_with("table"), "{lines:?}");
-        assert_eq!(
-            lines[1].split_ascii_whitespace().take(5).collect::<Vec<_>>(),
-            ["json-service", "7.5", "91.0", "1.2,", "16k"]
-        );
-        assert_eq!(lines[2], "1000 spans, ClickHouse 26.7");
+        assert!(lines[0].starts_with("| table | insert"), "{lines:?}");
+        assert_eq!(lines[1], format!("| --- |{}", " ---: |".repeat(COLUMNS - 1)));
+        assert!(lines[2].starts_with("| json-service | 7.5 | 91.0 | 1.2 (16k) | 1.2 (16k) |"), "{lines:?}");
+        assert_eq!(lines[3], "1000 spans, ClickHouse 26.7");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["variants"][0]["insertCpuMicrosPerRow"], 7.5);
         assert_eq!(json["variants"][0]["questions"][5]["name"], "operations");
