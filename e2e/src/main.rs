@@ -13,6 +13,7 @@ use e2e::say;
 use e2e::schema_bench::{self, SchemaBenchArgs};
 use e2e::simulate::{self, SimulateArgs};
 use e2e::stack::command::StackCommand;
+use e2e::stack::images::{self, ImagesArgs};
 use e2e::throughput::{self, ThroughputArgs, witness};
 use e2e::verify::{self, VerifyArgs};
 
@@ -57,6 +58,9 @@ enum Command {
     #[command(hide = true)]
     Witness(witness::WitnessArgs),
 
+    /// The images as files, for kind and for registries
+    Images(ImagesArgs),
+
     /// A local Kubernetes, Kafka and ClickHouse
     #[command(subcommand)]
     Stack(StackCommand),
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Command::OperatorScale(args) => operator_scale::run(&args),
         Command::SchemaBench(args) => schema_bench::run(&args),
         Command::Witness(args) => witness::run(&args),
+        Command::Images(args) => images::run(&args),
         Command::Stack(stack) => stack.run(),
     };
     done.unwrap_or_else(|failure| {

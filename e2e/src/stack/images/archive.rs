@@ -15,10 +15,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::stack::paths::{HASH_DIGITS, hexadecimal};
+
+/// The certificates of the authorities that a program may trust where nobody names any.
+pub const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Names of the user and group, for programs that ask; without `nsswitch.conf` glibc asks DNS before `/etc/hosts`.
 const FILES: [(&str, &str); 3] = [
@@ -42,6 +45,15 @@ impl Entry {
     pub fn program(source: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
         Ok(Self { mode: 0o755, bytes })
+    }
+
+    /// A file to read with the contents of one of this machine's.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn plain(source: &Path) -> anyhow::Result<Self> {
+        let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
+        Ok(Self { mode: 0o644, bytes })
     }
 
     fn text(text: &str) -> Self {
@@ -79,6 +91,21 @@ impl Archive {
         self.files.insert(inside(path), entry);
     }
 
+    /// Every file by its path below the root, with its mode.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
+        self.files.iter().map(|(path, entry)| (path.as_str(), entry.mode, entry.bytes.as_slice()))
+    }
+
+    /// What a container starts with: entry point, user and environment.
+    pub fn config(&self) -> Value {
+        json!({
+            "Entrypoint": self.entrypoint,
+            "User": format!("{0}:{0}", self.user),
+            "Env": ["PATH=/usr/bin", format!("SSL_CERT_FILE={AUTHORITIES}")],
+            "WorkingDir": "/",
+        })
+    }
+
     /// Lays out the file system and names the image by it.
     ///
     /// # Errors
@@ -88,12 +115,7 @@ impl Archive {
         let config = json!({
             "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
             "os": "linux",
-            "config": {
-                "Entrypoint": self.entrypoint,
-                "User": format!("{0}:{0}", self.user),
-                "Env": ["PATH=/usr/bin"],
-                "WorkingDir": "/",
-            },
+            "config": self.config(),
             "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&layer))] },
             "history": [{ "created": "1970-01-01T00:00:00Z", "created_by": "sluice" }],
         });
@@ -218,10 +240,9 @@ mod tests {
             entry.read_to_end(&mut bytes).unwrap();
             files.insert(entry.path().unwrap().display().to_string(), bytes);
         }
-        let manifest: serde_json::Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
+        let manifest: Value = serde_json::from_slice(&files["manifest.json"]).unwrap();
         assert_eq!(manifest[0]["RepoTags"][0], "sluice.local/x:1");
-        let config: serde_json::Value =
-            serde_json::from_slice(&files[manifest[0]["Config"].as_str().unwrap()]).unwrap();
+        let config: Value = serde_json::from_slice(&files[manifest[0]["Config"].as_str().unwrap()]).unwrap();
         assert_eq!(config["config"]["User"], "65532:65532");
         assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", digest(&files["layer.tar"])));
     }
