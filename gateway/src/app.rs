@@ -88,7 +88,8 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     };
     status.table_fits();
     let account = status.account();
-    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io };
+    let age_max = BlockAge::of(&config.sink.clickhouse.insert);
+    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io, age_max };
     let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -167,6 +168,7 @@ struct Parts<'a> {
     account: RowAccount,
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
+    age_max: BlockAge,
 }
 
 /// What a worker is told by.
@@ -307,7 +309,7 @@ impl Parts<'_> {
             reports: outlets.reports,
             dead_letters: outlets.dead_letters,
             pool: self.pool.clone(),
-            age_max: BlockAge::of(&self.config.sink.clickhouse.insert),
+            age_max: self.age_max.clone(),
             workers: self.config.workers as usize,
             route: Route::new(self.config.sink.clickhouse.shards().len()),
             reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),

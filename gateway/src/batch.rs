@@ -1,21 +1,112 @@
 //! How old an open block becomes. By size, a range says where it ends: [`sluice_kafka::ranges`].
+//!
+//! A block closes `maxInterval` after its first message, or later, where many are open: each becomes an insert of its own, since it
+//! holds one range of one partition, and each insert makes a part of the table, which ClickHouse has to merge. Blocks that close by their
+//! age are [`INSERTS_PER_SECOND`] of a gateway, [`AT_ONCE`] of them at once: a burst is in the table as soon as the interval allows,
+//! and a trickle makes few parts. A block waits for its turn no longer than it takes to have all that are open in at that rate:
+//!
+//! | open blocks all the time | age with maxInterval 1s | inserts a second |
+//! | --- | --- | --- |
+//! | 1 | 1 s | 1 |
+//! | 2 | 1 s | 2 |
+//! | 8 | 4 s | 2 |
+//! | 96 | 48 s | 2 |
+//!
+//! Blocks that are full close earlier, whatever their age, and are not counted. There are no more open blocks than row buffers
+//! (`partitionsActiveMax`); partitions beyond take turns. Where this is not fresh enough, another gateway halves it: each has its own
+//! two inserts a second.
+//!
+//! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and
+//! under its own token. Once two of them had shared an insert, their next owners could only find out together whether it was stored.
+//!
+//! Owner: the workers, which share how many blocks are open and how many were closed of late.
 
 use sluice_gateway_config::Insert;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-/// The age at which an open block is to be sealed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockAge(Duration);
+/// Inserts a second of one gateway, at the most, while blocks close by their age. Specified: few enough parts for a table that many
+/// gateways write to, and rows of eight partitions within five seconds.
+pub const INSERTS_PER_SECOND: u32 = 2;
+
+/// Blocks that may close at once by their age, when none did for a while. Chosen: the partitions that a gateway reads at a time where
+/// nothing else is said.
+pub const AT_ONCE: u32 = 8;
+
+/// The time that an insert stands for.
+const SPACING_MS: u64 = 1_000 / INSERTS_PER_SECOND as u64;
+
+/// For how long blocks that close because their time is over are made up for by those that could close earlier. Chosen: blocks of a
+/// hundred partitions, all at once.
+const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
+
+/// The age at which an open block is to be sealed. Clones share what is open and what was closed.
+#[derive(Debug, Clone)]
+pub struct BlockAge {
+    interval: Duration,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    started: Instant,
+    open: AtomicU32,
+    /// Up to when what was closed has used up the inserts, in ms since the start.
+    used_up_to_ms: AtomicU64,
+}
+
+/// Stands for a block that is open; dropped with it.
+#[derive(Debug)]
+pub struct OpenCount(Arc<Shared>);
 
 impl BlockAge {
-    /// `sink.clickhouse.insert.maxInterval`.
+    /// `sink.clickhouse.insert.maxInterval`, with no block open.
     pub fn of(insert: &Insert) -> Self {
-        Self(insert.max_interval.to_std())
+        let shared =
+            Shared { started: Instant::now(), open: AtomicU32::new(0), used_up_to_ms: AtomicU64::new(0) };
+        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared) }
+    }
+
+    /// Takes down that a block was opened.
+    pub fn open(&self) -> OpenCount {
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        OpenCount(self.shared.clone())
+    }
+
+    /// Takes down that a block was closed by its age.
+    pub fn closed(&self, now: Instant) {
+        let now = self.millis(now);
+        let most = now + DEBT_MAX_MS;
+        let used = |before: u64| Some((before.max(now) + SPACING_MS).min(most));
+        if self.shared.used_up_to_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, used).is_err() {
+            // There is always a new value.
+        }
     }
 
     /// How much longer a block of this age may stay open; zero when it is due.
-    pub fn time_left(self, age: Duration) -> Duration {
-        self.0.saturating_sub(age)
+    pub fn time_left(&self, age: Duration, now: Instant) -> Duration {
+        let open = self.shared.open.load(Ordering::Relaxed);
+        let in_turn = Duration::from_secs(1) * open / INSERTS_PER_SECOND;
+        let free_from = self.shared.used_up_to_ms.load(Ordering::Relaxed);
+        let ahead = u64::from(AT_ONCE - 1) * SPACING_MS;
+        let until_free = free_from.saturating_sub(self.millis(now) + ahead);
+        let soonest = self.interval.saturating_sub(age).max(Duration::from_millis(until_free));
+        soonest.min(self.interval.max(in_turn).saturating_sub(age))
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.shared.started).as_millis()).unwrap_or(u64::MAX / 2)
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -25,8 +116,54 @@ mod tests {
 
     #[test]
     fn a_block_comes_of_age() {
+        let (age_max, now) = (BlockAge::of(&Insert::default()), Instant::now());
+        assert_eq!(age_max.time_left(Duration::from_millis(400), now), Duration::from_millis(600));
+        assert_eq!(age_max.time_left(Duration::from_secs(2), now), Duration::ZERO);
+    }
+
+    /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.
+    fn trickle(count: usize) -> (f64, Duration) {
         let age_max = BlockAge::of(&Insert::default());
-        assert_eq!(age_max.time_left(Duration::from_millis(400)), Duration::from_millis(600));
-        assert_eq!(age_max.time_left(Duration::from_secs(2)), Duration::ZERO);
+        let begun = age_max.shared.started;
+        let mut open: Vec<Option<(Instant, OpenCount)>> = (0..count).map(|_| None).collect();
+        let (mut closed, mut oldest) = (0_u32, Duration::ZERO);
+        for step in 0..1_200_u32 {
+            let now = begun + step * Duration::from_millis(100);
+            for block in &mut open {
+                let opened = block.get_or_insert_with(|| (now, age_max.open())).0;
+                // What was banked at the start is gone by then.
+                let counts = step >= 600;
+                if age_max.time_left(now - opened, now).is_zero() {
+                    *block = None;
+                    age_max.closed(now);
+                    closed += u32::from(counts);
+                    oldest = oldest.max(if counts { now - opened } else { Duration::ZERO });
+                }
+            }
+        }
+        (f64::from(closed) / 60.0, oldest)
+    }
+
+    #[test]
+    fn a_trickle_makes_two_inserts_a_second_and_is_as_fresh_as_that_allows() {
+        for (partitions, age_max_ms) in [(1, 1_100), (2, 1_100), (8, 4_100), (96, 48_100)] {
+            let (inserts, oldest) = trickle(partitions);
+            assert!(inserts <= 2.1, "{partitions} partitions: {inserts} inserts a second");
+            assert!(oldest <= Duration::from_millis(age_max_ms), "{partitions} partitions: {oldest:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_is_closed_at_the_interval() {
+        let age_max = BlockAge::of(&Insert::default());
+        let open: Vec<OpenCount> = (0..AT_ONCE).map(|_| age_max.open()).collect();
+        let now = age_max.shared.started + Duration::from_mins(1);
+        for count in open {
+            assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::ZERO);
+            drop(count);
+            age_max.closed(now);
+        }
+        let _again: Vec<OpenCount> = (0..AT_ONCE).map(|_| age_max.open()).collect();
+        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::from_millis(500));
     }
 }

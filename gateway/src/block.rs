@@ -5,6 +5,7 @@
 
 use crate::{
     account::{OpenRows, RowsInFlight},
+    batch::{BlockAge, OpenCount},
     buffers::{Chunks, Pool, Purpose, StoreError},
     message_rows::MessageRows,
 };
@@ -28,6 +29,8 @@ pub struct OpenBlock {
     messages: MessageRows,
     opened: Instant,
     span_end_nanos_max: u64,
+    /// Among the blocks that are open, until it is dropped.
+    _counted: Option<OpenCount>,
 }
 
 /// A sealed block.
@@ -67,6 +70,7 @@ impl OpenBlock {
             messages: MessageRows::default(),
             opened: now,
             span_end_nanos_max: 0,
+            _counted: None,
         }
     }
 
@@ -74,6 +78,12 @@ impl OpenBlock {
     #[must_use]
     pub fn of_shard(self, shard: usize) -> Self {
         Self { chunks: Chunks::of(shard), ..self }
+    }
+
+    /// The same, counted among the blocks that are open.
+    #[must_use]
+    pub fn counted_by(self, age: &BlockAge) -> Self {
+        Self { _counted: Some(age.open()), ..self }
     }
 
     /// When it was opened.

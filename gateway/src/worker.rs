@@ -381,8 +381,11 @@ impl Worker {
             })
         });
         let shard = self.parts.route.shard_of(&reading.place.id);
-        reading.block =
-            rows.map(|rows| OpenBlock::new(rows, self.parts.account.open(), Instant::now()).of_shard(shard));
+        reading.block = rows.map(|rows| {
+            OpenBlock::new(rows, self.parts.account.open(), Instant::now())
+                .of_shard(shard)
+                .counted_by(&self.parts.age_max)
+        });
         reading.block.is_some()
     }
 
@@ -461,7 +464,7 @@ impl Worker {
             (ROOM_WAIT, &self.parts.seconds.buffers)
         } else {
             let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
-            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened()));
+            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened(), now));
             // One that may not end yet stays due.
             let due = left.filter(|left| !left.is_zero()).min();
             (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), &self.parts.seconds.source)

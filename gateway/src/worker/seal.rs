@@ -20,10 +20,13 @@ impl Worker {
         let mut leaving = Vec::new();
         self.unsealed = false;
         for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
-            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened()).is_zero();
+            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened(), now).is_zero();
             let is_due = reading.block.as_ref().is_some_and(due);
             let sealed =
                 self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });
+            if is_due && reading.block.is_none() {
+                self.parts.age_max.closed(Instant::now());
+            }
             if sealed.is_err() {
                 self.unsealed = true;
                 tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
