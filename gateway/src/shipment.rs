@@ -128,10 +128,17 @@ impl Dock {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server, and the right to send to it.
-    async fn pass(&self, last: Option<(usize, Replica)>) -> (usize, Pass, OwnedSemaphorePermit) {
+    /// A server, and the right to send to it. Who has a permit already does not wait behind others for one.
+    async fn pass(
+        &self,
+        last: Option<(usize, Replica)>,
+        mut kept: Option<OwnedSemaphorePermit>,
+    ) -> (usize, Pass, OwnedSemaphorePermit) {
         loop {
-            let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let permit = match kept.take() {
+                Some(permit) => permit,
+                None => self.permits.clone().acquire_owned().await.expect("the semaphore is never closed"),
+            };
             // Registered before it is asked for: a pass that comes back in between is not missed.
             let returned = self.returned.notified();
             let chosen = self.endpoints().choose(last, self.clock.now());
@@ -167,6 +174,9 @@ pub struct Shipment {
     tenure: Arc<Tenure>,
     sending: Sending,
     last: Option<(usize, Replica)>,
+    /// Of the last try, for the next one: parts of a block do not wait behind all other blocks, each for itself.
+    permit: Option<OwnedSemaphorePermit>,
+    is_in_parts: bool,
     refused: Instant,
     /// What the server said last.
     refusal: Option<(Option<u32>, String)>,
@@ -215,7 +225,19 @@ impl Shipment {
             released: dock.clock.now(),
         };
         let refused = Instant::now();
-        Self { dock, block, release, tenure, sending, last: None, refused, refusal: None, doubt: None }
+        Self {
+            dock,
+            block,
+            release,
+            tenure,
+            sending,
+            last: None,
+            permit: None,
+            is_in_parts: false,
+            refused,
+            refusal: None,
+            doubt: None,
+        }
     }
 
     /// Tries until it is in, or its generation is over.
@@ -317,7 +339,7 @@ impl Shipment {
     async fn attempt(&mut self) -> Option<Next> {
         let dock = self.dock.clone();
         let (endpoint, pass, permit) = tokio::select! {
-            pass = dock.pass(self.last) => pass,
+            pass = dock.pass(self.last, self.permit.take()) => pass,
             () = self.tenure.over() => {
                 return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
             }
@@ -340,7 +362,7 @@ impl Shipment {
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
         let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &self.sending.body, id).await;
-        drop(permit);
+        self.permit = Some(permit).filter(|_| self.is_in_parts);
         match sent {
             Ok(inserted) => {
                 dock.give_back(endpoint, pass, Answer::Well, at.random);
@@ -376,6 +398,7 @@ impl Shipment {
     }
 
     async fn ask_fate(&mut self) -> Next {
+        self.permit = None;
         let query_id_start = format!("{}-", self.sending.token);
         let lost = Lost {
             query_id_start: &query_id_start,
@@ -391,7 +414,8 @@ impl Shipment {
 
     /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
     /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
-    async fn pause(&self, wait: Duration, replica: Replica) {
+    async fn pause(&mut self, wait: Duration, replica: Replica) {
+        self.permit = None;
         let soonest = wait.min(retry::WAIT_MIN);
         tokio::time::sleep(soonest).await;
         let rest = tokio::time::sleep(wait.saturating_sub(soonest));

@@ -52,6 +52,7 @@ impl Shipment {
     ) -> Option<u64> {
         tracing::debug!(partition = %self.block.id, rows = self.block.rows, "a block is sent in parts");
         self.dock.delivery.metrics.refused.blocks_in_parts.inc();
+        self.is_in_parts = true;
         let mut course = Course { first_sent, ..Course::default() };
         loop {
             self.have_turn(&mut course).await?;
@@ -70,7 +71,10 @@ impl Shipment {
                     self.halt(excess, &mut course).await;
                     bisection.renew();
                 }
-                Step::Done(rows) => return self.dead_letter(rows, &mut course).await,
+                Step::Done(rows) => {
+                    self.permit = None;
+                    return self.dead_letter(rows, &mut course).await;
+                }
             }
         }
     }
@@ -93,6 +97,7 @@ impl Shipment {
     /// Others may have the memory.
     pub(super) fn give_turn_back(&mut self, course: &mut Course) {
         self.sending.body = InsertBody::new(Vec::new());
+        self.permit = None;
         course.turn = None;
     }
 
@@ -165,13 +170,15 @@ impl Shipment {
     async fn halt(&mut self, excess: Excess, course: &mut Course) {
         self.give_turn_back(course);
         course.halts = course.halts.saturating_add(1);
-        let refused = &self.dock.delivery.metrics.refused;
+        let dock = self.dock.clone();
+        let refused = &dock.delivery.metrics.refused;
         refused.blocks_halted.inc();
         if course.halts == 1 {
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             tracing::error!(%partition, actor, %excess, "a block waits for someone to act; it is tried again by itself");
         }
-        self.pause(retry::wait(Pace::Slow, course.halts, self.random()), Replica::Same).await;
+        let wait = retry::wait(Pace::Slow, course.halts, self.random());
+        self.pause(wait, Replica::Same).await;
         refused.blocks_halted.dec();
     }
 }

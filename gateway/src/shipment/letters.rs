@@ -62,7 +62,7 @@ impl Shipment {
     }
 
     /// Where a row comes from. Neighbours are of the same message.
-    async fn origin(&self, row: u64, last: Option<Origin>) -> Option<Origin> {
+    async fn origin(&mut self, row: u64, last: Option<Origin>) -> Option<Origin> {
         let (offset, span) = self.block.messages.locate(row).expect("a block knows the messages of its rows");
         let message = match last.filter(|last| last.offset == offset) {
             Some(same) => same.message,
@@ -72,7 +72,7 @@ impl Shipment {
     }
 
     /// Reads a message again, however long Kafka is away.
-    async fn fetch(&self, offset: i64) -> Option<Option<OwnedMessage>> {
+    async fn fetch(&mut self, offset: i64) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
             let (kafka, id) = (self.dock.delivery.kafka.clone(), self.block.id.clone());
             let fetch = move || fetch_message(&kafka, &id, offset, FETCH_TIMEOUT);
@@ -85,7 +85,8 @@ impl Shipment {
                         %error,
                         "the message of a refused row is not read again yet; its dead letter waits"
                     );
-                    self.pause(retry::wait(Pace::Slow, tries, self.random()), Replica::Same).await;
+                    let wait = retry::wait(Pace::Slow, tries, self.random());
+                    self.pause(wait, Replica::Same).await;
                     if self.tenure.is_over() {
                         return None;
                     }
@@ -134,7 +135,8 @@ impl Shipment {
         self.give_turn_back(course);
         let dock = self.dock.clone();
         dock.delivery.metrics.refused.blocks_halted.inc();
-        self.pause(retry::wait(Pace::Slow, tries, self.random()), Replica::Same).await;
+        let wait = retry::wait(Pace::Slow, tries, self.random());
+        self.pause(wait, Replica::Same).await;
         dock.delivery.metrics.refused.blocks_halted.dec();
         self.have_turn(course).await
     }

@@ -41,6 +41,9 @@ const OTHER_MEMBER_EVERY: u32 = 4;
 /// Kinds of steps at which it is killed, in turn.
 const STEPS: u32 = 4;
 
+/// How long it may take until every row is found: each takes a second or two of commits and inserts on an idle machine.
+const SETTLE_PATIENCE: Duration = Duration::from_mins(6);
+
 /// How long the dead-letter topic may take to be read.
 const READ_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -161,7 +164,7 @@ async fn too_large(scene: &mut Scene<'_>) -> Result<Expected> {
 /// Ends the load, waits until everything is settled, and compares the letters with what must be refused.
 async fn all_letters(scene: &mut Scene<'_>, recovery_s: Option<f64>) -> Result<Expected> {
     let sent = scene.stop_load().await?.clone();
-    scene.wait_committed(0).await?;
+    scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
     let brokers = scene.stage.servers.kafka();
     let topic = format!("{}.dead-letter", scene.topic.name());
     let named = topic.clone();
