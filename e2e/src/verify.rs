@@ -16,7 +16,7 @@ use clap::Args;
 use crate::cargo::{cargo, target_folder};
 use crate::faults;
 use crate::fuzz;
-use crate::install::{self, ImageArgs};
+use crate::install::{self, ImageArgs, Images};
 use crate::process::interrupt;
 use crate::simulate;
 use crate::stack::{self, TargetArgs};
@@ -118,7 +118,7 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
         }
         let images = install::images(&resolved, &args.images)?;
         install::operator(&resolved.kubeconfig, &images)?;
-        let ran = steps.tests(end_to_end(args, &images.gateway));
+        let ran = steps.tests(end_to_end(args, &images));
         ran.and(install::remove(&resolved.kubeconfig))
     });
     let stopped = if ran_before { Ok(()) } else { stack::down(true) };
@@ -145,11 +145,11 @@ fn faults_short() -> anyhow::Result<()> {
     faults::short(&target_folder().join("debug/sluice-gateway"))
 }
 
-fn end_to_end(args: &VerifyArgs, gateway_image: &str) -> Command {
+fn end_to_end(args: &VerifyArgs, images: &Images) -> Command {
     let mut command =
         cargo(&["test", "-p", "e2e", "--test", "it", "--", "--test-threads", END_TO_END_THREADS]);
     command.args(&args.only);
     command.envs(args.target.environment());
-    command.env("SLUICE_GATEWAY_IMAGE", gateway_image);
+    command.env("SLUICE_GATEWAY_IMAGE", &images.gateway).env("SLUICE_OPERATOR_IMAGE", &images.operator);
     command
 }

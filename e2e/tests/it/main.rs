@@ -7,6 +7,7 @@
 mod audit;
 mod autoscaled;
 mod bad_spec;
+mod chart;
 mod compression;
 mod delivers;
 mod environment;
