@@ -76,7 +76,7 @@ impl VariantReport {
             let answer = self.questions.iter().find(|answer| answer.name == *name);
             answer.map_or_else(
                 || "-".into(),
-                |found| format!("{:.1}, {}", found.cpu_milliseconds, rows(found.read_rows)),
+                |found| format!("{:.1} ({})", found.cpu_milliseconds, rows(found.read_rows)),
             )
         }));
         cells.try_into().expect("a cell for every column")
@@ -101,7 +101,8 @@ impl Report {
         let mut head = vec!["table".to_owned(), "insert, us of CPU a row".into(), "bytes a row".into()];
         head.extend(NAMES.iter().map(|name| format!("{name}, ms (rows)")));
         let head: [String; COLUMNS] = head.try_into().expect("a title for every column");
-        let rule = std::array::from_fn(|column| if column == 0 { "---".to_owned() } else { "---:".to_owned() });
+        let rule =
+            std::array::from_fn(|column| if column == 0 { "---".to_owned() } else { "---:".to_owned() });
         let rows = self.variants.iter().map(VariantReport::cells);
         let mut lines: Vec<_> = [head, rule].into_iter().chain(rows).map(|cells| markdown(&cells)).collect();
         lines.push(format!("{} spans, ClickHouse {}", self.spans, self.server));
