@@ -87,6 +87,7 @@ fn append(queue: &mut Queue<Directory>, arguments: &Arguments, body: &[Vec<u8>])
             span_end_nanos_max: 1,
             first_sent_ms: None,
             columns: 1,
+            metadata_bytes: 0,
         };
         queue.append(&head, body, 1)?;
         if (block + 1) % arguments.sync_every == 0 {

@@ -7,7 +7,7 @@
 //! | blocks in a segment | [`SEGMENT_BLOCKS_MAX`]: the fixed room for marks |
 //! | segments | [`SEGMENTS_MAX`]: each is an open file |
 //! | blocks in the index | [`QUEUE_BLOCKS_MAX`], of [`INDEX_BYTES_PER_BLOCK`] each |
-//! | body of a block | [`BODY_BYTES_MAX`] |
+//! | body of a block | [`BODY_BYTES_MAX`], of which [`METADATA_BYTES_MAX`] are not sent |
 //! | topic, token | [`TOPIC_BYTES_MAX`], [`TOKEN_BYTES_MAX`] |
 //!
 //! **Files** in the volume, `N` being the segment's sequence in 16 hex digits:
@@ -53,7 +53,7 @@
 //! | 24 | 4 | zeros | zeros | zeros |
 //! | 28 | 4 | checksum of bytes 0–27 | the same | the same |
 //!
-//! **Record**: a header, then the body (the block's frames, one behind the other).
+//! **Record**: a header, then the body: what the block's owner keeps with it, then its frames, one behind the other.
 //!
 //! | at | bytes | field |
 //! | --- | --- | --- |
@@ -75,7 +75,8 @@
 //! | 104 | 4 | checksum of the body |
 //! | 108 | 2 | bytes of the topic |
 //! | 110 | 2 | bytes of the token |
-//! | 112 | 12 | zeros |
+//! | 112 | 4 | metadata bytes: so many at the beginning of the body are not sent |
+//! | 116 | 8 | zeros |
 //! | 124 | 256 | topic, then zeros |
 //! | 380 | 384 | token, then zeros |
 //! | 764 | 4 | checksum of bytes 0–763 |
@@ -111,12 +112,15 @@ pub const RECORDS_AT: u64 = MARKS_AT + MARKS_BYTES as u64;
 pub const SEGMENT_BLOCKS_MAX: u32 = 1_024;
 /// Segments of a queue, each an open file. Chosen: half of the usual 1,024 open files of a process.
 pub const SEGMENTS_MAX: usize = 512;
-/// Blocks in the index, settled ones in segments that are not removed yet included. Chosen: 3 MiB of memory at the most.
-pub const QUEUE_BLOCKS_MAX: usize = 32_768;
+/// Blocks in the index, settled ones in segments that are not removed yet included. Chosen: 10 GiB of blocks of 1.25 MiB; with what
+/// the gateway knows of each, about 5 MiB of memory.
+pub const QUEUE_BLOCKS_MAX: usize = 8_192;
 /// Memory that the index needs per block, at most. Checked when this is compiled.
 pub const INDEX_BYTES_PER_BLOCK: usize = 96;
 /// Bytes of a block's body. Chosen: four times the largest message that Kafka is used with (64 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a body that are not sent. Chosen: some for each of the 100,000 messages of the largest block.
+pub const METADATA_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a topic's name. Specified: Kafka allows 249.
 pub const TOPIC_BYTES_MAX: usize = 256;
 /// Bytes of a token. Chosen: a topic's name, three numbers and 128 bits in hex fit (336).

@@ -30,8 +30,8 @@ use crate::{
     entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
     files::{Fatal, Files},
     format::{
-        BODY_BYTES_MAX, Kind, QUEUE_BLOCKS_MAX, RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN,
-        SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, name,
+        BODY_BYTES_MAX, Kind, METADATA_BYTES_MAX, QUEUE_BLOCKS_MAX, RECORD_HEADER_BYTES, RECORDS_AT,
+        SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, name,
     },
     record::{BlockHead, RecordHeader},
     recover::{Lost, Partitions},
@@ -87,6 +87,9 @@ pub enum Unfit {
     /// The token is too long.
     #[error("the token has more than {TOKEN_BYTES_MAX} bytes")]
     Token,
+    /// It has more metadata than a block may have, or than its body has bytes.
+    #[error("the block has {0} bytes of metadata, more than the queue takes")]
+    Metadata(u32),
     /// It is larger than a block or than the whole queue may be.
     #[error("the block has {0} bytes, more than the queue takes")]
     Bytes(u64),
@@ -223,6 +226,19 @@ impl<F: Files> Queue<F> {
         })
     }
 
+    /// Makes durable what was marked of these blocks before, and them: their segments alone are synced, whatever was appended to
+    /// others. An error is the end of the process.
+    pub fn sync_blocks(&mut self, ids: &[BlockId]) -> Result<(), Fatal> {
+        self.guarded(|queue| {
+            for id in ids {
+                if let Some(segment) = queue.segments.get_mut(&id.segment) {
+                    segment.sync()?;
+                }
+            }
+            queue.sync_directory()
+        })
+    }
+
     /// The blocks that are held, in order.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
         self.segments.values().flat_map(|segment| {
@@ -352,6 +368,10 @@ impl<F: Files> Queue<F> {
         }
         if head.token.len() > TOKEN_BYTES_MAX {
             return Err(Unfit::Token);
+        }
+        let metadata_bytes = u64::from(head.metadata_bytes);
+        if metadata_bytes > METADATA_BYTES_MAX.min(body_bytes) {
+            return Err(Unfit::Metadata(head.metadata_bytes));
         }
         let alone = body_bytes.saturating_add(RECORD_HEADER_BYTES as u64).saturating_add(RECORDS_AT);
         if body_bytes > BODY_BYTES_MAX || alone > self.options.bytes_max {

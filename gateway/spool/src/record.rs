@@ -2,6 +2,8 @@
 //!
 //! Reading is total: bytes that are not what they should be are `None`, never a panic.
 
+#[cfg(doc)]
+use crate::format::METADATA_BYTES_MAX;
 use crate::format::{
     Fill, MARK_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC,
     TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, Take, VERSION,
@@ -31,6 +33,8 @@ pub struct BlockHead {
     pub first_sent_ms: Option<u64>,
     /// Fingerprint of the column list and encoding that the frames were made for: they fit no other.
     pub columns: u64,
+    /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: what the block's owner keeps with it.
+    pub metadata_bytes: u32,
 }
 
 /// What the queue adds to it.
@@ -81,7 +85,7 @@ impl RecordHeader {
             .put(&self.body_crc.to_le_bytes(), 4)
             .put(&len(head.topic.as_bytes()), 2)
             .put(&len(&head.token), 2)
-            .put(&[], 12)
+            .put(&head.metadata_bytes.to_le_bytes(), 12)
             .put(head.topic.as_bytes(), TOPIC_BYTES_MAX)
             .put(&head.token, TOKEN_BYTES_MAX)
             .sealed()
@@ -101,7 +105,8 @@ impl RecordHeader {
         let (first_sent_ms, appended_ms, columns) = (take.u64(), take.u64(), take.u64());
         let (body_bytes, body_crc) = (take.u64(), take.u32());
         let (topic_bytes, token_bytes) = (take.u16(), take.u16());
-        let _zeros = take.bytes(12);
+        let metadata_bytes = take.u32();
+        let _zeros = take.u64();
         let topic = take.bytes(TOPIC_BYTES_MAX).get(..usize::from(topic_bytes))?;
         let token = take.bytes(TOKEN_BYTES_MAX).get(..usize::from(token_bytes))?;
         let head = BlockHead {
@@ -115,6 +120,7 @@ impl RecordHeader {
             span_end_nanos_max,
             first_sent_ms: Some(first_sent_ms).filter(|ms| *ms > 0),
             columns,
+            metadata_bytes,
         };
         Some(Self { head, ordinal, sequence, identity, synced, appended_ms, body_bytes, body_crc })
     }
@@ -254,6 +260,7 @@ mod tests {
             span_end_nanos_max: 7,
             first_sent_ms: Some(8),
             columns: 9,
+            metadata_bytes: 13,
         };
         let (appended_ms, body_bytes, body_crc) = (10, 11, 12);
         RecordHeader {
@@ -280,7 +287,7 @@ mod tests {
         at(32, &[2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0]);
         at(48, &[5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8]);
         at(80, &[10, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 11]);
-        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 0]);
+        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 0]);
         at(124, b"spans\0");
         at(380, b"oesl5fcqiwqjz2yhnohzp4tv6m\0");
         let sum = crc32c::crc32c(bytes.get(..764).unwrap());

@@ -71,6 +71,7 @@ impl Naive {
             span_end_nanos_max: made * 5,
             first_sent_ms: sent_before.then_some(made),
             columns: 0xc0,
+            metadata_bytes: 0,
         };
         let body = (0..bytes).map(|at| u8::try_from((at as u64 * 31 + made) % 251).unwrap()).collect();
         (head, body)
