@@ -1,11 +1,14 @@
-//! The body of an INSERT: frames, shared and never copied.
+//! The body of an INSERT: frames, shared and never copied, or read from elsewhere while they are sent.
 //!
-//! Job: a list of byte chunks as an HTTP body of known length. Place in the flow: a sealed block's frames become an
-//! [`InsertBody`] once; every attempt streams the same chunks (`BodyStream`) behind its target's header, so that a retry
-//! sends the same bytes.
-//! Owner: shared by reference count. Limits: memory is the chunks'; a stream adds less than 100 bytes.
+//! Job: bytes as an HTTP body of known length. Place in the flow: a sealed block's frames become an [`InsertBody`] once, or
+//! whoever keeps them gives a [`BodySource`]; every attempt streams the same bytes (`BodyStream`) behind its target's header, so
+//! that a retry sends the same.
+//! Owner: shared by reference count. Limits: memory is the chunks', or the source's; a stream adds less than 100 bytes.
+//!
+//! A source that cannot give what it promised breaks the attempt off: the server has less than the Content-Length, and stores
+//! nothing.
 
-use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +17,40 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
+/// Where the bytes of a body come from that are not in memory. They are the same whenever they are read.
+pub trait BodySource: Send + Sync {
+    /// Begins to read them, for one attempt.
+    fn open(&self) -> Box<dyn BodyPieces>;
+}
+
+/// A body that is being read.
+pub trait BodyPieces: Send {
+    /// The next piece, none of them empty; `None` at the end.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>>;
+}
+
+/// A body ends before it should: the attempt is broken off.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the body of an INSERT cannot be read to its end: {0}")]
+pub struct Broken(pub String);
+
 /// The frames of one block. Cloning shares them.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct InsertBody {
-    chunks: Arc<[Bytes]>,
+    content: Content,
     bytes: u64,
+}
+
+#[derive(Clone)]
+enum Content {
+    Chunks(Arc<[Bytes]>),
+    Source(Arc<dyn BodySource>),
+}
+
+impl fmt::Debug for InsertBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InsertBody").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 impl InsertBody {
@@ -26,7 +58,20 @@ impl InsertBody {
     pub fn new(chunks: Vec<Bytes>) -> Self {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let chunks = chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect();
-        Self { chunks, bytes }
+        Self { content: Content::Chunks(chunks), bytes }
+    }
+
+    /// The body of so many bytes that are read from this source.
+    pub fn read_from(source: Arc<dyn BodySource>, bytes: u64) -> Self {
+        Self { content: Content::Source(source), bytes }
+    }
+
+    /// Its chunks, if they are in memory.
+    pub fn chunks(&self) -> Option<&[Bytes]> {
+        match &self.content {
+            Content::Chunks(chunks) => Some(chunks),
+            Content::Source(_) => None,
+        }
     }
 
     /// Its length in bytes.
@@ -44,8 +89,10 @@ impl InsertBody {
         let begun = Begun::default();
         let stream = BodyStream {
             header: Some(header.clone()).filter(|header| !header.is_empty()),
-            chunks: Arc::clone(&self.chunks),
-            next: 0,
+            rest: match &self.content {
+                Content::Chunks(chunks) => Rest::Chunks { chunks: Arc::clone(chunks), next: 0 },
+                Content::Source(source) => Rest::Pieces(source.open()),
+            },
             bytes_left: header.len() as u64 + self.bytes,
             begun: begun.clone(),
         };
@@ -64,39 +111,68 @@ impl Begun {
 }
 
 /// The HTTP body of one attempt.
-#[derive(Debug)]
 pub(crate) struct BodyStream {
     /// What goes first; taken when it is sent.
     header: Option<Bytes>,
-    chunks: Arc<[Bytes]>,
-    next: usize,
+    rest: Rest,
     bytes_left: u64,
     begun: Begun,
 }
 
+/// What is behind the header.
+enum Rest {
+    Chunks { chunks: Arc<[Bytes]>, next: usize },
+    Pieces(Box<dyn BodyPieces>),
+}
+
+impl fmt::Debug for BodyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyStream").field("bytes_left", &self.bytes_left).finish_non_exhaustive()
+    }
+}
+
+impl BodyStream {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if let Some(header) = self.header.take() {
+            return Poll::Ready(Some(Ok(header)));
+        }
+        match &mut self.rest {
+            Rest::Chunks { chunks, next } => {
+                let chunk = chunks.get(*next).cloned();
+                *next += 1;
+                Poll::Ready(chunk.map(Ok))
+            }
+            Rest::Pieces(pieces) => pieces.poll_piece(context),
+        }
+    }
+
+    /// A piece is sent as long as no more was sent than was promised.
+    fn sent(&mut self, piece: Bytes) -> Result<Frame<Bytes>, Broken> {
+        self.begun.0.store(true, Ordering::Release);
+        let left = self.bytes_left.checked_sub(piece.len() as u64);
+        self.bytes_left = left.ok_or_else(|| Broken("there is more of it than was promised".to_owned()))?;
+        Ok(Frame::data(piece))
+    }
+}
+
 impl Body for BodyStream {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let chunk = if let Some(header) = self.header.take() {
-            header
-        } else if let Some(chunk) = self.chunks.get(self.next).cloned() {
-            self.next += 1;
-            chunk
-        } else {
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.is_end_stream() {
             return Poll::Ready(None);
-        };
-        self.begun.0.store(true, Ordering::Release);
-        self.bytes_left -= chunk.len() as u64;
-        Poll::Ready(Some(Ok(Frame::data(chunk))))
+        }
+        let Poll::Ready(next) = self.poll_next(context) else { return Poll::Pending };
+        let piece = next.unwrap_or_else(|| Err(Broken("it has ended".to_owned())));
+        Poll::Ready(Some(piece.and_then(|piece| self.sent(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.header.is_none() && self.next == self.chunks.len()
+        self.bytes_left == 0
     }
 
     /// Exact, which makes the request have a Content-Length: a body that ends early is then an error for the server.
@@ -137,6 +213,59 @@ mod tests {
         assert_eq!(stream.size_hint().exact(), Some(0));
         assert!(stream.is_end_stream());
         assert!(stream.frame().await.is_none());
+    }
+
+    /// Pieces that are there every other time.
+    struct Slow {
+        pieces: Vec<Result<Bytes, Broken>>,
+        is_ready: bool,
+    }
+
+    impl BodyPieces for Slow {
+        fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+            self.is_ready = !self.is_ready;
+            if self.is_ready {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready((!self.pieces.is_empty()).then(|| self.pieces.remove(0)))
+        }
+    }
+
+    struct Pieces(Vec<Result<Bytes, Broken>>);
+
+    impl BodySource for Pieces {
+        fn open(&self) -> Box<dyn BodyPieces> {
+            Box::new(Slow { pieces: self.0.clone(), is_ready: false })
+        }
+    }
+
+    fn read(pieces: &[Result<&'static [u8], &str>], bytes: u64) -> InsertBody {
+        let piece = |piece: &Result<&'static [u8], &str>| {
+            piece.map(Bytes::from_static).map_err(|why| Broken(why.to_owned()))
+        };
+        InsertBody::read_from(Arc::new(Pieces(pieces.iter().map(piece).collect())), bytes)
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_body_that_is_read_while_it_is_sent_is_the_same_every_time() {
+        let body = read(&[Ok(b"abc"), Ok(b"de")], 5);
+        for _ in 0..2 {
+            let (stream, _) = body.stream(&Bytes::from_static(b"t:"));
+            assert_eq!(stream.size_hint().exact(), Some(7));
+            assert_eq!(stream.collect().await.unwrap().to_bytes(), "t:abcde");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_body_that_is_not_what_was_promised_is_broken_off() {
+        for (pieces, bytes) in
+            [(&[Ok(&b"abc"[..])][..], 5), (&[Ok(b"abc"), Err("damage")], 5), (&[Ok(b"abc"), Ok(b"def")], 5)]
+        {
+            let (stream, begun) = read(pieces, bytes).stream(&Bytes::new());
+            assert!(stream.collect().await.is_err(), "{pieces:?}");
+            assert!(begun.get());
+        }
     }
 
     #[test]
