@@ -19,6 +19,7 @@ use crate::{
     route::Route,
     shipment::Clock,
     sink::{self, Sink},
+    spool::Spool,
     table_watch::{TableChanged, TableWatch},
     worker::{self, Worker},
 };
@@ -51,9 +52,15 @@ const SAY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
 /// the grace period.
 const LATE_MAX: Duration = Duration::from_secs(3);
+/// How long before the deadline what is not inserted begins to go to the queue volume. Chosen: the whole pool of chunks takes less, on a
+/// disk of 100 MB/s.
+const SPILL_BEFORE: Duration = Duration::from_secs(3);
+
+/// How long the queue volume may take to make everything durable when the process leaves.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 /// Events that wait for this thread: one of each kind.
-const EVENTS_MAX: usize = 3;
+const EVENTS_MAX: usize = 4;
 
 /// What this thread waits for.
 enum Event {
@@ -63,6 +70,8 @@ enum Event {
     Ended(Result<(), sluice_kafka::Error>),
     /// The table has other columns than those that rows are encoded for.
     TableChanged(TableChanged),
+    /// The queue volume has failed.
+    VolumeFailed(sluice_spool::Fatal),
 }
 
 /// Runs the gateway until SIGTERM, or until the consumer cannot go on.
@@ -88,8 +97,10 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     };
     status.table_fits();
     let account = status.account();
-    let age_max = BlockAge::of(&config.sink.clickhouse.insert);
-    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io, age_max };
+    let spool = open_spool(config, &status, events_out.clone())?;
+    let behind = spool.as_ref().map(Spool::behind).unwrap_or_default();
+    let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind);
+    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io, age_max, spool };
     let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -114,6 +125,32 @@ fn claim_volume(config: &GatewayConfig) -> anyhow::Result<Option<Volume>> {
     }
     let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     Ok(Some(Volume::claim(Path::new(&config.queue.path), &identity)?))
+}
+
+/// Opens the queue on the volume that was claimed, if there is one.
+fn open_spool(
+    config: &GatewayConfig,
+    status: &Status,
+    events: Sender<Event>,
+) -> anyhow::Result<Option<Spool>> {
+    let Some(space) = status.volume_space() else { return Ok(None) };
+    let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
+    let options = sluice_spool::Options::new(identity.number(), bytes_max);
+    let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
+        if events.send(Event::VolumeFailed(fatal)).is_err() {
+            // The process is ending already.
+        }
+    })?;
+    tracing::info!(bytes_max, blocks = found.blocks, rows = found.rows, "the queue volume is open");
+    for cut in &found.cut {
+        tracing::warn!(?cut, "the end of a file on the queue volume was not written; it is cut off");
+    }
+    for aside in &found.set_aside {
+        tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
+    }
+    status.spools(spool.clone());
+    Ok(Some(spool))
 }
 
 fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
@@ -169,6 +206,7 @@ struct Parts<'a> {
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
     age_max: BlockAge,
+    spool: Option<Spool>,
 }
 
 /// What a worker is told by.
@@ -192,6 +230,7 @@ struct Running {
     stop: Stop,
     /// How long leaving may take.
     leave_wait: Duration,
+    spool: Option<Spool>,
     workers: Vec<thread::JoinHandle<()>>,
 }
 
@@ -245,10 +284,18 @@ impl Parts<'_> {
                     kafka: kafka.clone(),
                     shape: shape.clone(),
                     metrics: self.metrics.clone(),
+                    pool: self.pool.clone(),
+                    spool: self.spool.clone(),
+                    account: self.account.clone(),
                 })
             })
             .collect();
-        self.io.spawn(delivery::run(deliveries?, blocks_in, orders_in));
+        let deliveries = deliveries?;
+        if let Some((spool, delivery)) = self.spool.as_ref().zip(deliveries.first()) {
+            let (left, columns) = (spool.left().clone(), delivery.targets.columns());
+            consumer.keeps(Box::new(move |id, cluster| left.kept(id, cluster, columns)));
+        }
+        self.io.spawn(delivery::run(deliveries, blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -271,7 +318,8 @@ impl Parts<'_> {
                 }
             })
             .context("cannot start the poll thread")?;
-        Ok(Running { status: status.clone(), stop, leave_wait: limits.leave_wait, workers: workers? })
+        let (status, leave_wait, spool) = (status.clone(), limits.leave_wait, self.spool.clone());
+        Ok(Running { status, stop, leave_wait, spool, workers: workers? })
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
@@ -345,6 +393,26 @@ fn identity(config: &GatewayConfig) -> Identity {
 }
 
 impl Running {
+    /// Has what is not inserted [`SPILL_BEFORE`] the deadline moved to the queue volume, where the next run finds it.
+    fn keep_rest(&self, io: &Runtime) {
+        let Some(spool) = self.spool.clone() else { return };
+        let wait = self.leave_wait.saturating_sub(SPILL_BEFORE);
+        io.spawn(async move {
+            tokio::time::sleep(wait).await;
+            spool.spill_everything();
+        });
+    }
+
+    fn close_volume(&self) {
+        let Some(spool) = &self.spool else { return };
+        let is_closed = spool.close(CLOSE_WAIT);
+        let usage = spool.usage();
+        if usage.blocks > 0 {
+            let (blocks, rows) = (usage.blocks, usage.rows);
+            tracing::info!(is_closed, blocks, rows, "blocks stay on the queue volume for the next run");
+        }
+    }
+
     fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
         let mut changed = None;
         let result = loop {
@@ -355,6 +423,12 @@ impl Running {
                 Some(Event::Signal) => {
                     self.status.say("leaving: what was read is inserted and committed");
                     self.stop.request(self.leave_wait);
+                    self.keep_rest(&io);
+                }
+                Some(Event::VolumeFailed(fatal)) => {
+                    // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
+                    io.shutdown_background();
+                    return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
                 }
                 Some(Event::TableChanged(found)) => {
                     tracing::error!("leaving: {found}");
@@ -374,6 +448,7 @@ impl Running {
             io.shutdown_background();
             return Err(changed.into());
         }
+        self.close_volume();
         if result.is_ok() {
             for worker in self.workers {
                 if worker.join().is_err() {

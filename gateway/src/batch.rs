@@ -19,13 +19,16 @@
 //! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and
 //! under its own token. Once two of them had shared an insert, their next owners could only find out together whether it was stored.
 //!
+//! While blocks wait on the queue volume, a new one is not inserted before them, and ending it early makes nothing fresher: it only makes
+//! more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are in.
+//!
 //! Owner: the workers, which share how many blocks are open and how many were closed of late.
 
 use sluice_gateway_config::Insert;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -45,11 +48,17 @@ const SPACING_MS: u64 = 1_000 / INSERTS_PER_SECOND as u64;
 /// hundred partitions, all at once.
 const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
 
+/// The age of an open block while blocks wait on the queue volume, unless the config's is longer. Chosen: the 256 cuts of a plan last
+/// for four hours then.
+const AGE_BEHIND: Duration = Duration::from_mins(1);
+
 /// The age at which an open block is to be sealed. Clones share what is open and what was closed.
 #[derive(Debug, Clone)]
 pub struct BlockAge {
     interval: Duration,
     shared: Arc<Shared>,
+    /// Whether blocks wait on the queue volume.
+    behind: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -69,7 +78,13 @@ impl BlockAge {
     pub fn of(insert: &Insert) -> Self {
         let shared =
             Shared { started: Instant::now(), open: AtomicU32::new(0), used_up_to_ms: AtomicU64::new(0) };
-        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared) }
+        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Arc::default() }
+    }
+
+    /// The same where this says whether blocks wait on the queue volume.
+    #[must_use]
+    pub fn with(self, behind: Arc<AtomicBool>) -> Self {
+        Self { behind, ..self }
     }
 
     /// Takes down that a block was opened.
@@ -90,6 +105,9 @@ impl BlockAge {
 
     /// How much longer a block of this age may stay open; zero when it is due.
     pub fn time_left(&self, age: Duration, now: Instant) -> Duration {
+        if self.behind.load(Ordering::Relaxed) {
+            return self.interval.max(AGE_BEHIND).saturating_sub(age);
+        }
         let open = self.shared.open.load(Ordering::Relaxed);
         let in_turn = Duration::from_secs(1) * open / INSERTS_PER_SECOND;
         let free_from = self.shared.used_up_to_ms.load(Ordering::Relaxed);
@@ -119,6 +137,15 @@ mod tests {
         let (age_max, now) = (BlockAge::of(&Insert::default()), Instant::now());
         assert_eq!(age_max.time_left(Duration::from_millis(400), now), Duration::from_millis(600));
         assert_eq!(age_max.time_left(Duration::from_secs(2), now), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_block_that_is_not_inserted_before_others_may_become_older() {
+        let behind = Arc::new(AtomicBool::new(true));
+        let (age_max, now) = (BlockAge::of(&Insert::default()).with(behind.clone()), Instant::now());
+        assert_eq!(age_max.time_left(Duration::from_secs(20), now), Duration::from_secs(40));
+        behind.store(false, Ordering::Relaxed);
+        assert_eq!(age_max.time_left(Duration::from_secs(20), now), Duration::ZERO);
     }
 
     /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.

@@ -8,12 +8,13 @@ use crate::{
     batch::{BlockAge, OpenCount},
     buffers::{Chunks, Pool, Purpose, StoreError},
     message_rows::MessageRows,
+    passport::Passport,
 };
 use bytes::Bytes;
 use sluice_clickhouse::row_frames::{RowFrames, RowMark};
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
-    ranges::{Closed, Token},
+    ranges::{Closed, Kept, Token},
 };
 use std::{sync::Arc, time::Instant};
 
@@ -58,6 +59,8 @@ pub struct Block {
     pub bytes: usize,
     /// The latest end of a span, in ns since 1970; 0 without spans.
     pub span_end_nanos_max: u64,
+    /// What the next run of this process must know of it to go on with it.
+    pub passport: Passport,
 }
 
 impl OpenBlock {
@@ -130,6 +133,7 @@ impl OpenBlock {
             bytes: chunks.len(),
             frames: chunks.into_bytes(),
             span_end_nanos_max: std::mem::take(&mut self.span_end_nanos_max),
+            passport: Passport { cluster: place.cluster.clone(), kept: Kept::of(closed) },
         })
     }
 

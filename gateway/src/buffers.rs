@@ -106,6 +106,11 @@ impl Pool {
         self.free.len() * CHUNK_BYTES
     }
 
+    /// Bytes that must be free before a message that ran out of chunks is redone.
+    pub fn redo_bytes(&self) -> usize {
+        (self.reserve + BLOCK_CHUNKS_MAX).min(self.total) * CHUNK_BYTES
+    }
+
     /// Asks for the right to redo a message that ran out of chunks. One worker at a time has it, and only once a whole
     /// block's worth of chunks is free: so the message fits, and two workers cannot starve each other for ever.
     ///

@@ -4,25 +4,39 @@
 //! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime; each block that may be sent is a task of its own, of which
 //! `sink.clickhouse.insert.concurrency` send at a time. What is held or waits is bounded by the pool of chunks.
 //!
+//! When memory runs short, blocks that wait go to the queue volume ([`crate::spill`]), so that reading goes on while the sink is slow or
+//! away.
+//!
 //! A block is sent once its range may be; what happens to it then is a [`Shipment`].
 
 use crate::{
+    account::RowAccount,
     block::Block,
     breaker::Endpoints,
+    buffers::Pool,
+    cargo::Cargo,
     guarantee::Standing,
-    held::{Held, Ready},
+    held::{Held, Stowed},
     metrics::Metrics,
     route::Route,
     shipment::{Dock, IN_PARTS_MAX, Shipment},
     sink::{Sink, Targets},
+    spill::Spill,
+    spool::Spool,
     table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
 use sluice_clickhouse::row_ends::RowShape;
 use sluice_gateway_config::{Kafka, OnMissing};
-use sluice_kafka::{Order, Report, dead_letter::DeadLetters, ranges::Release};
-use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
+use sluice_kafka::{
+    Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::MissedTickBehavior,
+};
 
 /// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
 /// before the workers do.
@@ -30,6 +44,14 @@ pub const BLOCKS_WAITING_MAX: usize = 256;
 
 /// Orders that wait for this task. The poll thread keeps what does not fit, at most one per range in flight.
 pub const ORDERS_WAITING_MAX: usize = 1_024;
+
+/// Blocks of one partition that are sent or wait for a next try, for each insert at the same time. Chosen: while some are sent the
+/// next ones are at hand; and a partition whose blocks are all refused has so many tasks, whatever is on the queue volume.
+const SENDING_PER_INSERT: usize = 2;
+
+/// How often it is looked whether memory runs short. Chosen: a worker fills a block in 50 ms, and so an eighth of the smallest pool in
+/// twice that.
+const SPILL_LOOK: Duration = Duration::from_millis(25);
 
 /// What delivery to one shard is made of.
 pub struct Delivery {
@@ -55,6 +77,12 @@ pub struct Delivery {
     pub shape: Arc<RowShape>,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
+    /// The memory that blocks are in.
+    pub pool: Arc<Pool>,
+    /// The queue volume, if there is one.
+    pub spool: Option<Spool>,
+    /// Where rows are accounted for that an earlier run has walked.
+    pub account: RowAccount,
 }
 
 /// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
@@ -65,28 +93,103 @@ pub async fn run(
     mut blocks: mpsc::Receiver<Block>,
     mut orders: mpsc::Receiver<Order>,
 ) {
-    let docks = Docks::new(shards);
-    let mut held = Held::default();
-    let mut shipments = tokio::task::JoinSet::new();
-    loop {
-        while let Some(Ready { block, release, tenure }) = held.pop() {
-            while shipments.try_join_next().is_some() {}
-            let dock = docks.of(&block, &release);
-            shipments.spawn(Shipment::new(dock, block, release, tenure).run());
-        }
+    let mut holding = Holding::new(shards);
+    let mut look = tokio::time::interval(SPILL_LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gone = false;
+    while !gone || !holding.is_empty() {
+        holding.send();
         tokio::select! {
-            Some(block) = blocks.recv() => docks.abandon(held.block(block)),
+            Some(block) = blocks.recv() => holding.block(block),
             Some(order) = orders.recv() => {
                 // What a worker sent before the poll thread gave the order is in the channel.
                 while let Ok(block) = blocks.try_recv() {
-                    docks.abandon(held.block(block));
+                    holding.block(block);
                 }
-                docks.abandon(held.order(order));
+                holding.order(order);
             }
-            else => break,
+            Some(done) = holding.shipments.join_next() => {
+                holding.held.done(&done.expect("a panic ends the process"));
+            }
+            _ = look.tick() => {
+                holding.look();
+                gone = blocks.is_closed() && blocks.is_empty() && orders.is_closed() && orders.is_empty();
+            }
         }
     }
-    while shipments.join_next().await.is_some() {}
+}
+
+/// What the delivery task holds.
+struct Holding {
+    docks: Docks,
+    held: Held,
+    spill: Option<Spill>,
+    /// Each ends with the partition of its block.
+    shipments: JoinSet<PartitionId>,
+    /// Of the columns that blocks are encoded for.
+    columns: u64,
+    spool: Option<Spool>,
+    account: RowAccount,
+}
+
+impl Holding {
+    fn new(shards: Vec<Delivery>) -> Self {
+        let first = shards.first().expect("the config names a shard");
+        let columns = first.targets.columns();
+        let (spool, account) = (first.spool.clone(), first.account.clone());
+        let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
+        let spill = spool.clone().map(|spool| Spill::new(first.pool.clone(), spool));
+        let (held, shipments) = (Held::new(sending_max), JoinSet::new());
+        Self { docks: Docks::new(shards), held, spill, shipments, columns, spool, account }
+    }
+
+    /// Whether nothing is being sent, and nothing may be.
+    fn is_empty(&self) -> bool {
+        self.shipments.is_empty() && !self.held.has_ready()
+    }
+
+    fn block(&mut self, mut block: Block) {
+        let cargo = Cargo::of(&mut block, self.columns);
+        if let Some(spill) = &mut self.spill {
+            spill.add(&cargo);
+            spill.look(self.docks.is_any_failing());
+        }
+        self.docks.abandon(self.held.block(Stowed { block, cargo }), false);
+    }
+
+    fn order(&mut self, order: Order) {
+        let order = match order {
+            Order::TakeOver { id, generation, ranges } => return self.take_over(&id, generation, &ranges),
+            order => order,
+        };
+        let is_leaving = matches!(order, Order::Forget { is_leaving: true, .. });
+        self.docks.abandon(self.held.order(order), is_leaving);
+    }
+
+    /// Blocks of an earlier run go on as if this one had made them.
+    fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
+        let Some(spool) = &self.spool else { return };
+        for stowed in spool.left().take(id, (generation, ranges), &self.account, spool) {
+            self.docks.docks[0].count_in();
+            self.docks.abandon(self.held.block(stowed), false);
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(ready) = self.held.pop() {
+            let dock = self.docks.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(dock, ready).run());
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(spill) = &mut self.spill {
+            spill.look(self.docks.is_any_failing());
+        }
+        if let Some(spool) = &self.spool {
+            spool.left().give_up_late(spool);
+        }
+    }
 }
 
 /// A dock for each shard, in the order of the config.
@@ -120,8 +223,13 @@ impl Docks {
         dock.clone()
     }
 
-    fn abandon(&self, blocks: Vec<Block>) {
+    /// Whether inserts into any of them fail.
+    fn is_any_failing(&self) -> bool {
+        self.docks.iter().any(|dock| dock.is_failing())
+    }
+
+    fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
         // Any of them: what is given up goes nowhere.
-        self.docks[0].abandon(blocks);
+        self.docks[0].abandon(blocks, is_leaving);
     }
 }

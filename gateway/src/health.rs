@@ -1,16 +1,18 @@
 //! What the admin server is told about the gateway.
 
-use crate::{account::RowAccount, admin::Health, buffers::Pool, metrics::Metrics, remaining::Remaining};
+use crate::{
+    account::RowAccount, admin::Health, buffers::Pool, metrics::Metrics, remaining::Remaining, spool::Spool,
+};
 use prometheus::IntCounter;
 use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
-use sluice_spool::Volume;
+use sluice_spool::{Space, Volume};
 use std::{
     fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A poll thread that was not heard of for this long is stuck: it polls twenty times a second, and the longest wait that
@@ -29,6 +31,7 @@ pub struct Status {
     table_fits: AtomicBool,
     consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
+    spool: OnceLock<Spool>,
 }
 
 /// Why partitions make the gateway not ready.
@@ -66,6 +69,7 @@ impl Status {
             table_fits: AtomicBool::new(false),
             consumer: OnceLock::new(),
             drain: Drain::default(),
+            spool: OnceLock::new(),
         }
     }
 
@@ -95,6 +99,38 @@ impl Status {
         assert!(self.consumer.set(stats).is_ok(), "there is one consumer");
     }
 
+    /// How large the queue volume is; `None` without one.
+    pub fn volume_space(&self) -> Option<Result<Space, sluice_spool::Error>> {
+        self.volume.as_ref().map(Volume::space)
+    }
+
+    /// The queue on it was opened.
+    pub fn spools(&self, spool: Spool) {
+        assert!(self.spool.set(spool).is_ok(), "there is one queue volume");
+    }
+
+    fn refresh_spool(&self, spool: &Spool) {
+        let metrics = &self.metrics.spool;
+        let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let (usage, numbers) = (spool.usage(), spool.numbers());
+        metrics.bytes.set(count(usage.bytes));
+        metrics.blocks.set(count(usage.blocks));
+        metrics.rows.set(count(usage.rows));
+        metrics.oldest_seconds.set(usage.oldest_ms.map_or(0.0, seconds_since));
+        let moved = [
+            (&metrics.appended, &numbers.appended),
+            (&metrics.drained, &numbers.drained),
+            (&metrics.dropped, &numbers.dropped),
+        ];
+        for (moved, counted) in moved {
+            catch_up(&moved.blocks, counted.blocks());
+            catch_up(&moved.bytes, counted.bytes());
+        }
+        catch_up(&metrics.taken_over, numbers.taken_over.load(Ordering::Relaxed));
+        catch_up(&metrics.damaged, numbers.set_aside.load(Ordering::Relaxed));
+        catch_up(&metrics.refused, numbers.refused.load(Ordering::Relaxed));
+    }
+
     fn refresh_consumer(&self, stats: &ConsumerStats) {
         let metrics = &self.metrics;
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -109,6 +145,7 @@ impl Status {
         // A partition that has gone must not stay with its last lag.
         metrics.lag_messages.reset();
         metrics.committed_offset.reset();
+        metrics.position.reset();
         let mut queued = 0;
         for (id, numbers) in stats.partitions() {
             queued += numbers.queued_bytes;
@@ -116,6 +153,9 @@ impl Status {
             let labels = [&*id.topic, partition.as_str()];
             if let Some(lag) = numbers.lag_messages {
                 metrics.lag_messages.with_label_values(&labels).set(lag);
+            }
+            if let Some(position) = numbers.position {
+                metrics.position.with_label_values(&labels).set(position);
             }
             if let Some(offset) = numbers.committed_offset {
                 metrics.committed_offset.with_label_values(&labels).set(offset);
@@ -149,6 +189,12 @@ impl Status {
 /// Brings a counter up to a sum that is kept elsewhere. One scrape at a time may be behind; the next one catches up.
 fn catch_up(counter: &IntCounter, sum: u64) {
     counter.inc_by(sum.saturating_sub(counter.get()));
+}
+
+/// Seconds since a moment in ms since 1970; 0 when it lies ahead.
+fn seconds_since(ms: u64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(ms)).as_secs_f64()
 }
 
 /// The resident set, as the kernel counts it; `None` where it does not say.
@@ -223,6 +269,9 @@ impl Health for Status {
         catch_up(&metrics.rows_abandoned, self.account.abandoned());
         if let Some(stats) = self.consumer.get() {
             self.refresh_consumer(stats);
+        }
+        if let Some(spool) = self.spool.get() {
+            self.refresh_spool(spool);
         }
         if let Some(Ok(space)) = self.volume.as_ref().map(Volume::space) {
             let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

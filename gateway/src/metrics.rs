@@ -4,9 +4,11 @@
 
 mod guarantee;
 mod refused;
+mod spool;
 
 pub use guarantee::GuaranteeMetrics;
 pub use refused::RefusedMetrics;
+pub use spool::SpoolMetrics;
 
 use prometheus::{
     Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
@@ -67,6 +69,8 @@ pub struct Metrics {
     pub lag_messages: IntGaugeVec,
     /// The last committed offset.
     pub committed_offset: IntGaugeVec,
+    /// Where reading goes on.
+    pub position: IntGaugeVec,
     /// Seconds until Kafka's retention overtakes what is not inserted.
     pub retention_seconds_left: GaugeVec,
     /// Messages that retention overtook.
@@ -99,6 +103,8 @@ pub struct Metrics {
     pub table_fits: IntGauge,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
+    /// What is on the queue volume.
+    pub spool: SpoolMetrics,
     /// What is promised, and what is in doubt.
     pub guarantee: GuaranteeMetrics,
     /// What the server does not take whole.
@@ -224,6 +230,11 @@ impl Metrics {
                 "The last committed offset.",
                 &["topic", "partition"],
             ),
+            position: make.gauges(
+                "position",
+                "The offset at which reading goes on, ahead of what is committed.",
+                &["topic", "partition"],
+            ),
             retention_seconds_left: make.float_gauges(
                 "retention_seconds_left",
                 "Seconds until Kafka's retention overtakes what is not inserted; absent where nothing is to be overtaken.",
@@ -277,6 +288,7 @@ impl Metrics {
             queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),
+            spool: SpoolMetrics::new(&make),
             guarantee: GuaranteeMetrics::new(&make),
             refused: RefusedMetrics::new(&make),
             worker_seconds: registered(

@@ -13,9 +13,11 @@ use crate::{
     bisect::{Bisection, Fault, Quota, Refusal},
     block::Block,
     breaker::{Answer, Endpoints, Pass, Wait},
+    cargo::{Cargo, Loaded, Unpacked},
     delivery::Delivery,
-    held::Tenure,
+    held::{Ready, Stowed, Tenure},
     retry,
+    spool::{Ended, Spool, Unreadable},
     tries::{At, Failure, Next, Replica, Tries},
 };
 use sluice_clickhouse::{
@@ -26,7 +28,7 @@ use sluice_clickhouse::{
     outcome::Class,
 };
 use sluice_kafka::{
-    Report,
+    PartitionId, Report,
     ranges::{PROOF_AGE_MAX, Release},
 };
 use std::{
@@ -104,12 +106,35 @@ impl Dock {
     }
 
     /// Takes down that blocks are given up: another owner reads their messages.
-    pub fn abandon(&self, blocks: Vec<Block>) {
-        for block in blocks {
-            tracing::debug!(partition = %block.id, "a block is given up: the partition has another owner");
+    pub fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
+        for stowed in blocks {
+            tracing::debug!(partition = %stowed.block.id, "a block is given up: the partition has another owner");
             self.delivery.metrics.blocks_in_flight.dec();
-            block.account.abandon();
+            stowed.abandon(self.spool(), is_leaving);
         }
+    }
+
+    /// A block has come that no worker has sealed.
+    pub fn count_in(&self) {
+        self.delivery.metrics.blocks_in_flight.inc();
+    }
+
+    /// Whether the last insert failed.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    fn spool(&self) -> Option<&Spool> {
+        self.delivery.spool.as_ref()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.now().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn give_up(&self, endpoint: usize, pass: Pass) {
+        self.endpoints().give_up(endpoint, pass);
+        self.returned.notify_waiters();
     }
 
     /// Takes down that a block comes here which an owner before may have sent to a shard that is no more.
@@ -170,6 +195,9 @@ impl Dock {
 pub struct Shipment {
     dock: Arc<Dock>,
     block: Block,
+    cargo: Arc<Cargo>,
+    /// Why its record on the queue volume cannot be read.
+    damage: Option<Unreadable>,
     release: Release,
     tenure: Arc<Tenure>,
     sending: Sending,
@@ -188,6 +216,7 @@ pub struct Shipment {
 struct Sending {
     token: String,
     rows: u64,
+    /// Of a part; the block's own is loaded for each try.
     body: InsertBody,
     tries: Tries,
     attempts: u32,
@@ -209,7 +238,8 @@ enum Sent {
 
 impl Shipment {
     /// A block that may be sent.
-    pub fn new(dock: Arc<Dock>, block: Block, release: Release, tenure: Arc<Tenure>) -> Self {
+    pub fn new(dock: Arc<Dock>, ready: Ready) -> Self {
+        let Ready { stowed: Stowed { block, cargo }, release, tenure } = ready;
         let views = dock.delivery.standing.has_views();
         let tries = if release.is_inherited {
             Tries::inherited(views, Duration::from_secs(release.first_sent))
@@ -219,7 +249,7 @@ impl Shipment {
         let sending = Sending {
             token: block.token.to_string(),
             rows: block.rows,
-            body: InsertBody::new(block.frames.clone()),
+            body: InsertBody::new(Vec::new()),
             tries,
             attempts: 0,
             released: dock.clock.now(),
@@ -228,6 +258,8 @@ impl Shipment {
         Self {
             dock,
             block,
+            cargo,
+            damage: None,
             release,
             tenure,
             sending,
@@ -240,8 +272,19 @@ impl Shipment {
         }
     }
 
-    /// Tries until it is in, or its generation is over.
-    pub async fn run(mut self) {
+    /// Tries until it is in, or its generation is over. Ends with its partition.
+    pub async fn run(mut self) -> PartitionId {
+        let id = self.block.id.clone();
+        // Not while no try would come of it: what was never sent need not be marked as if it were.
+        if !self.dock.is_failing() {
+            let prepared = self.cargo.prepare(self.dock.spool(), self.dock.now_ms()).await;
+            self.damage = prepared.err();
+        }
+        self.deliver().await;
+        id
+    }
+
+    async fn deliver(mut self) {
         let refusal = match self.gone_on_with() {
             Some(bisection) => Err(bisection),
             None => Ok(self.send_whole().await),
@@ -261,7 +304,11 @@ impl Shipment {
         self.leave_doubt();
         match dead_lettered {
             Some(rows) => self.settle(rows),
-            None => self.dock.abandon(vec![self.block]),
+            None if self.damage.is_some() => self.read_again(),
+            None => {
+                let is_leaving = self.tenure.is_leaving();
+                self.dock.abandon(vec![Stowed { block: self.block, cargo: self.cargo }], is_leaving);
+            }
         }
     }
 
@@ -278,7 +325,7 @@ impl Shipment {
     /// Sends what there is to send until something has become of it.
     async fn send(&mut self) -> Sent {
         let mut next = None;
-        while !self.tenure.is_over() {
+        while !self.is_over() {
             let step = match next.take() {
                 Some(step) => step,
                 None => match self.attempt().await {
@@ -344,24 +391,30 @@ impl Shipment {
                 return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
             }
         };
+        let Some(loaded) = self.load().await else {
+            dock.give_up(endpoint, pass);
+            return Some(Next::SendAgain {
+                after: Duration::ZERO,
+                replica: Replica::Same,
+                may_double: false,
+            });
+        };
         let views = dock.delivery.standing.has_views();
-        if self.sending.attempts == 0
-            && dock.clock.now().saturating_sub(self.sending.released) > PROOF_AGE_MAX
-        {
+        if self.sending.attempts == 0 && self.is_unproved() {
             // Another owner may have sent it since, unnoticed: this process may have stood still.
             self.sending.tries = Tries::inherited(views, self.sending.released);
         }
         let at = self.at();
         if let Some(step) = self.sending.tries.sending(&at) {
-            dock.endpoints().give_up(endpoint, pass);
-            dock.returned.notify_waiters();
+            dock.give_up(endpoint, pass);
             return Some(step);
         }
         let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
-        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &self.sending.body, id).await;
+        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &loaded.body, id).await;
+        drop(loaded);
         self.permit = Some(permit).filter(|_| self.is_in_parts);
         match sent {
             Ok(inserted) => {
@@ -377,6 +430,51 @@ impl Shipment {
                 self.refusal = Some((error.code, error.message));
                 Some(self.sending.tries.failed(failure, &self.at()))
             }
+        }
+    }
+
+    /// What the next try sends. `None` when it cannot be read.
+    async fn load(&mut self) -> Option<Loaded> {
+        if self.is_in_parts {
+            return Some(Loaded::part(self.sending.body.clone()));
+        }
+        let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+        loaded.map_err(|damage| self.damage = Some(damage)).ok()
+    }
+
+    /// All of it in memory. `None` when it cannot be read.
+    async fn unpack(&mut self) -> Option<Unpacked> {
+        let unpacked = self.cargo.unpack(self.dock.spool(), self.dock.now_ms()).await;
+        unpacked.map_err(|damage| self.damage = Some(damage)).ok()
+    }
+
+    /// Whether nothing more is sent of it.
+    fn is_over(&self) -> bool {
+        self.tenure.is_over() || self.damage.is_some()
+    }
+
+    /// Whether the partition may have had another owner since this might first be sent.
+    fn is_unproved(&self) -> bool {
+        let since_release = self.dock.clock.now().saturating_sub(self.sending.released);
+        let since_proof = sluice_kafka::clock::now().steady.saturating_sub(self.tenure.proved());
+        since_release.min(since_proof) > PROOF_AGE_MAX
+    }
+
+    /// Its record on the queue volume is damaged: its partition begins anew where it is committed.
+    fn read_again(self) {
+        tracing::error!(
+            partition = %self.block.id,
+            first = self.block.range.first,
+            next = self.block.range.next,
+            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
+            "a block on the queue volume cannot be read; its messages are read again"
+        );
+        self.cargo.end(self.dock.spool(), Ended::Damaged);
+        self.dock.delivery.metrics.blocks_in_flight.dec();
+        self.block.account.abandon();
+        let Block { id, generation, .. } = self.block;
+        if self.dock.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
+            // The poll thread has ended; whoever has the partition next begins where it is committed.
         }
     }
 
@@ -458,6 +556,7 @@ impl Shipment {
     }
 
     fn settle(self, dead_lettered: u64) {
+        self.cargo.end(self.dock.spool(), Ended::Settled);
         let Self { dock, block, .. } = self;
         if dock.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");

@@ -16,6 +16,7 @@ use sluice_clickhouse::{
 };
 use sluice_gateway_config::{ClickHouse, SecretFileError, security::read_secret};
 use std::{collections::BTreeMap, time::Duration};
+use twox_hash::XxHash3_64;
 
 /// Why the sink cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +116,11 @@ impl Targets {
     /// The target of the endpoint at this place in the config.
     pub fn at(&self, endpoint: usize) -> &InsertTarget {
         &self.of_endpoints[endpoint % self.of_endpoints.len()]
+    }
+
+    /// The columns that rows are sent for, as a number: blocks of others do not fit.
+    pub fn columns(&self) -> u64 {
+        XxHash3_64::oneshot(self.at(0).header())
     }
 
     /// How many endpoints there are.

@@ -9,6 +9,7 @@
 //! nothing.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +73,22 @@ impl InsertBody {
             Content::Chunks(chunks) => Some(chunks),
             Content::Source(_) => None,
         }
+    }
+
+    /// All of it in memory, for whoever must look into it.
+    ///
+    /// # Errors
+    /// When it cannot be read to its end.
+    pub async fn read(&self) -> Result<Vec<Bytes>, Broken> {
+        if let Some(chunks) = self.chunks() {
+            return Ok(chunks.to_vec());
+        }
+        let (mut stream, _) = self.stream(&Bytes::new());
+        let mut pieces = Vec::new();
+        while let Some(piece) = poll_fn(|context| Pin::new(&mut stream).poll_frame(context)).await {
+            pieces.extend(piece?.into_data());
+        }
+        Ok(pieces)
     }
 
     /// Its length in bytes.
@@ -255,6 +272,7 @@ mod tests {
             assert_eq!(stream.size_hint().exact(), Some(7));
             assert_eq!(stream.collect().await.unwrap().to_bytes(), "t:abcde");
         }
+        assert_eq!(body.read().await.unwrap().concat(), b"abcde");
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -265,6 +283,7 @@ mod tests {
             let (stream, begun) = read(pieces, bytes).stream(&Bytes::new());
             assert!(stream.collect().await.is_err(), "{pieces:?}");
             assert!(begun.get());
+            assert!(read(pieces, bytes).read().await.is_err());
         }
     }
 

@@ -3,6 +3,7 @@
 //! | part | bytes | why |
 //! | --- | --- | --- |
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
+//! | spool | [`SPOOL_BYTES`] + concurrency × [`SPOOL_PIECES`] × [`SPOOL_PIECE_BYTES`] | what is known of blocks on the queue volume, and their bytes on the way to an insert |
 //! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
 //! | rows | active partitions × [`ROW_BUFFER_BYTES`] | each open block keeps the rows that are not yet compressed |
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, and its pieces, while they grow |
@@ -23,7 +24,18 @@ use crate::units::ByteSize;
 
 /// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen; the resident set of a gateway with two workers and little to
 /// do, its Kafka client and its inserts included, was seen at 21.4 MiB, the rest is for per-partition bookkeeping.
-pub const BASE_BYTES: u64 = 46 << 20;
+pub const BASE_BYTES: u64 = 40 << 20;
+
+/// What is known of blocks on the queue volume, whether there is one or not, so that the same limit does for both. Chosen: 8,192 blocks
+/// of about 550 bytes each, the index of the volume included, which the gateway asserts.
+pub const SPOOL_BYTES: u64 = 4_480 << 10;
+
+/// A piece of a body that is read from the queue volume while it is sent. Chosen: large enough that a disk reads at its full speed
+/// when it reads ahead.
+pub const SPOOL_PIECE_BYTES: u64 = 128 << 10;
+
+/// Pieces that an insert can have: what its connection buffers (400 KiB) with the piece that passes that, one read ahead.
+pub const SPOOL_PIECES: u64 = 6;
 
 /// Rows that are not yet compressed: a frame of 256 KiB, a quarter of it for the row that crosses its end, and the same
 /// once more for the compressed frame. The gateway asserts that its buffers are no larger.
@@ -111,6 +123,8 @@ pub struct Budget {
     pub base: ByteSize,
     /// librdkafka's queues.
     pub kafka: ByteSize,
+    /// Blocks on the queue volume.
+    pub spool: ByteSize,
     /// Rows that are not yet compressed.
     pub rows: ByteSize,
     /// Scratch of the workers.
@@ -146,6 +160,7 @@ impl Budget {
                 limit: sizing.limit,
                 base: ByteSize::bytes(BASE_BYTES),
                 kafka: ByteSize::bytes(fixed.kafka),
+                spool: ByteSize::bytes(fixed.spool),
                 rows: ByteSize::bytes(fixed.rows),
                 workers: ByteSize::bytes(fixed.workers),
                 letters: ByteSize::bytes(LETTERS_BYTES),
@@ -158,13 +173,14 @@ impl Budget {
     }
 
     /// Name and size of every part, in the order of the table above: for printing and for metrics.
-    pub fn parts(&self) -> [(&'static str, ByteSize); 8] {
+    pub fn parts(&self) -> [(&'static str, ByteSize); 9] {
         [
             ("base", self.base),
             ("kafka", self.kafka),
             ("rows", self.rows),
             ("workers", self.workers),
             ("letters", self.letters),
+            ("spool", self.spool),
             ("http", self.http),
             ("blocks", self.blocks),
             ("slack", self.slack),
@@ -189,6 +205,7 @@ fn kafka_bytes(sizing: &Sizing) -> u64 {
 /// The parts that do not depend on the limit.
 struct Fixed {
     kafka: u64,
+    spool: u64,
     rows: u64,
     workers: u64,
     http: u64,
@@ -199,6 +216,9 @@ impl Fixed {
         let active = u64::from(sizing.partitions_active_max);
         Self {
             kafka: kafka_bytes(sizing),
+            spool: u64::from(sizing.insert_concurrency)
+                .saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES)
+                .saturating_add(SPOOL_BYTES),
             rows: active.saturating_mul(ROW_BUFFER_BYTES),
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
@@ -207,7 +227,7 @@ impl Fixed {
     }
 
     fn sum(&self) -> u64 {
-        [self.kafka, self.rows, self.workers, self.http]
+        [self.kafka, self.spool, self.rows, self.workers, self.http]
             .into_iter()
             .fold(BASE_BYTES + LETTERS_BYTES, u64::saturating_add)
     }

@@ -3,6 +3,7 @@
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
+    gateway_config::QUEUE_BYTES_MIN,
     insert_settings, kafka_properties,
     violation::Violations,
 };
@@ -193,6 +194,8 @@ impl GatewayConfig {
         found.add_if(self.pipeline.name.is_empty(), "pipeline.name", empty);
         in_range(found, "workers", self.workers, 1, 64);
         found.add_if(!self.queue.path.starts_with('/'), "queue.path", || "must be an absolute path".into());
+        let is_small = self.queue.max_bytes.is_some_and(|bytes| bytes < QUEUE_BYTES_MIN);
+        found.add_if(is_small, "queue.maxBytes", || format!("must be at least {QUEUE_BYTES_MIN}"));
         found.add_if(!self.memory.limit.get().is_multiple_of(1 << 20), "memory.limit", || {
             "must be whole MiB".into()
         });
@@ -361,6 +364,7 @@ memory: {limit: 192MiB}
             ("192MiB", "200000001B", "memory.limit"),
             ("workers: 2", "workers: 2\nadmin: {listen: nowhere}", "admin.listen"),
             ("workers: 2", "workers: 2\nqueue: {path: relative}", "queue.path"),
+            ("workers: 2", "workers: 2\nqueue: {maxBytes: 1MiB}", "queue.maxBytes"),
             ("workers: 2", "workers: 2\ndelivery: {deadLetter: {topic: a b}}", "delivery.deadLetter.topic"),
             (
                 "workers: 2",

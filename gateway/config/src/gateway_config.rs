@@ -318,7 +318,20 @@ pub struct Queue {
     /// Where it is mounted.
     #[serde(default = "queue_path")]
     pub path: String,
+    /// Bytes that blocks may take on it: at least 32 MiB. Absent means all of the volume but a twentieth, which the file system needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<ByteSize>,
 }
+
+impl Queue {
+    /// Bytes that blocks may take on a volume of so many bytes.
+    pub fn bytes_max(&self, volume_bytes: u64) -> u64 {
+        self.max_bytes.map_or(volume_bytes - volume_bytes / 20, ByteSize::get)
+    }
+}
+
+/// The smallest `queue.maxBytes`. Chosen: above the largest block and what its file needs beside it.
+pub const QUEUE_BYTES_MIN: ByteSize = ByteSize::mib(32);
 
 fn queue_path() -> String {
     "/var/lib/sluice/queue".to_owned()
@@ -326,7 +339,7 @@ fn queue_path() -> String {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { mode: QueueMode::default(), path: queue_path() }
+        Self { mode: QueueMode::default(), path: queue_path(), max_bytes: None }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     clock,
     committer::Beginning,
     partition::{Generation, OffsetRange, PartitionId},
-    ranges::{Committed, Cutter, Found, Ranges, Settings},
+    ranges::{Committed, Cutter, Found, Kept, Ranges, Settings},
     stats::ConsumerStats,
 };
 use sluice_gateway_config::InitialOffset;
@@ -64,6 +64,9 @@ pub struct Policy {
     pub active_max: usize,
 }
 
+/// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log.
+pub type KeptRanges = Box<dyn Fn(&PartitionId, &str) -> Vec<Kept> + Send>;
+
 /// The partitions that have not begun.
 pub struct Arrivals {
     policy: Policy,
@@ -79,6 +82,7 @@ pub struct Arrivals {
     last_read: Option<Instant>,
     /// Whether none begins.
     is_over: bool,
+    kept_ranges: Option<KeptRanges>,
 }
 
 impl Arrivals {
@@ -93,7 +97,13 @@ impl Arrivals {
             ready: Vec::new(),
             last_read: None,
             is_over: false,
+            kept_ranges: None,
         }
+    }
+
+    /// Ranges that an earlier run has kept are taken over.
+    pub fn keeps(&mut self, kept_ranges: KeptRanges) {
+        self.kept_ranges = Some(kept_ranges);
     }
 
     /// The group has given us partitions. They begin once it is known where.
@@ -121,6 +131,11 @@ impl Arrivals {
     pub fn go_on(&mut self) {
         self.is_over = false;
         self.last_read = None;
+    }
+
+    /// Whether none begins any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Nobody said where a partition begins: the others are asked first.
@@ -188,7 +203,7 @@ impl Arrivals {
         id: &PartitionId,
         beginning: &Beginning,
         stats: &ConsumerStats,
-    ) -> Option<(Generation, Ranges)> {
+    ) -> Option<(Generation, Ranges, Vec<OffsetRange>)> {
         // It may have been taken away while its beginning was read.
         if self.is_over || !self.remove(id) {
             return None;
@@ -202,14 +217,19 @@ impl Arrivals {
         let committed = Committed { commit, begin: default, log: *log };
         self.generations += 1;
         let generation = Generation(self.generations);
-        match Ranges::assigned(generation, &committed, self.policy.settings, clock::now()) {
-            Ok((ranges, cutter, found)) => {
+        let kept = self.kept_ranges.as_ref().map(|of| of(id, cluster)).unwrap_or_default();
+        match Ranges::assigned_with(generation, &committed, self.policy.settings, clock::now(), &kept) {
+            Ok((ranges, cutter, found, taken)) => {
+                if !kept.is_empty() {
+                    let found = kept.len();
+                    tracing::info!(partition = %id, found, taken, "blocks of an earlier run are taken over");
+                }
                 say_found(id, &found, stats);
                 let position = cutter.position();
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
                 let is_kept = self.kept.remove(id);
                 self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
-                Some((generation, ranges))
+                Some((generation, ranges, kept[..taken].iter().map(|kept| kept.range).collect()))
             }
             Err(halt) => {
                 tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");

@@ -40,6 +40,10 @@ const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// a crash, and dropped by its tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often delivery is told that a partition is still ours. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
+/// waits for its turn is measured by.
+const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Takes an order for delivery, or gives it back when there is no room for it now.
 pub type OrderSink = Box<dyn Fn(Order) -> Result<(), Order> + Send>;
 
@@ -111,6 +115,10 @@ struct Owned {
     is_paused: bool,
     /// Who is told when parts of a range are written down, by its first offset.
     noted: BTreeMap<i64, Noted>,
+    /// Whether it begins anew where it is committed, whatever is on its way.
+    reads_again: bool,
+    /// The last proof of membership that delivery was told of.
+    proof_told: Duration,
 }
 
 impl Owned {
@@ -309,10 +317,11 @@ impl Assignment {
 
     /// Ends the ownership of partitions.
     pub fn lose(&mut self, ids: &[PartitionId]) {
+        let is_leaving = self.arrivals.is_over();
         for id in ids {
             if let Some(mut owned) = self.owned.remove(id) {
                 owned.ranges.lost();
-                let forget = Order::Forget { id: id.clone(), generation: owned.generation };
+                let forget = Order::Forget { id: id.clone(), generation: owned.generation, is_leaving };
                 self.orders_waiting.push_back(forget);
             }
         }
@@ -377,6 +386,13 @@ impl Assignment {
                 }
                 return;
             }
+            Report::ReadAgain { id, generation } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.reads_again = true;
+                    self.recall(std::slice::from_ref(id), false);
+                }
+                return;
+            }
             Report::Stopped { id, generation } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.worker_says = AtWorker::Stopped;
@@ -431,6 +447,12 @@ impl Assignment {
                 let _rule = owned.ranges.committed(*generation, *outcome);
                 let parted = owned.ranges.parted().into_iter();
                 parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
+                let at = owned.ranges.proof();
+                if at.saturating_sub(owned.proof_told) >= PROOF_TOLD_INTERVAL {
+                    owned.proof_told = at;
+                    let (id, generation) = (id.clone(), owned.generation);
+                    self.orders_waiting.push_back(Order::Proved { id, generation, at });
+                }
             }
         }
         if let Some(error) = problem {
@@ -443,7 +465,9 @@ impl Assignment {
 
     /// A partition's beginning is known.
     pub(crate) fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
-        if let Some((generation, ranges)) = self.arrivals.begin(&id, beginning, stats) {
+        if let Some((generation, ranges, taken)) = self.arrivals.begin(&id, beginning, stats) {
+            let order = Order::TakeOver { id: id.clone(), generation, ranges: taken };
+            self.orders_waiting.push_back(order);
             let worker = self.next_worker();
             let owned = Owned {
                 generation,
@@ -454,6 +478,8 @@ impl Assignment {
                 worker_says: AtWorker::Reads,
                 is_paused: false,
                 noted: BTreeMap::new(),
+                reads_again: false,
+                proof_told: Duration::ZERO,
             };
             self.owned.insert(id, owned);
         }
@@ -529,13 +555,15 @@ impl Assignment {
         }
     }
 
-    /// Lets partitions begin anew that are at rest: those that a worker has let go unasked, and those that it was asked to when the
-    /// group was to be left, which it is not. Returns those that librdkafka keeps, and those that it must be rid of: in a partition of
-    /// which Kafka does not have the next offset it has stopped, and goes nowhere else.
+    /// Lets partitions begin anew that are at rest, or whose blocks are gone: those that a worker has let go unasked, and those that it
+    /// was asked to when the group was to be left, which it is not. Returns those that librdkafka keeps, and those that it must be rid
+    /// of: in a partition of which Kafka does not have the next offset it has stopped, and goes nowhere else.
     fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         let (mut keep, mut unassign) = (Vec::new(), Vec::new());
         let is_left = |owned: &Owned| owned.is_released && (owned.renew.is_some() || !self.drains);
-        let rests = |owned: &Owned| is_left(owned) && owned.ranges.is_at_rest();
+        let rests = |owned: &Owned| {
+            is_left(owned) && (owned.ranges.is_at_rest() || (owned.reads_again && !self.drains))
+        };
         for (id, why) in self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, o)| (id, o.renew)) {
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
             match why {

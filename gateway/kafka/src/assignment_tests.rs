@@ -85,6 +85,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     let generation = assignment.owned[&id(0)].generation;
     let range = OffsetRange { first: 0, next: 3 };
     let closed = Closed {
+        rule: RULE,
         range,
         cut: Cut::Time,
         decided: 3,

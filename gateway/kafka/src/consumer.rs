@@ -6,7 +6,7 @@
 //! Limits: reports wait in a channel of [`REPORTS_MAX`].
 
 use crate::{
-    arrivals::Policy,
+    arrivals::{KeptRanges, Policy},
     assignment::{Assignment, OrderSink, Steps},
     committer::Committer,
     inspection::Inspection,
@@ -207,6 +207,11 @@ impl Consumer {
         client.context().assignment().committer = Some(committer);
         let inspection = Inspection::start(kafka);
         Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports, inspection })
+    }
+
+    /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
+    pub fn keeps(&self, kept_ranges: KeptRanges) {
+        self.client.context().assignment().arrivals.keeps(kept_ranges);
     }
 
     /// Where workers and delivery send their reports.

@@ -43,6 +43,7 @@ mod topic_reader;
 mod turns;
 pub mod watchdog;
 
+pub use arrivals::KeptRanges;
 pub use assignment::OrderSink;
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};

@@ -169,6 +169,13 @@ pub enum Report {
         /// Whether it waits.
         waits: bool,
     },
+    /// A block of a partition is gone that nobody has sent: the partition is to begin anew where it is committed.
+    ReadAgain {
+        /// Of which partition.
+        id: PartitionId,
+        /// Read under which generation.
+        generation: Generation,
+    },
     /// A worker has let a partition go; it closes no more ranges of this generation.
     Released {
         /// Which one.
@@ -229,11 +236,32 @@ pub enum Order {
         /// The range.
         release: Release,
     },
+    /// A generation begins with ranges whose blocks are kept from an earlier run; what else is kept of the partition is none of its
+    /// ranges.
+    TakeOver {
+        /// Of which partition.
+        id: PartitionId,
+        /// The generation.
+        generation: Generation,
+        /// The ranges, in the order of the log.
+        ranges: Vec<OffsetRange>,
+    },
+    /// The group has stored a commit of this member: until then nobody else had the partition.
+    Proved {
+        /// Which partition.
+        id: PartitionId,
+        /// Under which generation.
+        generation: Generation,
+        /// When that commit was begun, by [`crate::clock`].
+        at: Duration,
+    },
     /// The generation is over: drop its blocks, try none of them again.
     Forget {
         /// Of which partition.
         id: PartitionId,
         /// Which one; those before it are over too.
         generation: Generation,
+        /// Whether this process leaves, and may come back as the same member: what is on its queue volume stays there.
+        is_leaving: bool,
     },
 }

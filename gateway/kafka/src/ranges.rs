@@ -39,6 +39,7 @@ mod cut;
 mod flight;
 mod found;
 pub mod horizon;
+mod kept;
 mod parting;
 pub mod parts;
 mod plan;
@@ -50,6 +51,7 @@ pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
 pub use flight::{RANGES_MAX, SplitError};
 pub use found::{Committed, Found, Fresh, Halt, Log};
+pub use kept::Kept;
 pub use parts::{Parted, Parts};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use release::Release;
@@ -141,6 +143,43 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// Begins a generation as [`Self::assigned`] does, and takes over ranges that an earlier run has kept, in the order of the log: as
+    /// many as the last number says, from the first on. They count as closed, and reading begins behind them.
+    pub fn assigned_with(
+        generation: Generation,
+        committed: &Committed<'_>,
+        settings: Settings,
+        now: Now,
+        kept: &[Kept],
+    ) -> Result<(Self, Cutter, Found, usize), Halt> {
+        // What is kept need not be in Kafka any more.
+        let offset = committed.commit.map(|(offset, _)| offset);
+        let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
+        let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));
+        let log = Log { start, ..committed.log };
+        let beginning = Committed { log, ..*committed }.start(&settings)?;
+        let taken = if beginning.plan.is_some() && !beginning.replaced {
+            kept::taken_over(&beginning.beginning, kept)
+        } else {
+            0
+        };
+        if taken == 0 {
+            let (ranges, cutter, found) = Self::assigned(generation, committed, settings, now)?;
+            return Ok((ranges, cutter, found, 0));
+        }
+        let (mut ranges, mut cutter, mut found) =
+            Self::assigned(generation, &Committed { log, ..*committed }, settings, now)?;
+        for kept in &kept[..taken] {
+            ranges.closed(generation, &kept.closed(&beginning.beginning));
+            cutter.skip(kept.range.next);
+        }
+        if let Some(overtaken) = cutter.overtaken(committed.log.start) {
+            ranges.overtaken(generation, &overtaken);
+            found.overtaken = Some(overtaken);
+        }
+        Ok((ranges, cutter, found, taken))
+    }
+
     /// Begins a generation: what was committed is read, and both halves are made.
     pub fn assigned(
         generation: Generation,
@@ -419,6 +458,11 @@ impl Ranges {
     /// Up to where the broker has confirmed a commit that has our plan.
     pub fn committed_offset(&self) -> Option<i64> {
         self.committed
+    }
+
+    /// When the last stored commit was begun, or the partition assigned, by the clock of [`Now`].
+    pub fn proof(&self) -> Duration {
+        self.proof
     }
 
     /// Where the last range ends.

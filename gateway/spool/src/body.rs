@@ -34,6 +34,13 @@ pub struct Body<F> {
     expected: u32,
 }
 
+/// The rest of it, to be read once more.
+impl<F> Clone for Body<F> {
+    fn clone(&self) -> Self {
+        Self { file: self.file.clone(), ..*self }
+    }
+}
+
 impl<F: FileAt> Body<F> {
     pub(crate) fn new(file: Arc<F>, at: u64, bytes: u64, expected: u32) -> Self {
         Self { file, at, left: bytes, sum: 0, expected }
@@ -59,7 +66,7 @@ impl<F: FileAt> Body<F> {
     }
 
     /// Reads the rest through a buffer, to see whether it is whole.
-    pub(crate) fn verify(mut self, buffer: &mut [u8]) -> Result<(), Damage> {
+    pub fn verify(mut self, buffer: &mut [u8]) -> Result<(), Damage> {
         while self.read(buffer)? > 0 {}
         Ok(())
     }

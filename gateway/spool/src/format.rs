@@ -119,8 +119,8 @@ pub const QUEUE_BLOCKS_MAX: usize = 8_192;
 pub const INDEX_BYTES_PER_BLOCK: usize = 96;
 /// Bytes of a block's body. Chosen: four times the largest message that Kafka is used with (64 MiB).
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of a body that are not sent. Chosen: some for each of the 100,000 messages of the largest block.
-pub const METADATA_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a body that are not sent. Chosen: some for each of the million messages of the largest block.
+pub const METADATA_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of a topic's name. Specified: Kafka allows 249.
 pub const TOPIC_BYTES_MAX: usize = 256;
 /// Bytes of a token. Chosen: a topic's name, three numbers and 128 bits in hex fit (336).

@@ -239,6 +239,23 @@ impl<F: Files> Queue<F> {
         })
     }
 
+    /// Makes durable what was marked and settled before in segments to which nothing is appended any more, and which of them are
+    /// gone. An error is the end of the process.
+    pub fn sync_sealed(&mut self) -> Result<(), Fatal> {
+        self.guarded(|queue| {
+            for segment in queue.segments.values_mut().filter(|segment| segment.sealed) {
+                segment.sync()?;
+            }
+            queue.sync_directory()
+        })
+    }
+
+    /// Bytes of a block's body; `None` for one that is not held.
+    pub fn body_bytes(&self, id: BlockId) -> Option<u64> {
+        let entry = self.segments.get(&id.segment)?.entry(id.ordinal)?;
+        (entry.state == State::Held).then_some(entry.body_bytes)
+    }
+
     /// The blocks that are held, in order.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
         self.segments.values().flat_map(|segment| {

@@ -10,6 +10,7 @@
 use super::{Sending, Sent, Shipment};
 use crate::{
     bisect::{self, Bisection, Excess, Outcome, Step, Window},
+    cargo::Unpacked,
     retry::{self, Pace},
     tries::Replica,
 };
@@ -81,7 +82,7 @@ impl Shipment {
 
     /// Waits for the turn, unless this block has it. `None` when its generation is over.
     pub(super) async fn have_turn(&self, course: &mut Course) -> Option<()> {
-        if self.tenure.is_over() {
+        if self.is_over() {
             return None;
         }
         if course.turn.is_none() {
@@ -121,7 +122,7 @@ impl Shipment {
             None => self.sending.tries.of_part(),
         };
         self.leave_doubt();
-        let body = self.body(window).await;
+        let body = self.body(window).await?;
         self.sending = Sending {
             token: window.token.clone(),
             rows: window.rows.end - window.rows.start,
@@ -142,20 +143,21 @@ impl Shipment {
                     self.give_turn_back(course);
                     self.pause(after, Replica::Same).await;
                     self.have_turn(course).await?;
-                    self.sending.body = self.body(window).await;
+                    self.sending.body = self.body(window).await?;
                 }
             }
         }
     }
 
-    /// The rows of a window. Finding them takes tens of milliseconds, which the I/O thread has not.
-    async fn body(&self, window: &Window) -> InsertBody {
-        let (shape, frames) = (self.dock.delivery.shape.clone(), self.block.frames.clone());
+    /// The rows of a window; `None` when the block cannot be read. Finding them takes tens of milliseconds, which the I/O thread has not.
+    async fn body(&mut self, window: &Window) -> Option<InsertBody> {
+        let Unpacked { frames, .. } = self.unpack().await?;
+        let shape = self.dock.delivery.shape.clone();
         let window = window.clone();
         let made =
             tokio::task::spawn_blocking(move || bisect::body(&shape, &frames, Header::None, &window)).await;
         match made {
-            Ok(body) => body.expect("a block in memory has the rows that were written to it"),
+            Ok(body) => Some(body.expect("a block in memory has the rows that were written to it")),
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         }
     }

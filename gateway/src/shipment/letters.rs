@@ -41,6 +41,9 @@ impl Shipment {
     /// Dead-letters rows; gives their number once each letter is acknowledged, or skipped. `None` when the generation is over.
     pub(super) async fn dead_letter(&mut self, rows: Vec<RefusedRow>, course: &mut Course) -> Option<u64> {
         let count = rows.len() as u64;
+        if !rows.is_empty() {
+            self.block.messages = self.unpack().await?.messages;
+        }
         let mut last: Option<Origin> = None;
         for refused in rows {
             for tries in 1.. {

@@ -81,6 +81,7 @@ impl Case {
             fill: Fill::default(),
             content: Content::default(),
             doubtful: false,
+            rule: sluice_kafka::ranges::Rule::of(&sluice_gateway_config::Insert::default()),
         };
         let block = self.block.seal(&self.pool, &place, &closed).unwrap();
         (block.rows, decompressed(&block.frames))

@@ -60,6 +60,8 @@ pub struct Closed {
     pub content: Content,
     /// Whether it was cut short where an owner before may have sent a longer one: its rows may be doubled.
     pub doubtful: bool,
+    /// The rule in force.
+    pub rule: Rule,
 }
 
 /// What to do with a message.
@@ -136,6 +138,13 @@ impl Cutter {
             is_holed: false,
             is_doubtful: false,
         }
+    }
+
+    /// Ranges up to here are taken over from an earlier run.
+    pub(super) fn skip(&mut self, next: i64) {
+        self.planned.retain(|cut| *cut > next);
+        (self.first, self.position) = (next, next);
+        self.passed = self.passed.max(next);
     }
 
     /// Where reading goes on: behind the last message taken.
@@ -289,6 +298,7 @@ impl Cutter {
             fill: std::mem::take(&mut self.fill),
             content: std::mem::take(&mut self.content),
             doubtful: std::mem::take(&mut self.is_doubtful),
+            rule: self.rule,
         }
     }
 }

@@ -90,10 +90,26 @@ impl Token {
     }
 }
 
+/// RFC 4648 base32 in lower case.
+const ALPHABET: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
+
+impl Token {
+    /// Reads what was written as text; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut value = 0_u128;
+        for (place, letter) in text.bytes().enumerate() {
+            let digit = u128::try_from(ALPHABET.iter().position(|known| *known == letter)?).ok()?;
+            // The last group holds three bits.
+            value = if place == 25 { (value << 3) | (digit >> 2) } else { (value << 5) | digit };
+        }
+        let token = Self(value);
+        (token.to_string() == text).then_some(token)
+    }
+}
+
 impl fmt::Display for Token {
     /// RFC 4648 base32 in lower case without padding, the most significant bits first.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ALPHABET: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
         // 26 groups of 5 bits are 130: the last one ends with two zero bits.
         for group in 0..26u32 {
             let bits = if group == 25 { self.0 << 2 } else { self.0 >> (123 - 5 * group) };
@@ -119,6 +135,18 @@ mod tests {
         // The first 16 bytes of "foobarfoobarfoob" by `base32` of GNU coreutils.
         let bytes = u128::from_be_bytes(*b"foobarfoobarfoob");
         assert_eq!(Token(bytes).to_string(), "mzxw6ytbojtg633cmfzgm33pmi");
+        for token in [Token(0), Token(1), Token(u128::MAX), Token(bytes)] {
+            assert_eq!(Token::parse(&token.to_string()), Some(token));
+        }
+        for other in [
+            "",
+            "mzxw6ytbojtg633cmfzgm33pm",
+            "mzxw6ytbojtg633cmfzgm33pmj",
+            "mzxw6ytbojtg633cmfzgm33pmia",
+            "1",
+        ] {
+            assert_eq!(Token::parse(other), None, "{other}");
+        }
     }
 
     #[test]

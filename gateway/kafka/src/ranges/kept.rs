@@ -1,0 +1,117 @@
+//! Ranges whose blocks an earlier run of this process has kept: which of them a new owner would make again, and so may take over
+//! without reading their messages. Pure.
+//!
+//! The committed plan decides, as it does for messages that are read: a range is taken over when whoever reads the log from the
+//! committed offset on would end it at the same place.
+//!
+//! | where it ends | taken over when |
+//! | --- | --- |
+//! | at a cut of the plan | always |
+//! | where the size rule says | the plan's rule is the one that it was made by |
+//! | anywhere else | at the plan's horizon or above: below it an owner before may have sent a longer one |
+//!
+//! They follow each other from the committed offset on without a gap; behind the first that is not taken over, reading begins. While
+//! another rule is to come, none is taken over.
+
+use super::{
+    cut::{Beginning, Closed, Cut},
+    rule::{Fill, Rule},
+    token::Content,
+};
+use crate::partition::OffsetRange;
+
+/// A range whose block was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Its offsets.
+    pub range: OffsetRange,
+    /// Whether its end follows from the rule, or was in the plan that its reader found.
+    pub is_derivable: bool,
+    /// Who has read up to here knows the range.
+    pub decided: i64,
+    /// The rule that it was made by.
+    pub rule: Rule,
+}
+
+impl Kept {
+    /// Of a range that has ended. `None` when an owner before may have sent a longer one: whoever reads it again may know better.
+    pub fn of(closed: &Closed) -> Option<Self> {
+        let Closed { range, cut, decided, rule, .. } = *closed;
+        (!closed.doubtful).then_some(Self { range, is_derivable: cut.is_derivable(), decided, rule })
+    }
+
+    /// The range as its reader ended it, for an owner that finds this plan.
+    pub(super) fn closed(&self, beginning: &Beginning) -> Closed {
+        let cut = if beginning.planned.contains(&self.range.next) {
+            Cut::Planned
+        } else if self.is_derivable {
+            Cut::Size
+        } else {
+            Cut::Time
+        };
+        let decided = if cut == Cut::Planned { self.range.next } else { self.decided };
+        let (fill, content) = (Fill::default(), Content::default());
+        Closed { range: self.range, cut, decided, fill, content, doubtful: false, rule: self.rule }
+    }
+
+    fn is_made_again(&self, beginning: &Beginning) -> bool {
+        let OffsetRange { first, next } = self.range;
+        if next <= first || beginning.planned.iter().any(|cut| first < *cut && *cut < next) {
+            return false;
+        }
+        // A range that ends at a cut has none of the rule's places before it only if it was made by that rule.
+        let is_ruled = self.rule == beginning.rule;
+        is_ruled && (beginning.planned.contains(&next) || self.is_derivable || next >= beginning.horizon)
+    }
+}
+
+/// How many of these, from the first on, a new owner may take over.
+pub(super) fn taken_over(beginning: &Beginning, kept: &[Kept]) -> usize {
+    if beginning.switches {
+        return 0;
+    }
+    let mut position = beginning.first;
+    kept.iter()
+        .take_while(|kept| {
+            let follows = kept.range.first == position && kept.is_made_again(beginning);
+            position = kept.range.next;
+            follows
+        })
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranges::Version;
+
+    const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
+
+    fn kept(first: i64, next: i64, is_derivable: bool) -> Kept {
+        Kept { range: OffsetRange { first, next }, is_derivable, decided: next, rule: RULE }
+    }
+
+    fn beginning(planned: &[i64], horizon: i64) -> Beginning {
+        Beginning { rule: RULE, first: 10, planned: planned.to_vec(), horizon, switches: false }
+    }
+
+    #[test]
+    fn what_a_new_owner_would_make_again_is_taken_over() {
+        let all = [kept(10, 20, true), kept(20, 25, false), kept(25, 35, true), kept(35, 40, false)];
+        assert_eq!(taken_over(&beginning(&[25], 35), &all), 4);
+        assert_eq!(taken_over(&beginning(&[25], 41), &all), 3, "the last one ends by time below the horizon");
+        assert_eq!(taken_over(&beginning(&[], 35), &all), 1, "a cut below the horizon that nobody planned");
+        assert_eq!(taken_over(&beginning(&[25, 30], 35), &all), 2, "a planned cut lies within");
+        assert_eq!(taken_over(&beginning(&[], 10), &all), 4);
+    }
+
+    #[test]
+    fn a_gap_another_rule_or_one_to_come_ends_it() {
+        let all = [kept(10, 20, true), kept(21, 30, true)];
+        assert_eq!(taken_over(&beginning(&[], 30), &all), 1);
+        assert_eq!(taken_over(&Beginning { first: 15, ..beginning(&[], 30) }, &all), 0);
+        assert_eq!(taken_over(&Beginning { switches: true, ..beginning(&[], 30) }, &all), 0);
+        let rule = Rule { bytes: 99, ..RULE };
+        assert_eq!(taken_over(&beginning(&[], 30), &[Kept { rule, ..all[0] }]), 0);
+    }
+}

@@ -1,0 +1,305 @@
+//! Where a sealed block's bytes are: in memory, on the queue volume, or on their way there.
+//!
+//! Place in the flow: delivery makes one per sealed block; the block's shipment [loads](Cargo::load) it before each try; when memory
+//! runs short, [`crate::spill`] has the spool thread move it. Owner: shared by these three, behind a lock that nobody waits under.
+//!
+//! ```text
+//!  Memory ----begin_spill----> Spilling ----end_spill(id)----> Spooled
+//!    ^                            |
+//!    `-------end_spill(None)------'   (the volume is full)
+//! ```
+//!
+//! A block that is being sent from memory is not moved: its chunks would not come back before the try ends. One that is being moved
+//! is not sent before it has arrived: what is on the volume says whether the block may have been sent.
+//!
+//! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](Cargo::end), or given up. So a process
+//! that ends leaves its records behind.
+//!
+//! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
+
+use crate::{
+    block::Block,
+    message_rows::MessageRows,
+    passport::Passport,
+    spool::{Ended, Spool, Unreadable},
+};
+use bytes::Bytes;
+use sluice_clickhouse::body::InsertBody;
+use sluice_kafka::OffsetRange;
+use sluice_spool::{BlockHead, BlockId};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// A block's bytes, wherever they are.
+pub struct Cargo {
+    state: Mutex<State>,
+    /// Told when it is no longer on its way.
+    arrived: Notify,
+}
+
+enum State {
+    Memory(InMemory),
+    Spilling {
+        from: InMemory,
+        /// The block ended meanwhile.
+        ended: Option<Ended>,
+    },
+    Spooled(OnVolume),
+    /// The block has ended.
+    Gone,
+}
+
+struct InMemory {
+    body: InsertBody,
+    head: BlockHead,
+    /// What is kept with it.
+    metadata: Bytes,
+    /// Tries that send it now.
+    tries: u32,
+}
+
+#[derive(Clone, Copy)]
+struct OnVolume {
+    id: BlockId,
+    /// Whether a mark that it may have been sent is durable.
+    is_marked: bool,
+    /// Whether its checksum was right when it was read last.
+    is_verified: bool,
+}
+
+/// What a try sends.
+pub struct Loaded {
+    /// The body.
+    pub body: InsertBody,
+    _in_memory: Option<Trying>,
+}
+
+impl Loaded {
+    /// A part of a block, in memory.
+    pub fn part(body: InsertBody) -> Self {
+        Self { body, _in_memory: None }
+    }
+}
+
+/// A block in memory.
+pub struct Unpacked {
+    /// Its frames.
+    pub frames: Vec<Bytes>,
+    /// Which message each of its rows is of.
+    pub messages: MessageRows,
+}
+
+/// What is appended to the volume.
+pub struct Leaving {
+    /// What the queue is told of it.
+    pub head: BlockHead,
+    /// What is kept with it.
+    pub metadata: Bytes,
+    /// Its frames.
+    pub body: InsertBody,
+}
+
+/// A try that sends a block from memory.
+struct Trying(Arc<Cargo>);
+
+impl Drop for Trying {
+    fn drop(&mut self) {
+        if let State::Memory(memory) = &mut *self.0.state() {
+            memory.tries -= 1;
+        }
+    }
+}
+
+impl fmt::Debug for Cargo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &*self.state() {
+            State::Memory(_) => "Memory",
+            State::Spilling { .. } => "Spilling",
+            State::Spooled(_) => "Spooled",
+            State::Gone => "Gone",
+        };
+        f.write_str(name)
+    }
+}
+
+impl Cargo {
+    /// The bytes of a block that was just sealed, which are taken out of it. `columns` says which columns they were encoded for.
+    pub fn of(block: &mut Block, columns: u64) -> Arc<Self> {
+        let body = InsertBody::new(std::mem::take(&mut block.frames));
+        let messages = std::mem::take(&mut block.messages);
+        let metadata = Bytes::from(block.passport.encode(&messages));
+        let head = BlockHead {
+            topic: block.id.topic.clone(),
+            partition: block.id.partition,
+            first: block.range.first,
+            next: block.range.next,
+            token: block.token.to_string().into_bytes().into(),
+            rows: block.rows,
+            raw_bytes: block.raw_bytes,
+            span_end_nanos_max: block.span_end_nanos_max,
+            first_sent_ms: None,
+            columns,
+            metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
+        };
+        Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }))
+    }
+
+    /// The bytes of a block that an earlier run has left on the volume.
+    pub fn left(id: BlockId, is_marked: bool) -> Arc<Self> {
+        Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }))
+    }
+
+    fn at(state: State) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), arrived: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole whatever the task that held it died of: each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it could be moved to the volume now; its bytes if so.
+    pub fn spillable_bytes(&self) -> Option<u64> {
+        match &*self.state() {
+            State::Memory(memory) if memory.tries == 0 => Some(memory.body.len()),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs memory, now or until it has arrived on the volume.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })
+    }
+
+    /// Begins to move it. `None` when it is not in memory, or is being sent.
+    pub fn begin_spill(&self) -> Option<Leaving> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Memory(from) if from.tries == 0 => {
+                let InMemory { head, metadata, body, .. } = &from;
+                let copy = Leaving { head: head.clone(), metadata: metadata.clone(), body: body.clone() };
+                *state = State::Spilling { from, ended: None };
+                Some(copy)
+            }
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// It has arrived as this record, or it stays in memory. Says how the block has ended meanwhile, if it has: then its record is
+    /// the caller's to end.
+    pub fn end_spill(&self, id: Option<BlockId>) -> Option<Ended> {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut *state, State::Gone);
+        let mut gone = None;
+        let mut chunks = None;
+        *state = match (before, id) {
+            (State::Spilling { ended: Some(ended), .. }, _) => {
+                gone = Some(ended);
+                State::Gone
+            }
+            (State::Spilling { from, ended: None }, Some(id)) => {
+                let is_marked = from.head.first_sent_ms.is_some();
+                chunks = Some(from);
+                State::Spooled(OnVolume { id, is_marked, is_verified: false })
+            }
+            (State::Spilling { from, ended: None }, None) => State::Memory(from),
+            (other, _) => other,
+        };
+        drop(state);
+        drop(chunks);
+        self.arrived.notify_waiters();
+        gone
+    }
+
+    /// Makes ready what lies on the volume, for a try that comes soon: other tries need not wait for the disk while they may send.
+    pub async fn prepare(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<(), Unreadable> {
+        if self.is_in_memory() { Ok(()) } else { self.load(spool, now_ms).await.map(drop) }
+    }
+
+    /// What a try sends, which begins now, `now_ms` since 1970. A record is marked as sent before, and read once to see whether it is
+    /// whole.
+    pub async fn load(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<Loaded, Unreadable> {
+        loop {
+            let arrived = self.arrived.notified();
+            let on_volume = match &mut *self.state() {
+                State::Memory(memory) => {
+                    memory.tries += 1;
+                    memory.head.first_sent_ms.get_or_insert(now_ms);
+                    let body = memory.body.clone();
+                    return Ok(Loaded { body, _in_memory: Some(Trying(self.clone())) });
+                }
+                State::Spooled(on_volume) => Some(*on_volume),
+                State::Spilling { .. } => None,
+                State::Gone => unreachable!("a block that has ended is not sent"),
+            };
+            match on_volume.zip(spool) {
+                Some((on_volume, spool)) => return self.load_record(on_volume, spool, now_ms).await,
+                None => arrived.await,
+            }
+        }
+    }
+
+    async fn load_record(&self, on: OnVolume, spool: &Spool, now_ms: u64) -> Result<Loaded, Unreadable> {
+        let record = spool.open(on.id).await?;
+        if !on.is_verified {
+            record.verify().await?;
+        }
+        if !on.is_marked {
+            spool.mark_sent(on.id, now_ms).await;
+        }
+        *self.state() = State::Spooled(OnVolume { is_marked: true, is_verified: true, ..on });
+        Ok(Loaded { body: record.into_body(), _in_memory: None })
+    }
+
+    /// All of it in memory, for whoever must look into it.
+    pub async fn unpack(
+        self: &Arc<Self>,
+        spool: Option<&Spool>,
+        now_ms: u64,
+    ) -> Result<Unpacked, Unreadable> {
+        // A block that is being tried stays where it is.
+        let Loaded { body, .. } = &self.load(spool, now_ms).await?;
+        let frames = body.read().await.map_err(|broken| Unreadable(broken.to_string()))?;
+        let place = match &*self.state() {
+            State::Memory(memory) => Ok(memory.metadata.clone()),
+            State::Spooled(on) => Err(on.id),
+            State::Spilling { .. } | State::Gone => {
+                unreachable!("a block that is being tried stays where it is")
+            }
+        };
+        let metadata = match (place, spool) {
+            (Ok(metadata), _) => metadata,
+            (Err(id), Some(spool)) => spool.open(id).await?.metadata().await?,
+            (Err(_), None) => unreachable!("a block on the volume has one"),
+        };
+        let range = OffsetRange { first: 0, next: 0 };
+        let messages = Passport::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default();
+        Ok(Unpacked { frames, messages })
+    }
+
+    /// The block has ended: its record, if it has one, is not needed any more.
+    pub fn end(&self, spool: Option<&Spool>, ended: Ended) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut *state, State::Gone);
+        match before {
+            State::Spilling { from, .. } => *state = State::Spilling { from, ended: Some(ended) },
+            State::Spooled(OnVolume { id, .. }) => {
+                drop(state);
+                if let Some(spool) = spool {
+                    spool.end(id, ended);
+                }
+            }
+            State::Memory(_) | State::Gone => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "cargo_tests.rs"]
+mod tests;

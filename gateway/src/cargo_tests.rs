@@ -1,0 +1,202 @@
+//! Blocks that go to a real directory and come back.
+
+use super::*;
+use crate::{
+    account::RowAccount,
+    buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
+    message_rows::MessageRows,
+    passport::Passport,
+};
+use sluice_clickhouse::row_frames::FrameStore as _;
+use sluice_kafka::{
+    Generation, OffsetRange, PartitionId,
+    ranges::{Content, Kept, Rule, Token, Version},
+};
+use sluice_spool::Options;
+use std::path::PathBuf;
+
+const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
+
+fn bytes(first: i64) -> Vec<u8> {
+    (0..BLOCK_BYTES)
+        .map(|at| u8::try_from((at * 31 + usize::try_from(first).unwrap()) % 251).unwrap())
+        .collect()
+}
+
+fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
+    let mut chunks = Chunks::default();
+    chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let range = OffsetRange { first, next: first + 10 };
+    let account = RowAccount::default().open().seal(7);
+    let rule = Rule { version: Version::Before, bytes: 1, messages: 1 };
+    let kept = Kept { range, is_derivable: true, decided: first + 10, rule };
+    let mut block = Block {
+        token: Token::of("c", &id, range, Content::default()),
+        id,
+        generation: Generation(1),
+        range,
+        rows: 7,
+        account,
+        messages: MessageRows::kept(vec![1, 2, 3]),
+        raw_bytes: 1,
+        bytes: chunks.len(),
+        frames: chunks.into_bytes(),
+        span_end_nanos_max: 0,
+        passport: Passport { cluster: "c".into(), kept: Some(kept) },
+    };
+    let cargo = Cargo::of(&mut block, 9);
+    block.account.settled();
+    cargo
+}
+
+/// A directory of the test's own, removed when it ends.
+struct Volume(PathBuf);
+
+impl Volume {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-cargo-{name}-{}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn open(&self, bytes_max: u64) -> Spool {
+        let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
+        Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A block that has gone to the volume.
+async fn spilled(pool: &Pool, spool: &Spool, first: i64) -> Arc<Cargo> {
+    let cargo = cargo(pool, first);
+    spool.spill(&cargo);
+    // Waits until it has arrived.
+    drop(cargo.load(Some(spool), 5).await.unwrap());
+    cargo
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_comes_back_from_the_volume_as_it_was_and_its_memory_is_free_meanwhile() {
+    let (volume, pool) = (Volume::new("back"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = spilled(&pool, &spool, 20).await;
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+    assert!(!cargo.is_in_memory());
+    for _ in 0..2 {
+        let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+        assert_eq!(loaded.body.len(), BLOCK_BYTES as u64);
+        assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(20));
+    }
+    cargo.end(Some(&spool), Ended::Settled);
+    // Blocks go one after another: once the next one is there, this one was looked at.
+    spilled(&pool, &spool, 30).await;
+    let numbers = spool.numbers();
+    assert_eq!((numbers.appended.blocks(), numbers.drained.blocks(), numbers.dropped.blocks()), (2, 1, 0));
+    assert_eq!(2 * numbers.drained.bytes(), numbers.appended.bytes());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_that_is_being_sent_stays_in_memory() {
+    let (volume, pool) = (Volume::new("sent"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = cargo(&pool, 20);
+    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+    assert_eq!(cargo.spillable_bytes(), None);
+    spool.spill(&cargo);
+    assert!(cargo.is_in_memory() && spool.spilling_bytes() == 0);
+    drop(loaded);
+    assert_eq!(cargo.spillable_bytes(), Some(BLOCK_BYTES as u64));
+    let leaving = cargo.begin_spill().unwrap();
+    assert_eq!(leaving.head.first_sent_ms, Some(5), "what was sent before says so on the volume");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_that_ends_on_its_way_leaves_no_record() {
+    let (volume, pool) = (Volume::new("ended"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let first = cargo(&pool, 20);
+    spool.spill(&first);
+    first.end(Some(&spool), Ended::Dropped);
+    let last = spilled(&pool, &spool, 30).await;
+    assert_eq!(spool.numbers().dropped.blocks(), 1);
+    last.end(Some(&spool), Ended::Settled);
+    spilled(&pool, &spool, 40).await;
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_full_volume_leaves_blocks_in_memory() {
+    let (volume, pool) = (Volume::new("full"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(300_000);
+    let first = spilled(&pool, &spool, 20).await;
+    let second = spilled(&pool, &spool, 30).await;
+    assert!(!first.is_in_memory() && second.is_in_memory());
+    assert_eq!(spool.numbers().refused.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert!(!spool.takes_blocks());
+    assert_eq!(second.load(Some(&spool), 5).await.unwrap().body.read().await.unwrap().concat(), bytes(30));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
+    use std::os::unix::fs::FileExt as _;
+    let (volume, pool) = (Volume::new("damaged"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = cargo(&pool, 20);
+    spool.spill(&cargo);
+    while cargo.is_in_memory() {
+        tokio::task::yield_now().await;
+    }
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&volume.files()[0]).unwrap();
+    let at = file.metadata().unwrap().len() - 1_000;
+    file.write_all_at(b"damage", at).unwrap();
+    assert!(cargo.load(Some(&spool), 5).await.is_err());
+    cargo.end(Some(&spool), Ended::Damaged);
+    spilled(&pool, &spool, 30).await;
+    assert_eq!(spool.numbers().set_aside.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert!(volume.files().iter().any(|file| file.extension().is_some_and(|name| name == "damaged")));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_next_run_goes_on_with_what_fits_and_gives_up_the_rest() {
+    let (volume, pool) = (Volume::new("left"), Pool::new(4 << 20, 1, 1));
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let spool = volume.open(64 << 20);
+    for first in [20, 30, 40] {
+        spilled(&pool, &spool, first).await;
+    }
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    let spool = volume.open(64 << 20);
+    let left = spool.left();
+    assert!(left.kept(&id, "another", 9).is_empty() && left.kept(&id, "c", 8).is_empty());
+    let ranges: Vec<OffsetRange> = left.kept(&id, "c", 9).iter().map(|kept| kept.range).collect();
+    assert_eq!(ranges.iter().map(|range| range.first).collect::<Vec<_>>(), [20, 30, 40]);
+
+    let account = RowAccount::default();
+    let taken = left.take(&id, (Generation(4), &ranges[..2]), &account, &spool);
+    assert_eq!((taken.len(), account.in_flight(), account.imbalance()), (2, 14, 0));
+    for (stowed, first) in taken.into_iter().zip([20, 30]) {
+        assert_eq!(stowed.block.generation, Generation(4));
+        let token = Token::of("c", &id, stowed.block.range, Content::default());
+        assert_eq!(stowed.block.token, token);
+        let loaded = stowed.cargo.load(Some(&spool), 5).await.unwrap();
+        assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(first));
+        let unpacked = stowed.cargo.unpack(Some(&spool), 5).await.unwrap();
+        assert_eq!(unpacked.frames.concat(), bytes(first));
+        assert_eq!(unpacked.messages, MessageRows::kept(vec![1, 2, 3]));
+        stowed.block.account.settled();
+    }
+    assert!(left.kept(&id, "c", 9).is_empty());
+    spilled(&pool, &spool, 50).await;
+    assert_eq!(spool.numbers().dropped.blocks(), 1);
+}

@@ -1,0 +1,79 @@
+//! Metrics of the queue volume. They are read from the spool's numbers when someone looks.
+
+use super::Maker;
+use prometheus::{Gauge, IntCounter, IntGauge};
+
+/// Blocks and their bytes.
+pub struct Moved {
+    /// Blocks.
+    pub blocks: IntCounter,
+    /// Compressed bytes.
+    pub bytes: IntCounter,
+}
+
+impl Moved {
+    fn new(make: &Maker, name: &str, what: &str) -> Self {
+        Self {
+            blocks: make.counter(&format!("spool_{name}_blocks_total"), &format!("Blocks {what}.")),
+            bytes: make.counter(
+                &format!("spool_{name}_bytes_total"),
+                &format!("Compressed bytes of blocks {what}."),
+            ),
+        }
+    }
+}
+
+/// What is on the queue volume, and what became of what was.
+pub struct SpoolMetrics {
+    /// Bytes of its files.
+    pub bytes: IntGauge,
+    /// Blocks on it.
+    pub blocks: IntGauge,
+    /// Their rows.
+    pub rows: IntGauge,
+    /// Age of the oldest block.
+    pub oldest_seconds: Gauge,
+    /// Blocks and bytes moved to it.
+    pub appended: Moved,
+    /// Inserted from it.
+    pub drained: Moved,
+    /// Given up on it, because Kafka has their messages.
+    pub dropped: Moved,
+    /// Blocks of an earlier run that were gone on with.
+    pub taken_over: IntCounter,
+    /// Blocks that could not be read.
+    pub damaged: IntCounter,
+    /// Blocks that found no room.
+    pub refused: IntCounter,
+}
+
+impl SpoolMetrics {
+    pub(super) fn new(make: &Maker) -> Self {
+        Self {
+            bytes: make.gauge("spool_bytes", "Bytes of the files on the queue volume."),
+            blocks: make.gauge("spool_blocks", "Blocks on the queue volume."),
+            rows: make.gauge("spool_rows", "Rows of the blocks on the queue volume."),
+            oldest_seconds: make.real(
+                "spool_oldest_seconds",
+                "Seconds since the oldest block on the queue volume was appended; 0 without one.",
+            ),
+            appended: Moved::new(make, "appended", "moved to the queue volume"),
+            drained: Moved::new(make, "drained", "inserted from the queue volume"),
+            dropped: Moved::new(
+                make,
+                "dropped",
+                "given up on the queue volume because Kafka has their messages",
+            ),
+            taken_over: make.counter(
+                "spool_taken_over_blocks_total",
+                "Blocks of an earlier run that this one goes on with.",
+            ),
+            damaged: make.counter(
+                "spool_damaged_blocks_total",
+                "Blocks on the queue volume that cannot be read; their messages are read again.",
+            ),
+            refused: make
+                .counter("spool_refused_blocks_total", "Blocks for which the queue volume had no room."),
+        }
+    }
+}
