@@ -11,6 +11,7 @@ pub mod refuse;
 pub mod rows;
 pub mod server;
 pub mod shard;
+pub mod volume;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -48,6 +49,7 @@ fn change(fault: Fault) -> Value {
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
+        Fault::Volume(volume) => volume.change(),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::Broker(_)
@@ -70,5 +72,6 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Input(input) => input.play(scene).await,
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost => shard::play(scene).await,
+        Fault::Volume(volume) => volume.play(scene).await,
     }
 }

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::admin::Admin;
+use crate::cluster::metric_sum;
 use crate::gateway;
 use crate::process::daemon::log_tail;
 use crate::process::interrupt;
@@ -30,6 +33,8 @@ pub struct Orders {
     pub program: PathBuf,
     /// Its config.
     pub config: PathBuf,
+    /// `host:port` where it shows its metrics.
+    pub admin: String,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
     /// Where it listens for metrics and requests.
@@ -80,6 +85,17 @@ impl Gateway {
     /// Where it writes.
     pub fn log(&self) -> &Path {
         &self.orders.log
+    }
+
+    /// The sum of one of its metrics over all labels; `None` while it does not answer, or has none of that name.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let mut stream = TcpStream::connect(&self.orders.admin).await.ok()?;
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.orders.admin);
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        metric_sum(&answer, name)
     }
 
     /// Sends it a signal.

@@ -9,6 +9,7 @@ use super::course::protocol::Protocol;
 use super::course::refuse::Refusal;
 use super::course::rows::Rows;
 use super::course::server::Server;
+use super::course::volume::Volume;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;
@@ -44,6 +45,8 @@ pub enum Fault {
     Rows(Rows),
     /// What comes in is bad, or the table changes.
     Input(Input),
+    /// ClickHouse is away while the queue volume holds blocks.
+    Volume(Volume),
 }
 
 /// A fault with its name.
@@ -336,9 +339,10 @@ pub fn all() -> Vec<Scenario> {
     let kills = Step::ALL.map(|(step, name, describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
-    let mut all =
-        [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS]
-            .concat();
+    let volumes = Volume::ALL
+        .map(|(volume, name, rounds, describe)| scenario(name, Fault::Volume(volume), rounds, describe));
+    let usual = [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS];
+    let mut all = [&usual.concat()[..], &volumes].concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all

@@ -224,13 +224,15 @@ impl<'a> Scene<'a> {
         let config = self.config.with_extension(format!("{number}.yaml"));
         let text = std::fs::read_to_string(&self.config).context("read the config")?;
         let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-        let admin = free_address()?;
-        let own = json!({"admin": {"listen": admin}});
+        let (admin, queue) = (free_address()?, config.with_extension("queue"));
+        std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+        let own = json!({"admin": {"listen": admin}, "queue": {"path": queue}});
         gateway::write_config(&merged(&usual, &own), &config)?;
         let orders = Orders {
             program: self.stage.program.clone(),
             log: config.with_extension("log"),
             config,
+            admin,
             member: member.map(str::to_owned),
             admin,
             environment,
@@ -379,6 +381,40 @@ impl<'a> Scene<'a> {
         self.wait("acknowledged spans", PATIENCE, async |scene| {
             let acked = scene.load.as_ref().map_or(0, Load::acked);
             Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
+        })
+        .await
+    }
+
+    /// Waits until a metric of a gateway, summed over its labels, is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_metric(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait_metric_within(number, name, PATIENCE, wanted).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it is not within that.
+    pub async fn wait_metric_within(
+        &mut self,
+        number: usize,
+        name: &str,
+        patience: Duration,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait(name, patience, async |scene| {
+            let value = scene.members[number].gateway.metric(name).await;
+            Ok(match value.filter(|value| wanted(*value)) {
+                Some(value) => Seen::Done(value),
+                None => Seen::NotYet(format!("{value:?}")),
+            })
         })
         .await
     }
