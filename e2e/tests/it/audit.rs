@@ -85,7 +85,7 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
     process::run("audit", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let run = Run::fresh();
         produce(stage, run, 0..SPANS).await?;
-        let gateway = stage.start("audit", &json!({"deadLetter": {"onMissing": "Skip"}})).await?;
+        let gateway = stage.start("audit", &json!({})).await?;
         gateway.wait_lag(0).await?;
         let audited = gateway.audit(&[]).await?;
         check_totals(&audited, &json!({"messages": 100, "spans": SPANS, "rows": SPANS}))?;
@@ -98,6 +98,7 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
         let audited = gateway.audit(&[]).await?;
         let expected = json!({
             "messages": 101, "spans": SPANS, "rows": SPANS, "missing": 1, "doubled": 1, "rejectedMessages": 1,
+            "deadLetteredMessages": 1,
         });
         check_totals(&audited, &expected)?;
         ensure!(audited.code == Some(65), "{:?}", audited.code);
@@ -113,7 +114,10 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
 /// Only the range that is asked for counts. Span 1,234 is in partition 0 at offset 3, span 7,701 in partition 1 at offset 19.
 async fn check_parts(stage: &Stage, gateway: &Gateway) -> Result<()> {
     let audited = gateway.audit(&["--partition", "2", "--partition", "3"]).await?;
-    check_totals(&audited, &json!({"messages": 51, "spans": 5_000, "rows": 5_000, "rejectedMessages": 1}))?;
+    check_totals(
+        &audited,
+        &json!({"messages": 51, "spans": 5_000, "rows": 5_000, "rejectedMessages": 1, "deadLetteredMessages": 1}),
+    )?;
     ensure!(audited.code == Some(0), "{:?}", audited.code);
     let audited = gateway.audit(&["--partition", "0", "--since", "4", "--until", "10"]).await?;
     check_totals(&audited, &json!({"messages": 6, "spans": 600, "rows": 600}))?;
@@ -139,7 +143,7 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
     let audited = idle.audit(&[]).await?;
     let expected = json!({
         "messages": 105, "spans": SPANS + 400, "rows": SPANS, "missing": 1, "doubled": 1, "waiting": 400,
-        "rejectedMessages": 1,
+        "rejectedMessages": 1, "deadLetteredMessages": 1,
     });
     check_totals(&audited, &expected)?;
     ensure!(audited.code == Some(65), "{:?}", audited.code);
