@@ -36,6 +36,7 @@ use crate::{
     span_row::Scratch,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use lettering::Letters;
 use reading::{Owned, Reading, State};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
@@ -117,10 +118,8 @@ pub struct Worker {
     waits_for_room: bool,
     /// A block that was due could not be sealed for want of memory.
     unsealed: bool,
-    /// A message is kept for which there is no room among the letters.
-    holds_message: bool,
-    /// Why messages are passed over without a letter, as it was logged last.
-    refusal_told: Option<&'static str>,
+    /// What is the same for all its letters.
+    letters: Letters,
     /// The partition that may fill the pool with a block that may not be ended early.
     replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
@@ -150,8 +149,7 @@ impl Worker {
             out_of_room: false,
             waits_for_room: false,
             unsealed: false,
-            holds_message: false,
-            refusal_told: None,
+            letters: Letters::default(),
             replays: None,
             handing: Duration::ZERO,
         }
@@ -163,7 +161,7 @@ impl Worker {
         while self.take_ownership() {
             let tended = self.tend_letters();
             let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
-            if self.out_of_room && self.holds_message {
+            if self.out_of_room && self.letters.holds_message {
                 self.let_go_of_crowded();
             }
             self.share_room();
@@ -217,7 +215,7 @@ impl Worker {
                 if letter.is_stopped() {
                     self.parts.metrics.partitions_stopped.dec();
                 }
-                self.holds_message &= !letter.let_go();
+                self.letters.holds_message &= !letter.let_go();
             }
             State::Polling | State::Leaving(_) => {}
         }
@@ -347,10 +345,10 @@ impl Worker {
     /// Keeps a message for whose letter there is no room, if it is the only one; else it is read again.
     fn keep_for_letter(&mut self, reading: &mut Reading, message: impl FnOnce() -> OwnedMessage) {
         if let State::Lettering(letter) = &mut reading.state
-            && !self.holds_message
+            && !self.letters.holds_message
         {
             letter.keep(message());
-            self.holds_message = true;
+            self.letters.holds_message = true;
         }
     }
 

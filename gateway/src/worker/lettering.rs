@@ -35,6 +35,15 @@ use std::time::{Duration, Instant};
 /// and a leader that moves some.
 const SLOW: Duration = Duration::from_secs(5);
 
+/// What is the same for all letters of a worker.
+#[derive(Default)]
+pub(super) struct Letters {
+    /// A message is kept for which there is no room among them.
+    pub holds_message: bool,
+    /// Why messages are passed over without a letter, as it was logged last.
+    refusal_told: Option<&'static str>,
+}
+
 /// A message that cannot be read, and its letter.
 pub(super) struct Lettering {
     rejected: Rejected,
@@ -164,7 +173,7 @@ impl Worker {
             // Another worker may have been faster.
             if let Stage::UnderWay(answers) = self.post(&letter.rejected, message) {
                 letter.stage = Stage::UnderWay(answers);
-                self.holds_message = false;
+                self.letters.holds_message = false;
             }
             reading.state = State::Lettering(letter);
         } else {
@@ -177,7 +186,7 @@ impl Worker {
     fn delivered(&mut self, reading: &mut Reading, letter: &mut Lettering, delivered: &Delivered) {
         let label = letter.rejected.label;
         self.parts.metrics.dead_letters.with_label_values(&[label]).inc();
-        self.refusal_told = None;
+        self.letters.refusal_told = None;
         if letter.is_stopped {
             reject::log_goes_on(&reading.place.id, &letter.rejected, delivered);
         } else if reading.lettered != Some(label) {
@@ -198,7 +207,7 @@ impl Worker {
             OnMissing::Stop => self.stop_for(reading, letter, refused),
             OnMissing::Skip => {
                 self.parts.metrics.messages_skipped.with_label_values(&[letter.rejected.label]).inc();
-                if self.refusal_told.replace(refused.label()) != Some(refused.label()) {
+                if self.letters.refusal_told.replace(refused.label()) != Some(refused.label()) {
                     reject::log_skipped(&reading.place.id, &letter.rejected, refused);
                 }
                 letter.stage = Stage::Over;
@@ -285,7 +294,7 @@ impl Worker {
             if let State::Lettering(letter) = &mut reading.state
                 && letter.let_go()
             {
-                self.holds_message = false;
+                self.letters.holds_message = false;
             }
         }
     }

@@ -326,10 +326,10 @@ fn one_message_a_worker_waits_for_room_among_the_letters_and_others_are_read_aga
     bench.take(&mut first, 0, BAD);
     bench.take(&mut second, 0, BAD);
     assert!(!bench.worker.tend_reading(&mut first) && !bench.worker.tend_reading(&mut second));
-    assert!(bench.worker.holds_message);
+    assert!(bench.worker.letters.holds_message);
     bench.mock.broker_up(1).unwrap();
     bench.tend_until(&mut first, is_polling);
-    assert!(!bench.worker.holds_message);
+    assert!(!bench.worker.letters.holds_message);
     bench.tend_until(&mut second, |reading| matches!(reading.state, State::Leaving(Renew::Letter)));
     assert_eq!(second.cutter.position(), 0);
     drop(receipts);
