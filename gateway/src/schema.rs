@@ -306,7 +306,10 @@ fn views(views: Views) -> Vec<View> {
 mod tests {
     use super::*;
     use sluice_clickhouse::typed_value::TypedValue;
-    use sluice_gateway_config::{insert_settings, schema::PATH_TYPES};
+    use sluice_gateway_config::{
+        insert_settings,
+        schema::{COLUMNS_OWNED, PATH_TYPES},
+    };
 
     #[test]
     fn only_evolve_adds_columns_and_nothing_changes_data() {
@@ -333,6 +336,17 @@ mod tests {
         for type_name in PATH_TYPES {
             assert!(TypedValue::parse(type_name).is_some(), "{type_name}");
             assert!(TypedValue::parse(&format!("Nullable({type_name})")).is_some(), "{type_name}");
+        }
+    }
+
+    #[test]
+    fn no_column_of_ours_can_be_another_one() {
+        for layout in [column::Layout::Json, column::Layout::Map, column::Layout::Nested] {
+            for column in column::TableColumns::of_layout(layout).columns() {
+                let name = column.name.split('.').next().unwrap_or_default();
+                let is_group = AttributeSet::ALL.iter().any(|set| column.name.starts_with(set.name()));
+                assert!(COLUMNS_OWNED.contains(&name) || is_group, "{}", column.name);
+            }
         }
     }
 

@@ -38,6 +38,27 @@ pub const PATH_TYPES: [&str; 12] = [
     "String",
 ];
 
+/// Names that the gateway's own columns have, or begin with before a dot, in any layout.
+pub const COLUMNS_OWNED: [&str; 17] = [
+    "Timestamp",
+    "TraceId",
+    "SpanId",
+    "ParentSpanId",
+    "TraceState",
+    "SpanName",
+    "SpanKind",
+    "ServiceName",
+    "ResourceAttributes",
+    "ScopeName",
+    "ScopeVersion",
+    "SpanAttributes",
+    "Duration",
+    "StatusCode",
+    "StatusMessage",
+    "Events",
+    "Links",
+];
+
 /// The beginning of paths that the gateway writes itself, with their type.
 const PATH_RESERVED: &str = "sluice.";
 
@@ -246,6 +267,9 @@ impl Schema {
             let at = format!("{at}.{}", column.name);
             found.add_if(!is_name(&column.name), &at, || not_a_name(&column.name));
             found.add_if(!names.insert(&column.name), &at, || "is named twice".into());
+            found.add_if(COLUMNS_OWNED.contains(&column.name.as_str()), &at, || {
+                "is a column that the gateway fills; give yours another name".into()
+            });
             found.add_if(!is_type(&column.r#type), &format!("{at}.type"), || {
                 format!("{:?} is not a type, such as String or LowCardinality(String)", column.r#type)
             });
