@@ -73,7 +73,7 @@ impl World {
     fn new(seed: u64, weather: Weather, mistake: Option<Mistake>) -> Self {
         let mut random = Random(seed);
         let rows = 1 + random.below(60);
-        let bad: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(rows)).collect();
+        let bad: Vec<u64> = (0..=random.below(4)).map(|_| random.below(rows)).collect();
         let mut server = Server::with_bad(&bad);
         if random.below(3) == 0 {
             server.rows_max = 1 + random.below(rows);

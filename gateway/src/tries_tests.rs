@@ -372,3 +372,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn parts_of_a_block_do_not_look_at_the_table_each_for_itself() {
+    let mut whole = Tries::new(false);
+    whole.sending(&at(NOW));
+    assert_eq!(name(whole.failed(PARSE, &at(NOW))), "describe");
+    whole.described(Described::Unchanged, &at(NOW));
+    assert_eq!(play(whole.of_part(), &[Fails(PARSE)]), ["bisect"]);
+    assert_eq!((whole.of_part().failures(), whole.of_part().begun()), (0, Some(0)));
+    // What a former owner may have stored is in doubt, whatever this one is told.
+    let inherited = whole.of_inherited_part(NOW.saturating_sub(MINUTE));
+    assert_eq!(inherited.doubt_since(), Some(NOW.saturating_sub(MINUTE)));
+    let course = [Fails(PARSE), Told(Fate::Unknown)];
+    assert_eq!(play(inherited, &course), ["ask fate", "bisect, maybe twice"]);
+}
