@@ -9,6 +9,7 @@ mod autoscaled;
 mod bad_spec;
 mod chart;
 mod compression;
+mod definition;
 mod delivers;
 mod environment;
 mod kill;
