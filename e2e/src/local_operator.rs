@@ -43,6 +43,8 @@ pub struct Orders<'a> {
     pub program: &'a Path,
     /// Image of the gateways.
     pub gateway_image: &'a str,
+    /// Who it is in the Lease, and what its files are called.
+    pub identity: &'a str,
 }
 
 /// A running operator.
@@ -61,7 +63,7 @@ impl LocalOperator {
         account::apply(namespace, RELEASE).await?;
         let token = account::token(namespace, RELEASE).await?;
         let front = Front::start(orders.kubeconfig, token).await?;
-        let kubeconfig = folder.join("kubeconfig");
+        let kubeconfig = folder.join(format!("{}.kubeconfig", orders.identity));
         std::fs::write(&kubeconfig, front.kubeconfig())
             .with_context(|| format!("write {}", kubeconfig.display()))?;
         let told = program::Orders {
@@ -70,7 +72,8 @@ impl LocalOperator {
             namespace: namespace.name(),
             lease: RELEASE,
             gateway_image: orders.gateway_image,
-            log: folder.join("operator.log"),
+            identity: orders.identity,
+            log: folder.join(format!("{}.log", orders.identity)),
         };
         Ok(LocalOperator { program: Program::start(&told)?, front })
     }

@@ -203,6 +203,7 @@ async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Pat
         namespace: &ground.namespace,
         program,
         gateway_image: "sluice.local/none:0",
+        identity: "operator",
     };
     let mut operator = LocalOperator::start(orders, &ground.folder).await?;
     say::progress("scale", &format!("{} pipelines in namespace {name}", order.pipelines));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -93,10 +94,16 @@ struct Seen {
     writes: Vec<Write>,
 }
 
+#[derive(Default)]
+struct Shared {
+    seen: Mutex<Seen>,
+    is_cut: AtomicBool,
+}
+
 /// The front. Ends when dropped.
 pub struct Front {
     url: String,
-    seen: Arc<Mutex<Seen>>,
+    shared: Arc<Shared>,
     serving: JoinHandle<()>,
 }
 
@@ -106,9 +113,9 @@ impl Front {
         let client = client(kubeconfig, token).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the operator")?;
         let url = format!("http://{}", listener.local_addr().context("ask for the front's port")?);
-        let seen = Arc::<Mutex<Seen>>::default();
-        let serving = tokio::spawn(serve(listener, client, Arc::clone(&seen)));
-        Ok(Front { url, seen, serving })
+        let shared = Arc::<Shared>::default();
+        let serving = tokio::spawn(serve(listener, client, Arc::clone(&shared)));
+        Ok(Front { url, shared, serving })
     }
 
     /// The kubeconfig that leads here.
@@ -132,8 +139,13 @@ impl Front {
         self.seen().writes.clone()
     }
 
+    /// From now on no request gets through: the API server is away, for this operator alone.
+    pub fn cut(&self) {
+        self.shared.is_cut.store(true, Ordering::Release);
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        lock(&self.seen)
+        lock(&self.shared.seen)
     }
 }
 
@@ -157,22 +169,25 @@ async fn client(kubeconfig: &Path, token: String) -> Result<Client> {
     Client::try_from(config).context("make a client with the account's token")
 }
 
-async fn serve(listener: TcpListener, client: Client, seen: Arc<Mutex<Seen>>) {
+async fn serve(listener: TcpListener, client: Client, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
-        let (client, seen) = (client.clone(), Arc::clone(&seen));
+        let (client, shared) = (client.clone(), Arc::clone(&shared));
         let answer = service_fn(move |request| {
-            let (client, seen) = (client.clone(), Arc::clone(&seen));
-            async move { Ok::<_, Infallible>(pass(request, &client, &seen).await) }
+            let (client, shared) = (client.clone(), Arc::clone(&shared));
+            async move { Ok::<_, Infallible>(pass(request, &client, &shared).await) }
         });
         // A connection that breaks is the operator's to make again.
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
     }
 }
 
-async fn pass(request: Request<Incoming>, client: &Client, seen: &Mutex<Seen>) -> Response<Body> {
+async fn pass(request: Request<Incoming>, client: &Client, shared: &Shared) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let target = Target::of(&parts.method, &parts.uri, &parts.headers);
-    *lock(seen).calls.entry(target.call.clone()).or_default() += 1;
+    if shared.is_cut.load(Ordering::Acquire) {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE);
+    }
+    *lock(&shared.seen).calls.entry(target.call.clone()).or_default() += 1;
     let Ok(body) = body.collect().await else { return refusal(StatusCode::BAD_REQUEST) };
     let mut onward = Request::new(Body::from(body.to_bytes()));
     *onward.method_mut() = parts.method;
@@ -192,7 +207,7 @@ async fn pass(request: Request<Incoming>, client: &Client, seen: &Mutex<Seen>) -
         Err(_) => refusal(StatusCode::BAD_GATEWAY),
     };
     if target.call.verb.writes() {
-        let mut seen = lock(seen);
+        let mut seen = lock(&shared.seen);
         if seen.writes.len() < WRITES_MAX {
             seen.writes.push(target.written(answer.status()));
         }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -32,6 +32,8 @@ pub struct Orders<'a> {
     pub lease: &'a str,
     /// Image of the gateways.
     pub gateway_image: &'a str,
+    /// Who it is in the Lease.
+    pub identity: &'a str,
     /// Where it writes.
     pub log: PathBuf,
 }
@@ -63,7 +65,7 @@ impl Program {
             ("--watch-namespaces", orders.namespace),
             ("--namespace", orders.namespace),
             ("--lease-name", orders.lease),
-            ("--identity", "local"),
+            ("--identity", orders.identity),
             ("--listen", &free_address()?),
             ("--log-format", "text"),
         ];
@@ -79,6 +81,11 @@ impl Program {
             bail!("the operator ended by itself ({status}){}", log_tail(&self.log));
         }
         Ok(())
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().context("look for the operator")
     }
 
     /// What it has written so far.

@@ -13,6 +13,7 @@ mod definition;
 mod delivers;
 mod environment;
 mod kill;
+mod lease;
 mod malformed;
 mod many;
 mod memory;

@@ -107,6 +107,7 @@ impl Ground<'_> {
             namespace: &self.namespace,
             program: &program,
             gateway_image: "sluice.local/none:0",
+            identity: "operator",
         };
         let mut operator = LocalOperator::start(orders, &folder).await?;
         let healthy = Pipeline::new(&self.namespace, self.settings("healthy"));

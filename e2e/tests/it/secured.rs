@@ -5,6 +5,7 @@
 mod broker;
 mod front;
 mod keys;
+mod operator;
 
 use std::fs;
 use std::path::{Path, PathBuf};
