@@ -6,6 +6,7 @@
 mod api_server;
 mod bench;
 mod chart;
+mod complaints;
 mod failures;
 mod pods;
 mod quiet;

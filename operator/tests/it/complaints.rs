@@ -1,0 +1,179 @@
+//! What users of the nearest projects complain about, and the test that makes each of it impossible here.
+//!
+//! The complaints are issues of open-telemetry/opentelemetry-operator, kedacore/keda, Altinity/clickhouse-operator,
+//! strimzi/strimzi-kafka-operator, kube-rs/kube and others. Changing volumes of a pipeline that runs, and roll-outs that go back by
+//! themselves, are refused or not there yet, so that their complaints (a StatefulSet that is deleted with all its pods, a resize
+//! that stops after the first claim, a roll-out that is stuck) cannot arise either; they come with what they are about.
+
+use std::{fs, path::Path};
+
+const PLAN: &str = "operator/plan/tests/it";
+const OPERATOR: &str = "operator/tests/it";
+const E2E: &str = "e2e/tests/it";
+const CRDS: &str = "crds/tests/it";
+
+/// A complaint, one place where it is made, and the folder and name of each test.
+const COMPLAINTS: &[(&str, &str, &[(&str, &str)])] = &[
+    (
+        "a changed volumeClaimTemplate fails for ever or deletes the StatefulSet",
+        "opentelemetry-operator#1491, #4203",
+        &[
+            (CRDS, "each_transition_rule_sees_the_change"),
+            (E2E, "every_rule_about_a_change_sees_it_on_the_server"),
+        ],
+    ),
+    (
+        "replicas that an autoscaler set are reset",
+        "opentelemetry-operator#729, #4400",
+        &[
+            (OPERATOR, "somebody_elses_scaling_is_reported_and_not_undone"),
+            (PLAN, "the_number_is_whose_the_mode_says"),
+        ],
+    ),
+    (
+        "replica counts that leave every pod as many partitions as before",
+        "keda#2581, #7517",
+        &[
+            (PLAN, "replicas_stay_within_partitions_and_bounds"),
+            (PLAN, "partitions_that_are_added_become_steps"),
+        ],
+    ),
+    (
+        "to zero or to the most when Kafka is unwell",
+        "keda#4098, #2612, #4910",
+        &[(PLAN, "no_scale_down_on_missing_samples"), (PLAN, "a_missing_answer_holds")],
+    ),
+    (
+        "one stuck or hot partition scales everything to the most",
+        "keda#3997, #5880",
+        &[
+            (PLAN, "a_poison_message_is_no_reason_for_more"),
+            (PLAN, "a_hot_partition_is_named_and_is_no_reason_for_all_gateways"),
+        ],
+    ),
+    (
+        "more replicas although the sink is slow",
+        "numaflow#136, #1853",
+        &[(PLAN, "no_scale_up_while_the_sink_is_the_limit")],
+    ),
+    (
+        "scaling in strands what is in a pod's queue",
+        "opentelemetry-collector-contrib#30916, logging-operator#952",
+        &[(OPERATOR, "gateways_that_are_too_many_leave_once_they_are_empty")],
+    ),
+    (
+        "webhooks and their certificates break installations",
+        "opentelemetry-helm-charts#1167, #1201",
+        &[(OPERATOR, "no_template_of_the_chart_has_a_webhook_or_a_certificate")],
+    ),
+    (
+        "Argo CD shows the definition or a pipeline as out of sync for ever",
+        "strimzi-kafka-operator#12058, #13074",
+        &[
+            (E2E, "the_definition_comes_back_from_the_server_as_it_was_sent"),
+            (E2E, "a_pipeline_comes_back_from_the_server_as_it_was_sent"),
+            (CRDS, "nothing_is_written_that_an_api_server_would_drop"),
+        ],
+    ),
+    (
+        "Argo CD prunes what the operator made",
+        "strimzi-kafka-operator#9554, #11635",
+        &[(PLAN, "nothing_of_the_pipelines_own_metadata_reaches_an_object")],
+    ),
+    (
+        "the status cannot gate a sync wave",
+        "opentelemetry-operator#1355, clickhouse-operator#1086",
+        &[
+            (PLAN, "every_state_of_a_pipeline_has_a_health_and_a_message"),
+            (PLAN, "each_step_of_a_rollout_has_its_words"),
+        ],
+    ),
+    (
+        "a wrong spec shows as a crash loop, or makes the operator panic",
+        "opentelemetry-operator#1771, #2628",
+        &[
+            (PLAN, "a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do"),
+            (E2E, "a_hundred_mutated_pipelines_leave_operator_and_others_unharmed"),
+        ],
+    ),
+    (
+        "an operator that is restarted or upgraded rolls all workloads",
+        "clickhouse-operator#1032, #1221, opentelemetry-operator#598",
+        &[
+            (PLAN, "another_operator_with_the_same_image_changes_nothing"),
+            (E2E, "a_restarted_operator_writes_nothing"),
+        ],
+    ),
+    (
+        "a claim was deleted, and data with it",
+        "clickhouse-operator#730",
+        &[(OPERATOR, "no_right_of_the_chart_is_about_a_volume")],
+    ),
+    (
+        "changed bounds of the autoscaler restart pods",
+        "opentelemetry-operator#2585",
+        &[(PLAN, "another_number_of_gateways_is_no_reason_to_restart_them")],
+    ),
+    (
+        "rows lost or doubled around a fail-over",
+        "clickhouse-kafka-connect#24, #384",
+        &[(E2E, "a_killed_gateway_loses_nothing")],
+    ),
+    (
+        "no buffer on disk for aggregators",
+        "vector-operator#250",
+        &[(E2E, "a_gateway_is_confined_with_its_memory_and_volume")],
+    ),
+    (
+        "two operators that both believe to lead",
+        "kube#485, kaniop#866",
+        &[(E2E, "a_leader_that_cannot_renew_ends_before_another_writes")],
+    ),
+];
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Everything below a folder of the repository, as one text.
+fn all(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { all(&path) } else { fs::read_to_string(path).unwrap() }).collect()
+}
+
+#[test]
+fn each_complaint_has_a_test_that_is_there() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (complaint, evidence, tests) in COMPLAINTS {
+        assert!(!tests.is_empty() && evidence.contains('#'), "{complaint}");
+        for (folder, test) in *tests {
+            let is_there = all(&top.join(folder)).contains(&format!("fn {test}("));
+            assert!(is_there, "{complaint} ({evidence}): no test {test} in {folder}");
+        }
+    }
+}
+
+#[test]
+fn no_template_of_the_chart_has_a_webhook_or_a_certificate() {
+    let templates = all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/sluice/templates"));
+    for kind in
+        ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "cert-manager.io", "kind: Secret"]
+    {
+        assert!(!templates.contains(kind), "{kind}");
+    }
+    assert!(!read("crds/tracepipelines.yaml").contains("webhook"), "the definition converts by a webhook");
+}
+
+#[test]
+fn no_right_of_the_chart_is_about_a_volume() {
+    let rules = read("charts/sluice/templates/_helpers.tpl");
+    let resources: Vec<&str> =
+        rules.lines().filter(|line| line.trim_start().starts_with("resources:")).collect();
+    assert!(resources.len() >= 8, "{resources:?}");
+    for line in resources {
+        for forbidden in ["persistentvolume", "\"*\"", "'*'", "[*]"] {
+            assert!(!line.contains(forbidden), "{line}");
+        }
+    }
+}
