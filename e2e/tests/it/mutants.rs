@@ -46,7 +46,7 @@ const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 const VERDICTS: Duration = Duration::from_mins(4);
 
 /// Kinds of requests by which an operator may change something.
-const WRITES: [&str; 12] = [
+const WRITES: [&str; 14] = [
     "apply configmaps",
     "apply jobs",
     "apply leases",
@@ -58,6 +58,8 @@ const WRITES: [&str; 12] = [
     "apply tracepipelines/status",
     "create events",
     "create leases",
+    "delete configmaps",
+    "delete jobs",
     "patch leases",
 ];
 
