@@ -11,6 +11,7 @@ pub mod refuse;
 pub mod rows;
 pub mod server;
 pub mod shard;
+pub mod trickle;
 pub mod volume;
 
 use anyhow::Result;
@@ -50,6 +51,7 @@ fn change(fault: Fault) -> Value {
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
         Fault::Volume(volume) => volume.change(),
+        Fault::Trickle(trickle) => trickle.change(),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::Broker(_)
@@ -73,5 +75,6 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost => shard::play(scene).await,
         Fault::Volume(volume) => volume.play(scene).await,
+        Fault::Trickle(trickle) => trickle.play(scene).await,
     }
 }

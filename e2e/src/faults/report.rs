@@ -1,5 +1,7 @@
 //! What came of the scenarios: a table for people, JSON for programs.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::throughput::aligned;
@@ -19,6 +21,8 @@ pub struct Round {
     pub doubled_expected: u64,
     /// Seconds from the fault's end, or the death, to the first insert after it.
     pub recovery_s: Option<f64>,
+    /// What else was measured.
+    pub measures: Vec<(&'static str, f64)>,
     /// Gateways that ended by themselves and were started again.
     pub restarts: u32,
     /// Seconds until everything was in, after the load.
@@ -44,8 +48,10 @@ impl Round {
             0 => String::new(),
             times => format!(", {times} times started again"),
         };
+        let measures: String =
+            self.measures.iter().map(|(name, value)| format!(", {name} {value:.2}")).collect();
         format!(
-            "{} spans, {} lost, {} doubled{recovery}{restarts}, settled in {:.1} s",
+            "{} spans, {} lost, {} doubled{recovery}{restarts}{measures}, settled in {:.1} s",
             self.spans,
             expected(self.lost, self.lost_expected),
             expected(self.doubled, self.doubled_expected),
@@ -73,6 +79,9 @@ pub struct Outcome {
     pub doubled_expected: u64,
     /// The longest recovery, seconds; none where there is nothing to recover from.
     pub recovery_s: Option<f64>,
+    /// What else was measured: the largest of all rounds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub measures: BTreeMap<String, f64>,
     /// What did not hold; nothing when all did.
     pub failures: Vec<String>,
 }
@@ -89,6 +98,7 @@ impl Outcome {
             doubled: 0,
             doubled_expected: 0,
             recovery_s: None,
+            measures: BTreeMap::new(),
             failures: Vec::new(),
         }
     }
@@ -102,6 +112,10 @@ impl Outcome {
         self.doubled += round.doubled;
         self.doubled_expected += round.doubled_expected;
         self.recovery_s = [self.recovery_s, round.recovery_s].into_iter().flatten().reduce(f64::max);
+        for (name, value) in &round.measures {
+            let largest = self.measures.entry((*name).to_owned()).or_insert(*value);
+            *largest = largest.max(*value);
+        }
         // Sums could agree where rounds do not.
         if (round.lost, round.doubled) != (round.lost_expected, round.doubled_expected) {
             self.failures.push(format!("round {}: {}", number + 1, round.words()));

@@ -9,6 +9,7 @@ use super::course::protocol::Protocol;
 use super::course::refuse::Refusal;
 use super::course::rows::Rows;
 use super::course::server::Server;
+use super::course::trickle::Trickle;
 use super::course::volume::Volume;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
@@ -37,6 +38,8 @@ pub enum Fault {
     Broker(Broker),
     /// ClickHouse dies, is slow, silent or forgets.
     Server(Server),
+    /// Little comes in.
+    Trickle(Trickle),
     /// One of two shards is lost, and comes back.
     ShardLost,
     /// It refuses, or seems to.
@@ -159,6 +162,22 @@ const LEAVING: [Scenario; 4] = [
         FEW,
         "SIGTERM while nothing passes to or from the broker",
     ),
+];
+
+const TRICKLES: [Scenario; 3] = [
+    scenario(
+        "low-traffic",
+        Fault::Trickle(Trickle::Few),
+        FEW,
+        "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
+    ),
+    scenario(
+        "low-traffic-kill",
+        Fault::Trickle(Trickle::Killed),
+        FEW,
+        "the same, with a SIGKILL of the gateway",
+    ),
+    scenario("low-traffic-96", Fault::Trickle(Trickle::Many), ONE, "the same in 96 partitions, without it"),
 ];
 
 const BROKERS: [Scenario; 10] = [
@@ -341,8 +360,20 @@ pub fn all() -> Vec<Scenario> {
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
     let volumes = Volume::ALL
         .map(|(volume, name, rounds, describe)| scenario(name, Fault::Volume(volume), rounds, describe));
-    let usual = [&kills[..], &PROCESSES, &PROTOCOLS, &LEAVING, &BROKERS, &SERVERS, &refusals, &ROWS, &INPUTS];
-    let mut all = [&usual.concat()[..], &volumes].concat();
+    let mut all = [
+        &kills[..],
+        &PROCESSES,
+        &PROTOCOLS,
+        &LEAVING,
+        &TRICKLES,
+        &BROKERS,
+        &SERVERS,
+        &refusals,
+        &ROWS,
+        &INPUTS,
+        &volumes,
+    ]
+    .concat();
     // Stable: the order of a path stays, and servers are not started twice.
     all.sort_by_key(|scenario| scenario.brokers);
     all

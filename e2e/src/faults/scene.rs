@@ -69,6 +69,8 @@ pub struct Expected {
     pub messages_left: i64,
     /// Seconds from the fault's end, or the death, to the first insert after it.
     pub recovery_s: Option<f64>,
+    /// What else was measured.
+    pub measures: Vec<(&'static str, f64)>,
 }
 
 /// One round's own things.
@@ -334,7 +336,8 @@ impl<'a> Scene<'a> {
         end.next_multiple_of(Shape::Numbered.message_spans())
     }
 
-    fn add(&mut self, sent: &Sent) {
+    /// Takes down what was produced otherwise than by the load.
+    pub fn add(&mut self, sent: &Sent) {
         self.sent.acked.extend(&sent.acked);
         self.sent.doubtful.extend(&sent.doubtful);
         self.sent.messages += sent.messages;
@@ -542,6 +545,7 @@ impl<'a> Scene<'a> {
             doubled: count.rows - count.unique,
             doubled_expected: expected.doubled,
             recovery_s: expected.recovery_s,
+            measures: expected.measures.clone(),
             restarts: self.restarts,
             settle_s: began.elapsed().as_secs_f64(),
             failures: failures.iter().map(|failure| format!("{failure:#}")).collect(),
