@@ -13,8 +13,9 @@
 //! | 96 | 48 s | 2 |
 //!
 //! Blocks that are full close earlier, whatever their age, and are not counted. There are no more open blocks than row buffers
-//! (`partitionsActiveMax`); partitions beyond take turns. Where this is not fresh enough, another gateway halves it: each has its own
-//! two inserts a second.
+//! (`partitionsActiveMax`). Partitions beyond take turns, and while one finds no row buffer, blocks close at the interval: one that stayed
+//! open would keep it from those whose turn it is, and they would never catch up. Where this is not fresh enough, another gateway halves
+//! it: each has its own two inserts a second.
 //!
 //! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and
 //! under its own token. Once two of them had shared an insert, their next owners could only find out together whether it was stored.
@@ -51,6 +52,8 @@ const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
 /// The age of an open block while blocks wait on the queue volume, unless the config's is longer. Chosen: the 256 cuts of a plan last
 /// for four hours then.
 const AGE_BEHIND: Duration = Duration::from_mins(1);
+/// For how long blocks close at the interval after a partition has found no row buffer. Chosen: over the turn of a partition.
+const CROWDED_MS: u64 = 5_000;
 
 /// The age at which an open block is to be sealed. Clones share what is open and what was closed.
 #[derive(Debug, Clone)]
@@ -65,6 +68,8 @@ pub struct BlockAge {
 struct Shared {
     started: Instant,
     open: AtomicU32,
+    /// Up to when blocks close at the interval, in ms since the start.
+    crowded_up_to_ms: AtomicU64,
     /// Up to when what was closed has used up the inserts, in ms since the start.
     used_up_to_ms: AtomicU64,
 }
@@ -76,8 +81,12 @@ pub struct OpenCount(Arc<Shared>);
 impl BlockAge {
     /// `sink.clickhouse.insert.maxInterval`, with no block open.
     pub fn of(insert: &Insert) -> Self {
-        let shared =
-            Shared { started: Instant::now(), open: AtomicU32::new(0), used_up_to_ms: AtomicU64::new(0) };
+        let shared = Shared {
+            started: Instant::now(),
+            open: AtomicU32::new(0),
+            crowded_up_to_ms: AtomicU64::new(0),
+            used_up_to_ms: AtomicU64::new(0),
+        };
         Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Arc::default() }
     }
 
@@ -91,6 +100,11 @@ impl BlockAge {
     pub fn open(&self) -> OpenCount {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         OpenCount(self.shared.clone())
+    }
+
+    /// Takes down that a partition finds no row buffer for a block.
+    pub fn crowd(&self, now: Instant) {
+        self.shared.crowded_up_to_ms.fetch_max(self.millis(now) + CROWDED_MS, Ordering::Relaxed);
     }
 
     /// Takes down that a block was closed by its age.
@@ -107,6 +121,9 @@ impl BlockAge {
     pub fn time_left(&self, age: Duration, now: Instant) -> Duration {
         if self.behind.load(Ordering::Relaxed) {
             return self.interval.max(AGE_BEHIND).saturating_sub(age);
+        }
+        if self.millis(now) < self.shared.crowded_up_to_ms.load(Ordering::Relaxed) {
+            return self.interval.saturating_sub(age);
         }
         let open = self.shared.open.load(Ordering::Relaxed);
         let in_turn = Duration::from_secs(1) * open / INSERTS_PER_SECOND;
@@ -178,6 +195,19 @@ mod tests {
             assert!(inserts <= 2.1, "{partitions} partitions: {inserts} inserts a second");
             assert!(oldest <= Duration::from_millis(age_max_ms), "{partitions} partitions: {oldest:?}");
         }
+    }
+
+    #[test]
+    fn blocks_that_others_wait_for_close_at_the_interval() {
+        let age_max = BlockAge::of(&Insert::default());
+        let now = age_max.shared.started + Duration::from_mins(1);
+        let _open: Vec<OpenCount> = (0..8).map(|_| age_max.open()).collect();
+        (0..100).for_each(|_| age_max.closed(now));
+        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::from_secs(3));
+        age_max.crowd(now);
+        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::ZERO);
+        let later = now + Duration::from_secs(5);
+        assert_eq!(age_max.time_left(Duration::from_secs(1), later), Duration::from_secs(3));
     }
 
     #[test]

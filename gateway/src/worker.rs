@@ -254,6 +254,9 @@ impl Worker {
         let Owned { queue, reading } = owned;
         let mut progressed = false;
         let may_fill = self.may_fill(reading);
+        if !self.may_open(reading) && matches!(reading.state, State::Polling) {
+            self.parts.age_max.crowd(Instant::now());
+        }
         for _ in 0..MESSAGES_PER_TURN {
             match reading.state {
                 // What was fetched behind the place where it stopped would keep its memory, which the budget gives to those
