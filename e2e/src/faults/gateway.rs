@@ -33,11 +33,9 @@ pub struct Orders {
     pub program: PathBuf,
     /// Its config.
     pub config: PathBuf,
-    /// `host:port` where it shows its metrics.
-    pub admin: String,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
-    /// Where it listens for metrics and requests.
+    /// `host:port` where it shows its metrics and takes requests.
     pub admin: String,
     /// More of its environment.
     pub environment: Vec<(String, PathBuf)>,

@@ -234,7 +234,6 @@ impl<'a> Scene<'a> {
             program: self.stage.program.clone(),
             log: config.with_extension("log"),
             config,
-            admin,
             member: member.map(str::to_owned),
             admin,
             environment,
