@@ -399,10 +399,9 @@ impl Shipment {
                 may_double: false,
             });
         };
-        let views = dock.delivery.standing.has_views();
-        if self.sending.attempts == 0 && self.is_unproved() {
+        if self.is_unproved() {
             // Another owner may have sent it since, unnoticed: this process may have stood still.
-            self.sending.tries = Tries::inherited(views, self.sending.released);
+            self.sending.tries.doubted(self.sending.released);
         }
         let at = self.at();
         if let Some(step) = self.sending.tries.sending(&at) {

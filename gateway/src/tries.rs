@@ -187,6 +187,13 @@ impl Tries {
         Self { doubt_since: Some(since), first_sent: Some(since), begun: None, ..Self::new(views) }
     }
 
+    /// Another owner may have sent it unnoticed, at `since` at the earliest. Says nothing new of a block that was sent, or doubted, before.
+    pub fn doubted(&mut self, since: Duration) {
+        if self.first_sent.is_none() {
+            *self = Self { described: self.described, ..Self::inherited(self.views, since) };
+        }
+    }
+
     /// Of a part of this block, or of another one, that nobody has sent. What was seen of the table is still so.
     #[must_use]
     pub fn of_part(&self) -> Self {

@@ -387,3 +387,20 @@ fn parts_of_a_block_do_not_look_at_the_table_each_for_itself() {
     let course = [Fails(PARSE), Told(Fate::Unknown)];
     assert_eq!(play(inherited, &course), ["ask fate", "bisect, maybe twice"]);
 }
+
+#[test]
+fn a_block_that_waited_too_long_for_its_first_try_is_asked_for_once_and_then_sent() {
+    // As where the deduplication window is not known: nothing is young enough.
+    let late = At { age_budget: Duration::ZERO, ..at(NOW) };
+    let mut tries = Tries::new(false);
+    tries.doubted(NOW - MINUTE);
+    assert_eq!(tries.sending(&late).map(name), Some("too old"));
+    assert_eq!(name(tries.told(Fate::Unknown, &late)), "again, maybe twice");
+    tries.doubted(NOW - MINUTE);
+    assert_eq!(tries.sending(&late), None, "it is sent");
+    // A block that was sent has a doubt of its own.
+    let mut sent = Tries::new(false);
+    assert_eq!(sent.sending(&late), None);
+    sent.doubted(NOW - MINUTE);
+    assert_eq!(sent.doubt_since(), None);
+}

@@ -185,7 +185,7 @@ impl Worker {
     fn take_ownership(&mut self) -> bool {
         loop {
             match self.parts.ownership.try_recv() {
-                Ok(Ownership::Gained(partition)) => self.partitions.push(Owned::new(partition)),
+                Ok(Ownership::Gained(partition)) => self.partitions.push(Owned::new(*partition)),
                 Ok(Ownership::Lost { id, generation, seal }) => self.lose(&id, generation, seal),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,

@@ -334,7 +334,7 @@ impl Assignment {
         let worker = owned.worker;
         let Begun { generation, cutter, log_end, cluster } = begun;
         let partition = Partition { id, generation, queue, cutter, log_end, cluster };
-        self.tell(worker, Ownership::Gained(partition));
+        self.tell(worker, Ownership::Gained(Box::new(partition)));
     }
 
     /// Takes back a partition that could not be assigned.

@@ -105,7 +105,7 @@ pub struct Partition {
 /// What the poll thread tells a worker.
 pub enum Ownership {
     /// Read this partition.
-    Gained(Partition),
+    Gained(Box<Partition>),
     /// Let this partition go, and answer with [`Report::Released`].
     Lost {
         /// Which one.
