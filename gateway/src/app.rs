@@ -267,8 +267,45 @@ impl Parts<'_> {
         let consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
+        let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
+        self.io.spawn(delivery::run(deliveries, blocks_in, orders_in));
+        let workers: Result<Vec<_>, _> = ends
+            .into_iter()
+            .enumerate()
+            .map(|(number, end)| {
+                let outlets = Outlets {
+                    blocks: blocks.clone(),
+                    reports: consumer.reports(),
+                    dead_letters: dead_letters.clone(),
+                };
+                self.start_worker(number, end, outlets)
+            })
+            .collect();
+        let stop = Stop::default();
+        let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
+        named("poll")
+            .spawn(move || {
+                let result = consumer.run(&asked, &drain);
+                if events.send(Event::Ended(result)).is_err() {
+                    // Nobody waits any more: the process is ending.
+                }
+            })
+            .context("cannot start the poll thread")?;
+        let (status, leave_wait, spool) = (status.clone(), limits.leave_wait, self.spool.clone());
+        Ok(Running { status, stop, leave_wait, spool, workers: workers? })
+    }
+
+    /// What each shard is delivered to by.
+    fn deliveries(
+        &self,
+        shards: Vec<Sink>,
+        consumer: &Consumer,
+        dead_letters: &DeadLetters,
+        events: &Sender<Event>,
+    ) -> anyhow::Result<Vec<Delivery>> {
         let standing = self.standing(shards.clone());
         let shape = Arc::new(RowShape::of(&self.columns));
+        let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()
             .map(|sink| {
@@ -295,31 +332,7 @@ impl Parts<'_> {
             let (left, columns) = (spool.left().clone(), delivery.targets.columns());
             consumer.keeps(Box::new(move |id, cluster| left.kept(id, cluster, columns)));
         }
-        self.io.spawn(delivery::run(deliveries, blocks_in, orders_in));
-        let workers: Result<Vec<_>, _> = ends
-            .into_iter()
-            .enumerate()
-            .map(|(number, end)| {
-                let outlets = Outlets {
-                    blocks: blocks.clone(),
-                    reports: consumer.reports(),
-                    dead_letters: dead_letters.clone(),
-                };
-                self.start_worker(number, end, outlets)
-            })
-            .collect();
-        let stop = Stop::default();
-        let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
-        named("poll")
-            .spawn(move || {
-                let result = consumer.run(&asked, &drain);
-                if events.send(Event::Ended(result)).is_err() {
-                    // Nobody waits any more: the process is ending.
-                }
-            })
-            .context("cannot start the poll thread")?;
-        let (status, leave_wait, spool) = (status.clone(), limits.leave_wait, self.spool.clone());
-        Ok(Running { status, stop, leave_wait, spool, workers: workers? })
+        Ok(deliveries)
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.

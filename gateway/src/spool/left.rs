@@ -93,12 +93,12 @@ impl Left {
         let mut taken = Vec::with_capacity(ranges.len());
         for block in left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
-            let token = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
+            let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
             let is_wanted = wanted.get(&range.first) == Some(&range);
-            match (block.passport.clone(), token) {
-                (Some(passport), Some(token)) if is_wanted => {
+            match (block.passport.clone(), known) {
+                (Some(passport), Some(known)) if is_wanted => {
                     wanted.remove(&range.first);
-                    taken.push(stowed(&block, (id, generation), (token, passport), account));
+                    taken.push(stowed(&block, (id, generation), (known, passport), account));
                 }
                 _ => spool.end(block.id, Ended::Dropped),
             }
