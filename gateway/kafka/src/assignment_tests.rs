@@ -124,7 +124,7 @@ fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> Partition
     let (id, stats) = (id(number), ConsumerStats::default());
     assignment.arrivals.arrive(vec![id.clone()]);
     assignment.begin(id.clone(), &beginning(None), &stats);
-    assignment.turns.gained(&[id.clone()]);
+    assignment.turns.gained(std::slice::from_ref(&id));
     assignment.arrivals.take_ready();
     let owned = assignment.owned.get_mut(&id).unwrap();
     owned.ranges.commit(clock::now()).unwrap();
@@ -139,14 +139,14 @@ fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> Partition
 fn a_partition_that_begins_anew_is_paused_and_unassigned_only_where_the_next_offset_is_gone() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let stays = released(&mut assignment, 0, Renew::Memory);
+    let kept = released(&mut assignment, 0, Renew::Memory);
     let goes = released(&mut assignment, 1, Renew::OutOfRange);
     let steps = assignment.steps();
-    assert_eq!((steps.change.pause, steps.unassign), (vec![stays.clone()], vec![goes.clone()]));
+    assert_eq!((steps.change.pause, steps.unassign), (vec![kept.clone()], vec![goes.clone()]));
     assert!(steps.assign.is_empty() && steps.change.resume.is_empty());
-    assert!(!assignment.turns.is_active(&stays) && !assignment.owns(&stays));
+    assert!(!assignment.turns.is_active(&kept) && !assignment.owns(&kept));
 
-    for id in [&stays, &goes] {
+    for id in [&kept, &goes] {
         assignment.begin(id.clone(), &beginning(None), &stats);
     }
     let ready = assignment.steps().assign;
@@ -158,14 +158,14 @@ fn a_partition_that_begins_anew_is_paused_and_unassigned_only_where_the_next_off
 fn the_group_takes_a_partition_that_begins_anew() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let stays = released(&mut assignment, 0, Renew::Rule);
+    let kept = released(&mut assignment, 0, Renew::Rule);
     let goes = released(&mut assignment, 1, Renew::OutOfRange);
     assignment.steps();
-    let both = [stays.clone(), goes.clone()];
+    let both = [kept.clone(), goes.clone()];
     assert_eq!(assignment.arrivals.turn_away(&both), [goes], "librdkafka has the other one");
     assert!(assignment.arrivals.turn_away(&both).is_empty());
     assert!(assignment.known(clock::now()).is_empty());
-    assignment.begin(stays, &beginning(None), &stats);
+    assignment.begin(kept, &beginning(None), &stats);
     assert!(assignment.steps().assign.is_empty(), "what was read of it meanwhile counts for nothing");
 }
 
