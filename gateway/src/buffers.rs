@@ -138,13 +138,10 @@ impl Pool {
         self.replay.store(false, Ordering::Release);
     }
 
-    /// Takes down that a worker waits for room, or does so no longer.
-    pub fn wait(&self, waits: bool) {
-        if waits {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Takes down that a worker waits for room, until what it gets is dropped.
+    pub fn wait(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self.clone())
     }
 
     /// Whether a worker waits for room. Blocks that may not be ended early are then given up by all workers beyond their
@@ -167,6 +164,16 @@ impl Pool {
         let sharer = sharer % self.held.len();
         self.held[sharer].fetch_add(1, Ordering::Relaxed);
         Ok(Chunk { bytes, home: self.home.clone(), held: self.held.clone(), sharer })
+    }
+}
+
+/// A worker waits for room while it has this.
+#[derive(Debug)]
+pub struct Waiting(Arc<Pool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
     account::RowAccount,
     batch::BlockAge,
     block::{Block, OpenBlock, Place},
-    buffers::Pool,
+    buffers::{Pool, Waiting},
     encode::{Encoded, Payload, encode},
     metrics::{Metrics, WorkerSeconds},
     read::Reader,
@@ -114,8 +114,8 @@ pub struct Worker {
     first: usize,
     /// There is no room for a message that was read; see [`State::Pending`].
     out_of_room: bool,
-    /// Whether it has told the pool so.
-    waits_for_room: bool,
+    /// What it has from the pool while there is none.
+    waiting: Option<Waiting>,
     /// A block that was due could not be sealed for want of memory.
     unsealed: bool,
     /// What is the same for all its letters.
@@ -147,7 +147,7 @@ impl Worker {
             partitions: Vec::new(),
             first: 0,
             out_of_room: false,
-            waits_for_room: false,
+            waiting: None,
             unsealed: false,
             letters: Letters::default(),
             replays: None,

@@ -95,13 +95,13 @@ fn a_worker_that_finds_room_for_itself_gives_up_what_leaves_none_for_another_one
     let half = pool.replay_share(2) / 2 / CHUNK_BYTES * CHUNK_BYTES;
     let readings: Vec<_> = (0..4).map(|partition| replaying(&mut worker, partition, half)).collect();
     assert!(!pool.is_waited_for());
-    pool.wait(true);
+    let waiting = pool.wait();
     assert!(pool.is_waited_for(), "another worker waits");
     // The first may be filled whatever it takes; the next two are the worker's share.
     let beyond = worker.beyond_share(readings.iter());
     assert_eq!(beyond, [(3, Renew::Memory)]);
     assert!(!pool.claim_replay(), "the first one has the right");
-    pool.wait(false);
+    drop(waiting);
     assert!(!pool.is_waited_for());
 }
 

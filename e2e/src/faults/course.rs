@@ -46,7 +46,7 @@ pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Ro
 fn change(fault: Fault) -> Value {
     match fault {
         Fault::Process(process) => process.change(),
-        Fault::Protocol(protocol) => protocol.change(),
+        Fault::Protocol(_) => protocol::Protocol::change(),
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),

@@ -36,9 +36,10 @@ impl Worker {
 
     /// Tells the other workers when this one waits for room, and makes some when another one does.
     pub(super) fn share_room(&mut self) {
-        if self.waits_for_room != self.out_of_room {
-            self.waits_for_room = self.out_of_room;
-            self.parts.pool.wait(self.waits_for_room);
+        if !self.out_of_room {
+            self.waiting = None;
+        } else if self.waiting.is_none() {
+            self.waiting = Some(self.parts.pool.wait());
         }
         if !self.out_of_room && self.parts.pool.is_waited_for() {
             self.give_up_replays();

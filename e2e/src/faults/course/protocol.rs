@@ -24,7 +24,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// What gateways are told otherwise than usual.
-    pub fn change(self) -> Value {
+    pub fn change() -> Value {
         json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})
     }
 
