@@ -310,8 +310,8 @@ mod tests {
         assert_eq!(reasons(&of(once.clone(), 0), &of(off.clone(), 3)), ["AtLeastOnce", "Queued"]);
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 70)), Vec::<String>::new());
         assert_eq!(reasons(&of(off.clone(), 3), &of(off.clone(), 0)), ["QueueEmpty"]);
-        let note = gateway_events(&none, &of(off, 3)).remove(0).note.unwrap();
-        assert!(note.contains("window_off") && note.contains("none is lost"), "{note}");
+        let words = gateway_events(&none, &of(off, 3)).remove(0).note.unwrap();
+        assert!(words.contains("window_off") && words.contains("none is lost"), "{words}");
     }
 
     #[test]

@@ -113,8 +113,8 @@ mod tests {
         assert_eq!(together(&[once.clone(), once.clone()]).delivery, once.delivery);
         assert_eq!(together(&[once, Told::default()]).delivery, None, "one is silent");
         assert_eq!(together(&[]), Told::default());
-        let one = Told { delivery: None, queue: Some(QueueStatus { blocks: 1, bytes: i64::MAX }) };
-        let sum = together(&[one.clone(), Told::default(), one]).queue;
+        let full = Told { delivery: None, queue: Some(QueueStatus { blocks: 1, bytes: i64::MAX }) };
+        let sum = together(&[full.clone(), Told::default(), full]).queue;
         assert_eq!(sum, Some(QueueStatus { blocks: 2, bytes: i64::MAX }));
     }
 }

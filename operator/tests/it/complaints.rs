@@ -13,7 +13,9 @@ const E2E: &str = "e2e/tests/it";
 const CRDS: &str = "crds/tests/it";
 
 /// A complaint, one place where it is made, and the folder and name of each test.
-const COMPLAINTS: &[(&str, &str, &[(&str, &str)])] = &[
+type Complaint = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const COMPLAINTS: &[Complaint] = &[
     (
         "a changed volumeClaimTemplate fails for ever or deletes the StatefulSet",
         "opentelemetry-operator#1491, #4203",

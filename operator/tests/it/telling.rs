@@ -15,7 +15,7 @@ async fn saying(lines: &str) -> (Bench, Pods) {
     bench.gateways_become_ready("prod");
     let mut pods = Pods::of(&bench.server, "prod");
     pods.become_ready(2, 8).await;
-    pods.each(|gateway| gateway.more = lines.to_owned());
+    pods.each(|gateway| lines.clone_into(&mut gateway.more));
     bench.settle("prod").await;
     (bench, pods)
 }
