@@ -50,8 +50,8 @@ fn change(fault: Fault) -> Value {
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
-        Fault::Volume(volume) => volume.change(),
-        Fault::Trickle(trickle) => trickle.change(),
+        Fault::Volume(_) => volume::Volume::change(),
+        Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::Broker(_)

@@ -103,10 +103,6 @@ pub struct Partition {
 }
 
 /// What the poll thread tells a worker.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each partition that comes or goes, and a channel of a few"
-)]
 pub enum Ownership {
     /// Read this partition.
     Gained(Box<Partition>),

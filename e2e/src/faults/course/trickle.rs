@@ -47,7 +47,7 @@ pub enum Trickle {
 
 impl Trickle {
     /// Gateways close blocks as they do where nothing else is said.
-    pub fn change(self) -> Value {
+    pub fn change() -> Value {
         json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
     }
 
@@ -96,7 +96,7 @@ impl Trickle {
         let feed =
             Feed { spans_per_second: None, partitions: self.partitions(), ..scene.feed(Encoding::OtlpProto) };
         let stored = scene.stage.servers.sink.stored();
-        let (mut produced, mut counted) = (HashMap::new(), None);
+        let (mut at, mut counted) = (HashMap::new(), None);
         let mut clock = tokio::time::interval(Duration::from_secs(1));
         for second in 0..self.seconds() {
             clock.tick().await;
@@ -112,7 +112,7 @@ impl Trickle {
             let starts =
                 (0..u64::try_from(feed.partitions)?).map(|partition| number(&feed, second, partition));
             let starts: Vec<u64> = starts.collect::<Result<_>>()?;
-            produced.extend(starts.iter().map(|start| (start / MESSAGE_SPANS, now)));
+            at.extend(starts.iter().map(|start| (start / MESSAGE_SPANS, now)));
             let producer = scene.producer.clone();
             let sending = starts.iter().map(|start| producer.produce(&feed, *start..start + MESSAGE_SPANS));
             for sent in try_join_all(sending).await? {
@@ -121,7 +121,7 @@ impl Trickle {
         }
         let (since, before) = counted.context("it is over before it counts")?;
         let inserts = u32::try_from(stored.borrow().inserts - before)?;
-        Ok((produced, f64::from(inserts) / since.elapsed().as_secs_f64()))
+        Ok((at, f64::from(inserts) / since.elapsed().as_secs_f64()))
     }
 }
 

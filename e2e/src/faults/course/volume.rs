@@ -60,7 +60,7 @@ impl Volume {
     ];
 
     /// What gateways are told otherwise than usual.
-    pub fn change(self) -> Value {
+    pub fn change() -> Value {
         let queue = json!({"mode": "Spill", "maxBytes": "1GiB"});
         // A block a message: many of them at little cost.
         let insert = json!({"maxRows": 1, "concurrency": 8});
