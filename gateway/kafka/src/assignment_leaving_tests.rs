@@ -44,6 +44,7 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
     ranges.committed(generation, CommitOutcome::Stored);
     let range = OffsetRange { first: 0, next: 3 };
     let closed = Closed {
+        rule: RULE,
         range,
         cut: Cut::Time,
         decided: 3,

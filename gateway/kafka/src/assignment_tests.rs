@@ -212,6 +212,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     assert!(assignment.owned[&id(0)].ranges.is_replaying());
     let generation = assignment.owned[&id(0)].generation;
     let closed = Closed {
+        rule: RULE,
         range: OffsetRange { first: 0, next: 4 },
         cut: Cut::Time,
         decided: 4,
@@ -232,6 +233,7 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
     let closed = Closed {
+        rule: RULE,
         range: OffsetRange { first: 0, next: 3 },
         cut: Cut::Time,
         decided: 3,
