@@ -183,9 +183,9 @@ async fn the_next_run_goes_on_with_what_fits_and_gives_up_the_rest() {
     assert_eq!(ranges.iter().map(|range| range.first).collect::<Vec<_>>(), [20, 30, 40]);
 
     let account = RowAccount::default();
-    let taken = left.take(&id, (Generation(4), &ranges[..2]), &account, &spool);
-    assert_eq!((taken.len(), account.in_flight(), account.imbalance()), (2, 14, 0));
-    for (stowed, first) in taken.into_iter().zip([20, 30]) {
+    let gone_on_with = left.take(&id, (Generation(4), &ranges[..2]), &account, &spool);
+    assert_eq!((gone_on_with.len(), account.in_flight(), account.imbalance()), (2, 14, 0));
+    for (stowed, first) in gone_on_with.into_iter().zip([20, 30]) {
         assert_eq!(stowed.block.generation, Generation(4));
         let token = Token::of("c", &id, stowed.block.range, Content::default());
         assert_eq!(stowed.block.token, token);

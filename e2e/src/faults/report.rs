@@ -48,9 +48,10 @@ impl Round {
             0 => String::new(),
             times => format!(", {times} times started again"),
         };
-        let measures = self.measures.iter().fold(String::new(), |words, (name, value)| {
-            format!("{words}, {name} {value:.2}")
-        });
+        let measures = self
+            .measures
+            .iter()
+            .fold(String::new(), |words, (name, value)| format!("{words}, {name} {value:.2}"));
         format!(
             "{} spans, {} lost, {} doubled{recovery}{restarts}{measures}, settled in {:.1} s",
             self.spans,
