@@ -133,11 +133,6 @@ impl Arrivals {
         self.last_read = None;
     }
 
-    /// Whether none begins any more.
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     /// Nobody said where a partition begins: the others are asked first.
     pub fn postpone(&mut self, id: &PartitionId) {
         if self.remove(id) {

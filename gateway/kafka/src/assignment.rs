@@ -317,7 +317,8 @@ impl Assignment {
 
     /// Ends the ownership of partitions.
     pub fn lose(&mut self, ids: &[PartitionId]) {
-        let is_leaving = self.arrivals.is_over();
+        // Of a process that ends. One that drains leaves its partitions to others, and must leave nothing behind on its volume.
+        let is_leaving = self.stop.is_requested();
         for id in ids {
             if let Some(mut owned) = self.owned.remove(id) {
                 owned.ranges.lost();

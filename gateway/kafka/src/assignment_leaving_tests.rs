@@ -48,6 +48,7 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
         range,
         cut: Cut::Time,
         decided: 3,
+        rule: RULE,
         fill: Fill::default(),
         content: Content::default(),
         doubtful: false,
@@ -62,4 +63,28 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
     let before = Instant::now();
     assignment.tend_until(hour, &stats, |assignment| assignment.unfinished() == 0);
     assert!(before.elapsed() < Duration::from_mins(1), "the end has come");
+}
+
+#[test]
+fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
+    for ends in [false, true] {
+        let (mut assignment, _reports, _) = assignment();
+        let (told, orders) = bounded(16);
+        assignment.orders = Box::new(move |order| {
+            told.send(order).unwrap();
+            Ok(())
+        });
+        assignment.arrivals.arrive(vec![id(0)]);
+        assignment.begin(id(0), &beginning(None), &ConsumerStats::default());
+        assignment.drain();
+        if ends {
+            assignment.stop.request(Duration::ZERO);
+        }
+        assignment.lose(&[id(0)]);
+        let forgotten = orders.try_iter().find_map(|order| match order {
+            Order::Forget { is_leaving, .. } => Some(is_leaving),
+            _ => None,
+        });
+        assert_eq!(forgotten, Some(ends));
+    }
 }
