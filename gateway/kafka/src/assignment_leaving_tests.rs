@@ -48,7 +48,6 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
         range,
         cut: Cut::Time,
         decided: 3,
-        rule: RULE,
         fill: Fill::default(),
         content: Content::default(),
         doubtful: false,
