@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::faults::{Leg, SinkFront, SinkVerdict};
+use e2e::stack::kubernetes;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::condition::{SCALING_ACTIVE, SCALING_LIMITED};
 use sluice_crds::{TracePipeline, TracePipelineStatus};
 
-use crate::environment::READY;
+use crate::environment::{self, READY};
 use crate::scene::{self, Scene, Uses};
 
 /// Partitions: 1, 2, 3 and 4 gateways are useful steps.
@@ -129,12 +130,12 @@ fn autoscaler(pipeline: &str) -> Value {
     })
 }
 
-/// A front for the server, where pods reach it: at the address at which they reach the broker.
+/// A front for the server, where the local stack's pods reach this machine.
 async fn front(scene: &Scene) -> Result<SinkFront> {
-    let (host, _) =
-        scene.environment.kafka_pods.rsplit_once(':').context("the broker's address has no port")?;
-    let url = &scene.environment.clickhouse_pods.url;
-    SinkFront::start_on(host, url.strip_prefix("http://").context("ClickHouse's URL is not http")?).await
+    scene.environment.local_clickhouse_only()?;
+    let server = environment::servers().await?.clickhouse;
+    let upstream = server.strip_prefix("http://").context("ClickHouse's URL is not http")?;
+    SinkFront::start_on(kubernetes::NODE_ADDRESS, upstream).await
 }
 
 fn spec(mode: &str, clickhouse: &str) -> Value {

@@ -89,8 +89,17 @@ impl Environment {
         .await
     }
 
+    /// An error where `ClickHouse` is not the local stack's, which alone lets a test put something in front of it.
+    pub fn local_clickhouse_only(&self) -> Result<()> {
+        self.local_only(self.target.clickhouse.is_none(), "ClickHouse")
+    }
+
     fn local_only(&self, local: bool, server: &str) -> Result<()> {
-        ensure!(local, "this test stops {server}, which only the local stack lets it do: {:?}", self.target);
+        ensure!(
+            local,
+            "this test stops or slows {server}, which only the local stack lets it do: {:?}",
+            self.target
+        );
         Ok(())
     }
 }

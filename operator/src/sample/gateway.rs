@@ -175,7 +175,7 @@ mod tests {
             insert_failures: 3,
             memory_bytes: 94_371_840,
             memory_limit_bytes: 268_435_456,
-            spool_bytes: 0,
+            spool_bytes: 24_000_000,
             partitions: vec![4, 9],
         };
         assert_eq!(numbers.sample, expected);

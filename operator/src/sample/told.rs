@@ -89,8 +89,7 @@ mod tests {
             DeliveryStatus { guarantee: "at_least_once".into(), reason: Some("window_off".into()) };
         assert_eq!(read(EXPORTED).delivery, Some(expected));
         assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
-        let queue = read(&format!("{SPOOL_BLOCKS} 3\n{SPOOL_BYTES} 1e6\n")).queue;
-        assert_eq!(queue, Some(QueueStatus { blocks: 3, bytes: 1_000_000 }));
+        assert_eq!(read(EXPORTED).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
     }
 
     #[test]
