@@ -19,10 +19,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::cargo::{cargo, release_folder};
 use crate::cluster::Namespace;
-use crate::process::Job;
-use crate::stack::paths::Paths;
+use crate::stack::images;
 
 pub use account::ensure_definition;
 pub use front::{Call, Calls, Front, Verb, Write};
@@ -79,13 +77,11 @@ impl LocalOperator {
     }
 }
 
-/// The operator of this checkout in release form. Takes minutes the first time.
+/// The operator of this checkout in release form: as it is compiled for its image, since by itself it would be compiled with other
+/// features of what it shares with the gateway. Takes minutes the first time.
 ///
 /// # Errors
 /// What the compiler says.
 pub fn compiled() -> Result<PathBuf> {
-    let log = Paths::from_environment()?.build_log("operator");
-    let mut build = cargo(&["build", "--release", "-p", "sluice-operator"]);
-    Job { part: "operator", doing: "compile the operator", log }.run(&mut build)?;
-    Ok(release_folder().join("sluice-operator"))
+    Ok(images::build_programs()?.operator)
 }
