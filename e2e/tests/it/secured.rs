@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::environment::{self, Servers};
 use crate::malformed::good;
 use crate::process;
+use crate::scene::Uses;
 use broker::{Broker, PASSWORD, USER};
 use front::Front;
 use keys::Keys;
@@ -189,6 +190,7 @@ async fn problems(program: &Path, config: &Path) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
     let program = process::program().await?;
+    let _turn = Uses::Servers.turn().await;
     let secured = Secured::start("refused").await?;
     let topic = Topic::create(&secured.broker.host, "spans", 1).await?;
     let orders = Orders {
@@ -227,7 +229,11 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_arrive_over_secured_connections() -> Result<()> {
-    let secured = Secured::start("secured").await?;
+    let secured = {
+        // Given back before the stage takes one of its own: behind a test that waits to run alone, a second one would never come.
+        let _turn = Uses::Servers.turn().await;
+        Secured::start("secured").await?
+    };
     let change = json!({
         "source": {"kafka": {
             "bootstrapServers": [secured.broker.sasl_tls],

@@ -39,7 +39,7 @@ async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> 
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     ensure_definition(cluster).await?;
-    let name = format!("e2e-secured-{:x}", std::process::id());
+    let name = format!("e2e-operator-secured-{:x}", std::process::id());
     let folder = std::env::temp_dir().join(&name);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let keys = Keys::make(&folder)?;
