@@ -31,7 +31,10 @@ use sluice_gateway_config::{Kafka, OnMissing};
 use sluice_kafka::{
     Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -52,6 +55,9 @@ const SENDING_PER_INSERT: usize = 2;
 /// How often it is looked whether memory runs short. Chosen: a worker fills a block in 50 ms, and so an eighth of the smallest pool in
 /// twice that.
 const SPILL_LOOK: Duration = Duration::from_millis(25);
+
+/// How long blocks wait for a turn to be sent before the sink counts as behind. Chosen: inserts of a second are none of its faults.
+const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 /// What delivery to one shard is made of.
 pub struct Delivery {
@@ -130,6 +136,9 @@ struct Holding {
     columns: u64,
     spool: Option<Spool>,
     account: RowAccount,
+    /// Since when blocks wait that may be sent.
+    behind_since: Option<Instant>,
+    metrics: Arc<Metrics>,
 }
 
 impl Holding {
@@ -139,8 +148,9 @@ impl Holding {
         let (spool, account) = (first.spool.clone(), first.account.clone());
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
         let spill = spool.clone().map(|spool| Spill::new(first.pool.clone(), spool));
-        let (held, shipments) = (Held::new(sending_max), JoinSet::new());
-        Self { docks: Docks::new(shards), held, spill, shipments, columns, spool, account }
+        let (held, shipments, metrics) = (Held::new(sending_max), JoinSet::new(), first.metrics.clone());
+        let (docks, behind_since) = (Docks::new(shards), None);
+        Self { docks, held, spill, shipments, columns, spool, account, behind_since, metrics }
     }
 
     /// Whether nothing is being sent, and nothing may be.
@@ -189,6 +199,16 @@ impl Holding {
         if let Some(spool) = &self.spool {
             spool.left().give_up_late(spool);
         }
+        self.look_at_sink();
+    }
+
+    /// Memory and volume hide a slow sink from the workers, who read on: it is told here.
+    fn look_at_sink(&mut self) {
+        let on_volume = self.spool.as_ref().is_some_and(|spool| spool.usage().blocks > 0);
+        let waits = on_volume || self.held.has_ready();
+        self.behind_since = waits.then(|| self.behind_since.unwrap_or_else(Instant::now));
+        let is_behind = self.behind_since.is_some_and(|since| since.elapsed() >= BEHIND_AFTER);
+        self.metrics.sink_behind.set(i64::from(is_behind));
     }
 }
 

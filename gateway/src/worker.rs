@@ -468,7 +468,11 @@ impl Worker {
             let left = open.map(|block| self.parts.age_max.time_left(now - block.opened(), now));
             // One that may not end yet stays due.
             let due = left.filter(|left| !left.is_zero()).min();
-            (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), &self.parts.seconds.source)
+            let seconds = &self.parts.seconds;
+            // Whoever reads on because blocks wait elsewhere would else seem to have nothing to do.
+            let is_behind = self.parts.metrics.sink_behind.get() > 0;
+            let cause = if is_behind { &seconds.sink } else { &seconds.source };
+            (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), cause)
         };
         if self.parts.wake.recv_timeout(wait).is_err() {
             // Time is up, or the poll thread has gone, which the next turn sees.
