@@ -56,12 +56,13 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
         .await?;
         scene.pipeline.wait_condition(SCALING_ACTIVE, ("True", "Active"), DECIDED).await?;
 
-        slow_server(scene, &front, status.desired_replicas).await?;
+        let before = status.desired_replicas;
+        slow_server(scene, &front, before).await?;
         let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
         ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
-        seen(scene, "has one gateway again", |status| {
+        seen(scene, "has fewer gateways", |status| {
             let leaves = status.scaling.as_ref().is_some_and(|scaling| scaling.drain.is_some());
-            status.replicas == Some(1) && !leaves
+            status.replicas < before && !leaves
         })
         .await
         .map(drop)
