@@ -10,14 +10,14 @@ use crate::{
     batch::BlockAge,
     block::Block,
     buffers::Pool,
-    delivery::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX},
+    clock::Clock,
+    delivery::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
     guarantee::{self, Standing},
     health::Status,
     metrics::Metrics,
     read::Reader,
     retry::{self, Pace},
     route::Route,
-    shipment::Clock,
     sink::{self, Sink},
     spool::Spool,
     table_watch::{TableChanged, TableWatch},
@@ -268,7 +268,7 @@ impl Parts<'_> {
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
-        self.io.spawn(delivery::run(deliveries, blocks_in, orders_in));
+        self.io.spawn(delivery::run(deliveries, self.stores(), blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -321,9 +321,7 @@ impl Parts<'_> {
                     kafka: kafka.clone(),
                     shape: shape.clone(),
                     metrics: self.metrics.clone(),
-                    pool: self.pool.clone(),
                     spool: self.spool.clone(),
-                    account: self.account.clone(),
                 })
             })
             .collect();
@@ -333,6 +331,16 @@ impl Parts<'_> {
             consumer.keeps(Box::new(move |id, cluster| left.kept(id, cluster, columns)));
         }
         Ok(deliveries)
+    }
+
+    /// What delivery to all shards has in common.
+    fn stores(&self) -> Stores {
+        Stores {
+            pool: self.pool.clone(),
+            spool: self.spool.clone(),
+            account: self.account.clone(),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.

@@ -83,12 +83,20 @@ pub struct Delivery {
     pub shape: Arc<RowShape>,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
+    /// The queue volume, if there is one.
+    pub spool: Option<Spool>,
+}
+
+/// What delivery to all shards has in common.
+pub struct Stores {
     /// The memory that blocks are in.
     pub pool: Arc<Pool>,
     /// The queue volume, if there is one.
     pub spool: Option<Spool>,
     /// Where rows are accounted for that an earlier run has walked.
     pub account: RowAccount,
+    /// The process' metrics.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
@@ -96,10 +104,11 @@ pub struct Delivery {
 /// again.
 pub async fn run(
     shards: Vec<Delivery>,
+    stores: Stores,
     mut blocks: mpsc::Receiver<Block>,
     mut orders: mpsc::Receiver<Order>,
 ) {
-    let mut holding = Holding::new(shards);
+    let mut holding = Holding::new(shards, stores);
     let mut look = tokio::time::interval(SPILL_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut gone = false;
@@ -142,13 +151,13 @@ struct Holding {
 }
 
 impl Holding {
-    fn new(shards: Vec<Delivery>) -> Self {
+    fn new(shards: Vec<Delivery>, stores: Stores) -> Self {
+        let Stores { pool, spool, account, metrics } = stores;
         let first = shards.first().expect("the config names a shard");
         let columns = first.targets.columns();
-        let (spool, account) = (first.spool.clone(), first.account.clone());
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
-        let spill = spool.clone().map(|spool| Spill::new(first.pool.clone(), spool));
-        let (held, shipments, metrics) = (Held::new(sending_max), JoinSet::new(), first.metrics.clone());
+        let spill = spool.clone().map(|spool| Spill::new(pool, spool));
+        let (held, shipments) = (Held::new(sending_max), JoinSet::new());
         let (docks, behind_since) = (Docks::new(shards), None);
         Self { docks, held, spill, shipments, columns, spool, account, behind_since, metrics }
     }

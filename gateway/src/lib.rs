@@ -15,6 +15,7 @@ pub mod breaker;
 pub mod buffers;
 pub mod cargo;
 pub mod check;
+pub mod clock;
 pub mod ddl;
 pub mod dead_letter;
 pub mod delivery;

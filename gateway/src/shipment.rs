@@ -1,28 +1,29 @@
 //! One block on its way into the table: sends it, and does what its [`Tries`] say until it is in.
 //!
 //! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
-//! has one of [`Delivery::concurrency`] permits and a [`Pass`] of the server that it goes to; a block that waits has neither, so
+//! has one of its [`Dock`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
 //! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
 //!
 //! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's.
 
+mod dock;
 mod in_parts;
 mod letters;
 
+pub use dock::{Dock, IN_PARTS_MAX};
+
 use crate::{
-    bisect::{Bisection, Fault, Quota, Refusal},
+    bisect::{Bisection, Fault, Refusal},
     block::Block,
-    breaker::{Answer, Endpoints, Pass, Wait},
+    breaker::Answer,
     cargo::{Cargo, Loaded, Unpacked},
-    delivery::Delivery,
     held::{Ready, Stowed, Tenure},
     retry,
-    spool::{Ended, Spool, Unreadable},
+    spool::{Ended, Unreadable},
     tries::{At, Failure, Next, Replica, Tries},
 };
 use sluice_clickhouse::{
     body::InsertBody,
-    client::InsertClient,
     fate::Lost,
     insert::{InsertError, InsertId},
     outcome::Class,
@@ -32,164 +33,11 @@ use sluice_kafka::{
     ranges::{PROOF_AGE_MAX, Release},
 };
 use std::{
-    hash::{BuildHasher as _, RandomState},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    hash::BuildHasher as _,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-
-/// Blocks of a process that are sent in parts at the same time. Chosen: each takes memory that has no part of the budget.
-pub const IN_PARTS_MAX: usize = 1;
-
-/// What all shipments share.
-pub struct Dock {
-    delivery: Delivery,
-    client: InsertClient,
-    permits: Arc<Semaphore>,
-    endpoints: Mutex<Endpoints>,
-    /// Told when a pass comes back.
-    returned: Notify,
-    /// Whether the last insert failed: one line when it begins, one when it ends.
-    failing: AtomicBool,
-    /// Whether any block was ever refused for what is in it: one line when it begins.
-    refusing: AtomicBool,
-    /// Told when an insert succeeds after others failed.
-    recovered: Notify,
-    /// One for each block of the process that may be in parts.
-    in_parts: Arc<Semaphore>,
-    /// Rows that may be dead-lettered.
-    quota: Mutex<Quota>,
-    jitter: RandomState,
-    clock: Clock,
-}
-
-/// The time since 1970, by a clock that is never set back and counts while the machine sleeps.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    started: Duration,
-    since_1970: Duration,
-}
-
-impl Clock {
-    /// Begins with the time of the machine.
-    pub fn start() -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: sluice_kafka::clock::now().steady, since_1970 }
-    }
-
-    /// Now.
-    pub fn now(&self) -> Duration {
-        self.since_1970 + sluice_kafka::clock::now().steady.saturating_sub(self.started)
-    }
-}
-
-impl Dock {
-    /// For these servers; `in_parts` are the turns of blocks that go in parts, [`IN_PARTS_MAX`] for all docks.
-    pub fn new(delivery: Delivery, endpoints: Endpoints, in_parts: Arc<Semaphore>) -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
-            client: delivery.targets.client(),
-            delivery,
-            endpoints: Mutex::new(endpoints),
-            returned: Notify::new(),
-            failing: AtomicBool::new(false),
-            refusing: AtomicBool::new(false),
-            recovered: Notify::new(),
-            in_parts,
-            quota: Mutex::default(),
-            jitter: RandomState::new(),
-            clock: Clock::start(),
-        }
-    }
-
-    /// Takes down that blocks are given up: another owner reads their messages.
-    pub fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
-        for stowed in blocks {
-            tracing::debug!(partition = %stowed.block.id, "a block is given up: the partition has another owner");
-            self.delivery.metrics.blocks_in_flight.dec();
-            stowed.abandon(self.spool(), is_leaving);
-        }
-    }
-
-    /// A block has come that no worker has sealed.
-    pub fn count_in(&self) {
-        self.delivery.metrics.blocks_in_flight.inc();
-    }
-
-    /// Whether the last insert failed.
-    pub fn is_failing(&self) -> bool {
-        self.failing.load(Ordering::Relaxed)
-    }
-
-    fn spool(&self) -> Option<&Spool> {
-        self.delivery.spool.as_ref()
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.clock.now().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn give_up(&self, endpoint: usize, pass: Pass) {
-        self.endpoints().give_up(endpoint, pass);
-        self.returned.notify_waiters();
-    }
-
-    /// Takes down that a block comes here which an owner before may have sent to a shard that is no more.
-    pub fn count_moved(&self, block: &Block, shards: usize) {
-        self.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(block.rows);
-        tracing::warn!(
-            partition = %block.id,
-            rows = block.rows,
-            shards,
-            "a block may be on a shard that was removed, and is sent to another: its rows may be doubled"
-        );
-    }
-
-    fn endpoints(&self) -> MutexGuard<'_, Endpoints> {
-        // Numbers, whole whatever the task that held them died of.
-        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A server, and the right to send to it. Who has a permit already does not wait behind others for one.
-    async fn pass(
-        &self,
-        last: Option<(usize, Replica)>,
-        mut kept: Option<OwnedSemaphorePermit>,
-    ) -> (usize, Pass, OwnedSemaphorePermit) {
-        loop {
-            let permit = match kept.take() {
-                Some(permit) => permit,
-                None => self.permits.clone().acquire_owned().await.expect("the semaphore is never closed"),
-            };
-            // Registered before it is asked for: a pass that comes back in between is not missed.
-            let returned = self.returned.notified();
-            let chosen = self.endpoints().choose(last, self.clock.now());
-            match chosen {
-                Ok((endpoint, pass)) => return (endpoint, pass, permit),
-                Err(Wait::Returned) => {
-                    drop(permit);
-                    returned.await;
-                }
-                Err(Wait::Until(until)) => {
-                    drop(permit);
-                    let wait = until.saturating_sub(self.clock.now());
-                    tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
-                        () = returned => {}
-                    }
-                }
-            }
-        }
-    }
-
-    fn give_back(&self, endpoint: usize, pass: Pass, answer: Answer, random: f64) {
-        self.endpoints().give_back(endpoint, pass, answer, (self.clock.now(), random));
-        self.returned.notify_waiters();
-    }
-}
+use tokio::sync::OwnedSemaphorePermit;
 
 /// One block on its way.
 pub struct Shipment {

@@ -43,15 +43,7 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
     ranges.commit(clock::now()).unwrap();
     ranges.committed(generation, CommitOutcome::Stored);
     let range = OffsetRange { first: 0, next: 3 };
-    let closed = Closed {
-        rule: RULE,
-        range,
-        cut: Cut::Time,
-        decided: 3,
-        fill: Fill::default(),
-        content: Content::default(),
-        doubtful: false,
-    };
+    let closed = closed(range);
     reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.left(), Left { partitions: 1, reading: 1, ranges: 1, uncommitted: 3 });

@@ -28,6 +28,12 @@ fn beginning(commit: Option<(i64, String)>) -> Beginning {
     Beginning { commit, log: Log { start: 0, end: 5 }, cluster: "cluster".into() }
 }
 
+/// A range without messages that time has ended.
+fn closed(range: OffsetRange) -> Closed {
+    let (fill, content) = (Fill::default(), Content::default());
+    Closed { range, cut: Cut::Time, decided: range.next, fill, content, doubtful: false, rule: RULE }
+}
+
 #[test]
 fn what_is_known_of_a_partition_follows_its_course() {
     let (mut assignment, reports, shortage) = assignment();
@@ -84,15 +90,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
     let range = OffsetRange { first: 0, next: 3 };
-    let closed = Closed {
-        rule: RULE,
-        range,
-        cut: Cut::Time,
-        decided: 3,
-        fill: Fill::default(),
-        content: Content::default(),
-        doubtful: false,
-    };
+    let closed = closed(range);
     let renew = Some(Renew::Memory);
     reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
     reports.send(Report::Released { id: id(0), generation, renew }).unwrap();
@@ -211,15 +209,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     assignment.begin(id(0), &beginning(Some((0, plan.encode()))), &stats);
     assert!(assignment.owned[&id(0)].ranges.is_replaying());
     let generation = assignment.owned[&id(0)].generation;
-    let closed = Closed {
-        rule: RULE,
-        range: OffsetRange { first: 0, next: 4 },
-        cut: Cut::Time,
-        decided: 4,
-        fill: Fill::default(),
-        content: Content::default(),
-        doubtful: false,
-    };
+    let closed = closed(OffsetRange { first: 0, next: 4 });
     reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
     assignment.tend(&stats);
     assert!(!assignment.owned[&id(0)].ranges.is_replaying());
@@ -232,15 +222,7 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
-    let closed = Closed {
-        rule: RULE,
-        range: OffsetRange { first: 0, next: 3 },
-        cut: Cut::Time,
-        decided: 3,
-        fill: Fill::default(),
-        content: Content::default(),
-        doubtful: false,
-    };
+    let closed = closed(OffsetRange { first: 0, next: 3 });
     reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.blocks_in_flight(), 1);
