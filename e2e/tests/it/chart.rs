@@ -9,15 +9,13 @@ use e2e::pipeline::{Pipeline, Settings};
 use e2e::process::{command, output};
 use e2e::produce::Topic;
 use e2e::stack::target::Resolved;
-use e2e::stack::{TargetArgs, helm, paths};
-use futures::FutureExt as _;
+use e2e::stack::{helm, paths};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::rbac::v1::Role;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::environment::READY;
-use crate::scene::Uses;
+use crate::environment::{READY, without_operator};
 
 /// Variable with the operator's image, as a pod names it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
@@ -33,14 +31,11 @@ const GONE: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Result<()> {
-    let _turn = Uses::ServersAlone.turn().await;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    let image = operator_image(&cluster).await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let ran = std::panic::AssertUnwindSafe(run(&cluster, &target, &image)).catch_unwind().await;
-    paused.resume().await?;
-    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    without_operator(async |cluster, target| {
+        let image = operator_image(cluster).await?;
+        run(cluster, target, &image).await
+    })
+    .await
 }
 
 /// The image that is asked for, else that of the operator that is installed.

@@ -1,13 +1,17 @@
 //! Where the tests run: cluster, servers and image, as `cargo verify` hands them over in environment variables.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Cluster, Operator};
 use e2e::oracle::Server;
 use e2e::process::Signal;
-use e2e::stack::target::Target;
+use e2e::stack::target::{Resolved, Target};
 use e2e::stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
+use futures::FutureExt as _;
+
+use crate::scene::Uses;
 
 /// Variable with the gateway's image, as a pod names it.
 const GATEWAY_IMAGE: &str = "SLUICE_GATEWAY_IMAGE";
@@ -102,6 +106,17 @@ impl Environment {
         );
         Ok(())
     }
+}
+
+/// Runs `body` with the cluster and the servers, alone and while the installed operator rests: with an operator of its own.
+pub async fn without_operator<T>(body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>) -> Result<T> {
+    let _turn = Uses::ServersAlone.turn().await;
+    let target = TargetArgs::from_environment().target()?.resolve()?;
+    let cluster = Cluster::connect(&target.kubeconfig).await?;
+    let paused = Operator::pause_installed(&cluster).await?;
+    let ran = AssertUnwindSafe(body(&cluster, &target)).catch_unwind().await;
+    paused.resume().await?;
+    ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Kafka and `ClickHouse` as programs on this machine see them.

@@ -4,31 +4,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, Namespace, Operator, Seen, until};
+use e2e::cluster::{Cluster, Namespace, Seen, until};
 use e2e::local_operator::{LocalOperator, Orders, POD_CORES, Write, ensure_definition};
 use e2e::pipeline::{Pipeline, Settings};
-use e2e::stack::TargetArgs;
 use e2e::stack::target::Resolved;
-use futures::FutureExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use crate::environment::READY;
+use crate::environment::{READY, without_operator};
 use crate::many::program;
-use crate::scene::Uses;
 
 /// It gives up 12 s after its last renewal, and looks every 2 s; the rest is for a busy machine.
 const GIVES_UP: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
-    let _turn = Uses::ServersAlone.turn().await;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let ran = std::panic::AssertUnwindSafe(run(&cluster, &target)).catch_unwind().await;
-    paused.resume().await?;
-    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    without_operator(run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {

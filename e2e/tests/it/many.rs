@@ -4,13 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, Operator};
 use e2e::local_operator;
 use e2e::operator_scale::{Order, measure};
-use e2e::stack::TargetArgs;
-use futures::FutureExt as _;
 
-use crate::scene::Uses;
+use crate::environment::without_operator;
 
 /// The operator's program, when it is not to be compiled.
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
@@ -21,14 +18,7 @@ const ORDER: Order = Order { pipelines: 20, quiet: Duration::from_secs(35) };
 /// The small form of `e2e operator-scale`, which has a front that counts between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
-    let _turn = Uses::ServersAlone.turn().await;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let program = program().await?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let measured = std::panic::AssertUnwindSafe(measure(&ORDER, &target, &program)).catch_unwind().await;
-    paused.resume().await?;
-    let report = measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let report = without_operator(async |_, target| measure(&ORDER, target, &program().await?).await).await?;
     ensure!(report.holds(), "{}", report.lines().join("\n"));
     Ok(())
 }

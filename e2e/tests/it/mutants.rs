@@ -11,14 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, Namespace, Operator, Seen, until};
+use e2e::cluster::{Cluster, Namespace, Seen, until};
 use e2e::local_operator::{LocalOperator, Node, Orders, POD_CORES, Write, ensure_definition};
 use e2e::pipeline::{Pipeline, Settings, condition, merged};
 use e2e::produce::Topic;
 use e2e::say;
-use e2e::stack::TargetArgs;
 use e2e::stack::target::Resolved;
-use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use kube::api::{Api, ListParams};
@@ -27,9 +25,8 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::status::condition as kind;
 
-use crate::environment::READY;
+use crate::environment::{READY, without_operator};
 use crate::many::program;
-use crate::scene::Uses;
 use mutation::Mutations;
 
 /// Mutants. Those of another seed are others.
@@ -65,13 +62,7 @@ const WRITES: [&str; 14] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_mutated_pipelines_leave_operator_and_others_unharmed() -> Result<()> {
-    let _turn = Uses::ServersAlone.turn().await;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let run = std::panic::AssertUnwindSafe(run(&cluster, &target)).catch_unwind().await;
-    paused.resume().await?;
-    run.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    without_operator(run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {

@@ -7,34 +7,25 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::cluster::{Cluster, Namespace, Operator};
+use e2e::cluster::{Cluster, Namespace};
 use e2e::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
 use e2e::pipeline::{Pipeline, Settings, merged};
 use e2e::produce::Topic;
-use e2e::stack::TargetArgs;
 use e2e::stack::target::Resolved;
-use futures::FutureExt as _;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
 use super::broker::{Broker, PASSWORD, USER};
 use super::keys::Keys;
-use crate::environment::READY;
+use crate::environment::{READY, without_operator};
 use crate::many::program;
-use crate::scene::Uses;
 
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
-    let _turn = Uses::ServersAlone.turn().await;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let ran = std::panic::AssertUnwindSafe(run(&cluster, &target)).catch_unwind().await;
-    paused.resume().await?;
-    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    without_operator(run).await
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
