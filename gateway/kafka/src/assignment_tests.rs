@@ -1,10 +1,10 @@
 use super::*;
 use crate::{
     consumer::Shortage,
+    inspection::Known,
     partition::OffsetRange,
-    ranges::{Closed, Content, Cut, Fill, Log, Rule, Settings, Version},
+    ranges::{Closed, CommitOutcome, Content, Cut, Fill, Log, Rule, Settings, Version},
 };
-use crate::{inspection::Known, watchdog::AtWorker};
 use crossbeam_channel::bounded;
 use sluice_gateway_config::InitialOffset;
 

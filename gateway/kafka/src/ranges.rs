@@ -32,7 +32,7 @@
 //! Relied on: the coordinator applies commits of one member in the order in which they were begun, one at a time, and none of
 //! a member whose generation is over.
 //!
-//! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`RANGES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
+//! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
 
 mod commit;
 mod cut;
@@ -46,10 +46,10 @@ mod plan;
 mod release;
 mod rule;
 mod token;
+mod wait;
 
 pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
-pub use flight::{RANGES_MAX, SplitError};
 pub use found::{Committed, Found, Fresh, Halt, Log};
 pub use kept::Kept;
 pub use parts::{Parted, Parts};
@@ -57,6 +57,7 @@ pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
 pub use release::Release;
 pub use rule::{Fill, Rule, Version};
 pub use token::{Content, Digest, Token};
+pub use wait::Wait;
 
 use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::Pending;
@@ -91,23 +92,6 @@ pub struct Settings {
     pub topic_id: TopicId,
     /// This process: a random number.
     pub instance: u64,
-}
-
-/// What the first range that is not sent waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// The first commit of this generation.
-    FirstCommit,
-    /// A commit with its end among the cuts.
-    PlanCommit,
-    /// A commit that raises the horizon to its end.
-    Horizon,
-    /// Room in the plan.
-    CutsFull,
-    /// A commit that proves that this member is still one.
-    Proof,
-    /// Another rule is to come: every range before must be settled.
-    Switch,
 }
 
 /// The ranges of one partition in one generation.
@@ -244,11 +228,6 @@ impl Ranges {
         Verdict::Recorded
     }
 
-    /// Whether the worker should end no more ranges for now.
-    pub fn is_full(&self) -> bool {
-        self.flight.len() >= RANGES_MAX
-    }
-
     /// Takes down where the log ends.
     pub fn log_ends(&mut self, offset: i64) {
         self.log_end = self.log_end.max(offset);
@@ -363,11 +342,6 @@ impl Ranges {
         verdict
     }
 
-    /// Takes down that nobody knows whether a range was stored, and that it is too late to send it again blindly.
-    pub fn in_doubt(&mut self, generation: Generation, range: OffsetRange) -> Verdict {
-        self.mark(generation, range, Progress::InDoubt)
-    }
-
     /// Has it written down that the block of a range that was sent goes in parts, and how far it is. [`Ranges::parted`] says when it is.
     pub fn part(&mut self, generation: Generation, range: OffsetRange, parts: Parts) -> Verdict {
         if !self.is_current(generation) || self.flight.find(range).is_none() {
@@ -382,12 +356,6 @@ impl Ranges {
         self.partings.told()
     }
 
-    /// Replaces a range that was sent, and of which nothing is stored nor will be, by ranges that end at these offsets and at
-    /// its own end. They are sent once they are planned.
-    pub fn split(&mut self, range: OffsetRange, at: &[i64]) -> Result<(), SplitError> {
-        self.flight.split(range, at, self.ahead.len())
-    }
-
     /// Whether the worker has not read up to the horizon of an owner before: nothing ends by time there.
     pub fn is_replaying(&self) -> bool {
         self.inherited.t0.is_some() && self.tail < self.inherited.horizon.min(self.log_end)
@@ -400,7 +368,7 @@ impl Ranges {
 
     /// Whether no range is on its way.
     pub fn is_drained(&self) -> bool {
-        !self.flight.iter().any(|range| matches!(range.progress, Progress::Sent | Progress::InDoubt))
+        !self.flight.iter().any(|range| range.progress == Progress::Sent)
     }
 
     /// Whether every range that the worker has ended is settled, and the broker knows.
@@ -423,33 +391,6 @@ impl Ranges {
         self.pending = None;
     }
 
-    /// What the first range that is not sent waits for; `None` when none does.
-    pub fn waits_for(&self, now: Now) -> Option<Wait> {
-        if self.switches() && self.tail >= self.inherited.horizon {
-            let unsent = self.flight.iter().any(|range| range.progress == Progress::Cut);
-            if !unsent {
-                return Some(Wait::Switch);
-            }
-        }
-        if self.flight.is_empty() {
-            return None;
-        }
-        if !self.is_planned {
-            return Some(Wait::FirstCommit);
-        }
-        if self.is_unproved(now) && self.flight.iter().any(|range| range.progress == Progress::Cut) {
-            return Some(Wait::Proof);
-        }
-        let first = self.flight.iter().find(|range| !range.is_planned(self.horizon))?;
-        if first.derivable {
-            Some(Wait::Horizon)
-        } else if first.listed || self.flight.listed().count() + self.ahead.len() < CUTS_MAX {
-            Some(Wait::PlanCommit)
-        } else {
-            Some(Wait::CutsFull)
-        }
-    }
-
     /// Where the group goes on when this member is gone: everything below is settled.
     pub fn offset(&self) -> i64 {
         self.flight.first().unwrap_or(self.tail)
@@ -468,18 +409,6 @@ impl Ranges {
     /// Where the last range ends.
     pub fn tail(&self) -> i64 {
         self.tail
-    }
-
-    /// Where the first range begins that waits for a commit, and for nothing else, before it may be sent.
-    pub fn unplanned(&self, now: Now) -> Option<i64> {
-        match self.waits_for(now)? {
-            Wait::FirstCommit | Wait::PlanCommit | Wait::Horizon | Wait::Proof => {
-                let unsent = self.flight.iter().find(|range| range.progress == Progress::Cut);
-                unsent.map(|range| range.range.first).or_else(|| self.flight.first())
-            }
-            // Both end once ranges are settled.
-            Wait::CutsFull | Wait::Switch => None,
-        }
     }
 
     fn mark(&mut self, generation: Generation, range: OffsetRange, progress: Progress) -> Verdict {

@@ -1,23 +1,21 @@
 //! The ranges between their cut and their commit, in the order of the log.
 //!
 //! ```text
-//!  CUT ---------> PLANNED --------> SENT --------> SETTLED --------> (committed: forgotten)
-//!   |  derivable and  |  released,    |  its rows are     its front,
-//!   |  below the      |  in order     |  in               and planned
-//!   |  horizon; or in |               |
-//!   |  a commit that  |               |--> IN_DOUBT: sent, and what became of it is not known
-//!   |  was stored     |               `--> split: forgotten, its parts are CUT
+//!  CUT ---------> PLANNED --------> SENT --------> SETTLED --------> (forgotten)
+//!      derivable and     released,       its rows are     planned; and at the front,
+//!      below the         in order        in               or its end need not be listed
+//!      horizon; or in
+//!      a commit that
+//!      was stored
 //! ```
 //!
-//! Limits: [`RANGES_MAX`]; the pool of chunks allows far fewer blocks.
+//! Limits: a range that is not settled has a block, of which the pool and the queue volume have room for so many; of those that are,
+//! [`CUTS_MAX`] whose ends are listed stay behind one that is not, and those that no commit has covered yet: few come between two
+//! commits, since each is as large as a block, or as old.
 
 use super::plan::CUTS_MAX;
 use crate::partition::OffsetRange;
 use std::collections::VecDeque;
-
-/// Ranges of one partition that are not committed. Chosen: above the blocks that any pool of chunks has room for, so that only
-/// ranges without rows could pass it.
-pub const RANGES_MAX: usize = 4_096;
 
 /// How far a range is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +24,6 @@ pub enum Progress {
     Cut,
     /// It was released; there is no telling whether it was stored.
     Sent,
-    /// An attempt to send it ended without an answer, too long ago to be repeated blindly.
-    InDoubt,
     /// Its rows are in, or accounted for otherwise; or it has none.
     Settled,
 }
@@ -86,18 +82,7 @@ impl InFlight {
     }
 }
 
-/// Why a range was not split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SplitError {
-    /// The plan is full; it has room once ranges are settled.
-    #[error("the plan has no room for more cuts before others are settled")]
-    CutsFull,
-    /// It is not in flight any more, or was never sent, or the places do not lie in it in order.
-    #[error("there is no such range to be split at these offsets")]
-    NoSuchRange,
-}
-
-/// Ranges, adjacent and in the order of the log.
+/// Ranges in the order of the log.
 #[derive(Debug, Default)]
 pub struct Flight {
     ranges: VecDeque<InFlight>,
@@ -112,11 +97,6 @@ impl Flight {
     /// All of them, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.ranges.iter_mut()
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.ranges.len()
     }
 
     /// Whether there is none.
@@ -145,12 +125,13 @@ impl Flight {
         self.ranges.iter().filter(|range| range.listed).map(|range| range.range.next)
     }
 
-    /// Forgets ranges from the front that are settled. One that no stored plan has stays: the ranges behind it begin where
-    /// nobody else would begin them.
+    /// Forgets ranges that are settled. One that no stored plan has stays: the ranges behind it begin where nobody else would begin
+    /// them. So does one behind another that is not settled, when whoever reads there again must be told where it ends.
     pub fn forget_settled(&mut self) {
         while self.ranges.front().is_some_and(InFlight::is_over) {
             self.ranges.pop_front();
         }
+        self.ranges.retain(|range| range.listed || !range.is_over());
     }
 
     /// Marks what the next commit may cover, listing as many new cuts as there is room for beside `others`. Returns up to
@@ -179,32 +160,6 @@ impl Flight {
         for range in self.ranges.iter_mut().filter(|range| range.standing == Standing::Covered) {
             range.standing = if stored { Standing::Planned } else { Standing::Unplanned };
         }
-    }
-
-    /// Replaces a range that was sent, and of which nothing is stored nor will be, by its parts.
-    pub fn split(&mut self, range: OffsetRange, at: &[i64], others: usize) -> Result<(), SplitError> {
-        let index = self.index(range).ok_or(SplitError::NoSuchRange)?;
-        let parent = self.ranges[index];
-        let ends: Vec<i64> = at.iter().copied().chain([range.next]).collect();
-        let ascend = std::iter::once(&range.first).chain(&ends).is_sorted_by(|a, b| a < b);
-        if !ascend || !matches!(parent.progress, Progress::Sent | Progress::InDoubt) {
-            return Err(SplitError::NoSuchRange);
-        }
-        let new = ends.len() - usize::from(parent.listed);
-        if others + self.listed().count() + new > CUTS_MAX {
-            return Err(SplitError::CutsFull);
-        }
-        let mut rest = self.ranges.split_off(index);
-        rest.pop_front();
-        let mut first = range.first;
-        for next in ends {
-            // Its own end must be listed too: it does not follow from the last part's beginning.
-            let part = InFlight::new(OffsetRange { first, next }, false);
-            self.ranges.push_back(InFlight { listed: true, ..part });
-            first = next;
-        }
-        self.ranges.append(&mut rest);
-        Ok(())
     }
 
     fn index(&self, range: OffsetRange) -> Option<usize> {

@@ -3,7 +3,7 @@
 //! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that gives the partition to one owner after
 //! the other and refuses commits of those left behind; owners that die, that leave properly, and that go on because nobody
 //! told them; commits and inserts whose answer, or whose request, is lost; a server that drops a token it has seen within its
-//! window, and refuses some messages for good. The oracle ([`oracle`]) knows every row that is stored.
+//! window. What a server refuses is `bisect_model`'s, in the gateway. The oracle ([`oracle`]) knows every row that is stored.
 //!
 //! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token; a commit never passes
 //! a message that is not stored; in the end every message is stored once. Excepted is what was announced: offsets that Kafka
@@ -88,7 +88,6 @@ struct Tally {
     duplicates_dropped: u64,
     fenced: u64,
     adopted: u64,
-    split: u64,
     overtaken: u64,
     first_sent_left_behind: u64,
     asked: u64,
@@ -101,7 +100,6 @@ impl Tally {
         self.duplicates_dropped += other.duplicates_dropped;
         self.fenced += other.fenced;
         self.adopted += other.adopted;
-        self.split += other.split;
         self.overtaken += other.overtaken;
         self.first_sent_left_behind += other.first_sent_left_behind;
         self.asked += other.asked;
@@ -134,7 +132,7 @@ fn every_message_is_stored_once_whatever_the_schedule() {
     match search(0..SCHEDULES, None) {
         Ok(tally) => {
             println!("{SCHEDULES} schedules of {STEPS} steps in {:?}: {tally:?}", begun.elapsed());
-            assert!(tally.adopted > 100 && tally.split > 100 && tally.overtaken > 100, "{tally:?}");
+            assert!(tally.adopted > 100 && tally.overtaken > 100, "{tally:?}");
             assert!(tally.fenced > 100 && tally.duplicates_dropped > 1_000, "{tally:?}");
             assert!(tally.first_sent_left_behind > 100 && tally.asked > 10, "{tally:?}");
         }

@@ -174,7 +174,6 @@ fn a_stale_generation_never_moves_an_offset() {
     take(&mut ranges, &mut cutter, 3);
     released(&mut ranges, 0);
     assert_eq!(ranges.settled(STALE, range(0, 3)), Verdict::Stale);
-    assert_eq!(ranges.in_doubt(STALE, range(0, 3)), Verdict::Stale);
     let closed = cutter.split();
     assert_eq!(closed, None);
     take(&mut ranges, &mut cutter, 1);
@@ -334,22 +333,25 @@ fn the_age_of_a_token_is_counted_from_the_first_owner() {
     assert_eq!(store(&mut ranges, 7).t0, 1_005);
 }
 
+/// A range that hangs for a day, in front of others that do not, is no list that grows for a day.
 #[test]
-fn a_split_range_is_sent_in_parts_once_they_are_planned() {
+fn ranges_behind_one_that_hangs_are_forgotten_unless_their_ends_are_listed() {
     let (mut ranges, mut cutter) = begun();
-    take(&mut ranges, &mut cutter, 6);
-    released(&mut ranges, 0);
-    assert_eq!(ranges.split(range(0, 3), &[3]), Err(SplitError::NoSuchRange));
-    assert_eq!(ranges.split(range(0, 4), &[1]), Err(SplitError::NoSuchRange));
-    ranges.split(range(0, 3), &[1]).unwrap();
-    assert_eq!(released(&mut ranges, 0), []);
-    assert_eq!(ranges.settled(GENERATION, range(0, 3)), Verdict::Stale);
-    assert_eq!(store(&mut ranges, 0).cuts, [1, 3]);
-    assert_eq!(released(&mut ranges, 0), [range(0, 1), range(1, 3)]);
-    for part in [range(3, 6), range(1, 3), range(0, 1)] {
-        ranges.settled(GENERATION, part);
+    take(&mut ranges, &mut cutter, 9);
+    take(&mut ranges, &mut cutter, 1);
+    flush(&mut ranges, &mut cutter);
+    store(&mut ranges, 0);
+    assert_eq!(released(&mut ranges, 0), [range(0, 3), range(3, 6), range(6, 9), range(9, 10)]);
+    for settled in [range(3, 6), range(6, 9), range(9, 10)] {
+        assert_eq!(ranges.settled(GENERATION, settled), Verdict::Recorded);
     }
-    assert_eq!(ranges.offset(), 6);
+    let left: Vec<OffsetRange> = ranges.flight.iter().map(|range| range.range).collect();
+    assert_eq!(left, [range(0, 3), range(9, 10)]);
+    assert_eq!((ranges.offset(), ranges.unsettled()), (0, 1));
+    assert_eq!(ranges.settled(GENERATION, range(3, 6)), Verdict::Stale, "it was, before");
+    assert_eq!(store(&mut ranges, 20).cuts, [10]);
+    ranges.settled(GENERATION, range(0, 3));
+    assert_eq!(ranges.offset(), 10);
 }
 
 #[test]
@@ -364,8 +366,6 @@ fn a_plan_takes_no_more_cuts_than_it_has_room_for() {
     assert_eq!(released(&mut ranges, 0).len(), CUTS_MAX);
     assert_eq!(ranges.waits_for(at(0)), Some(Wait::CutsFull));
     assert_eq!(ranges.urgency(at(0)), Urgency::None);
-    let two = take(&mut ranges, &mut cutter, 3)[0];
-    assert_eq!(ranges.split(two, &[two.first + 1]), Err(SplitError::NoSuchRange), "it was not sent");
     ranges.settled(GENERATION, range(0, 1));
     assert_eq!(store(&mut ranges, 0).cuts, (2..=cuts + 1).collect::<Vec<_>>());
     assert_eq!(released(&mut ranges, 0), [range(cuts, cuts + 1)]);

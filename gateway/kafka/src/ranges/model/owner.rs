@@ -241,25 +241,4 @@ impl Owner {
         self.next_rule = rule.or(self.next_rule);
         rule.is_some()
     }
-
-    /// Replaces a block that the server refuses by its halves.
-    pub fn split(&mut self, block: &Block, log: &[Message]) -> bool {
-        let at = block.offsets[block.offsets.len() / 2 - 1] + 1;
-        if self.ranges.split(block.range, &[at]).is_err() {
-            return false;
-        }
-        self.blocks.remove(&block.range.first);
-        let whole = block.range;
-        for range in [OffsetRange { next: at, ..whole }, OffsetRange { first: at, ..whole }] {
-            let offsets: Vec<i64> =
-                block.offsets.iter().copied().filter(|o| (range.first..range.next).contains(o)).collect();
-            let value = |offset: &i64| {
-                let index = log.binary_search_by_key(offset, |message| message.offset).unwrap();
-                Some(log[index].value.as_slice())
-            };
-            let content = Content::of(offsets.iter().map(value));
-            self.blocks.insert(range.first, Block { range, content, offsets });
-        }
-        true
-    }
 }

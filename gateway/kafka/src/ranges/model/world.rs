@@ -269,7 +269,6 @@ impl World {
         if self.seconds.saturating_sub(delivery.first_sent) >= AGE_MAX {
             self.tally.asked += 1;
             let Owner { generation, ref mut ranges, .. } = self.owners[delivery.owner];
-            ranges.in_doubt(generation, delivery.block.range);
             if self.oracle.knows(delivery.token) {
                 ranges.settled(generation, delivery.block.range);
                 return Ok(());
@@ -277,9 +276,7 @@ impl World {
             // Nobody stored it up to now, so that its token is as good as new.
             delivery.first_sent = self.seconds;
         }
-        if !is_refused(&delivery.block) {
-            self.oracle.sent(delivery.block.range, delivery.token)?;
-        }
+        self.oracle.sent(delivery.block.range, delivery.token)?;
         self.inserts.push(InsertOnTheWire { delivery, begun: self.seconds });
         Ok(())
     }
@@ -293,10 +290,6 @@ impl World {
             self.inserts.swap_remove(self.random.index(self.inserts.len()));
         if self.seconds - begun > WIRE_SECONDS || (!self.calm && self.random.one_in(8)) {
             self.retry(delivery);
-            return;
-        }
-        if is_refused(&delivery.block) {
-            self.refused(&delivery);
             return;
         }
         let Delivery { owner, block, token, .. } = &delivery;
@@ -318,23 +311,6 @@ impl World {
         if self.owners[delivery.owner].process != usize::MAX {
             self.idle.push(delivery);
         }
-    }
-
-    fn refused(&mut self, delivery: &Delivery) {
-        let owner = delivery.owner;
-        self.note(|_| format!("the server refuses {:?} of owner {owner}", delivery.block.range));
-        if self.owners[owner].acts && self.all_there(&delivery.block) {
-            if self.owners[owner].split(&delivery.block, &self.log) {
-                self.tally.split += 1;
-            }
-        } else if self.owners[owner].acts {
-            self.retry(delivery.clone());
-        }
-    }
-
-    /// Whether Kafka still has the messages of a block.
-    fn all_there(&self, block: &Block) -> bool {
-        block.offsets.first().is_none_or(|offset| *offset >= self.log_start)
     }
 
     fn pass_time(&mut self) {
@@ -473,9 +449,4 @@ impl World {
             && self.idle.is_empty()
             && self.committed.as_ref().is_some_and(|(offset, _)| *offset == owner.ranges.offset())
     }
-}
-
-/// Blocks with a message that the server never takes beside another one.
-fn is_refused(block: &Block) -> bool {
-    block.offsets.len() > 1 && block.offsets.iter().any(|offset| offset % 13 == 12)
 }

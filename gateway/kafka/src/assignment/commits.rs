@@ -1,0 +1,144 @@
+//! When what is settled is committed, and what comes of it.
+//!
+//! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, or a question where those that
+//! arrive begin.
+
+use super::{Assignment, PartitionId};
+use crate::{
+    clock,
+    committer::{Committer, Outcome, Unread},
+    partition::{Generation, Order},
+    ranges::{CommitOutcome, Urgency},
+    stats::ConsumerStats,
+};
+use rdkafka::error::KafkaError;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+/// The least time between two commits. One commit is for all partitions, so that ten a second let any number of ranges go.
+const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// How often settled offsets are committed when no range waits for it. What was inserted since the last commit is sent again after
+/// a crash, and dropped by its tokens.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often delivery is told that a partition is still ours. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
+/// waits for its turn is measured by.
+const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
+
+impl Assignment {
+    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too.
+    pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
+        if self.resolve(deadline, stats) {
+            self.commit(|id| ids.contains(id));
+            self.resolve(deadline, stats);
+        }
+    }
+
+    /// Waits for the request in flight. A commit that librdkafka sends later would be sent under the generation of then, and put our
+    /// plan over that of the next owner.
+    pub fn resolve(&mut self, deadline: Instant, stats: &ConsumerStats) -> bool {
+        let is_busy = |this: &Self| this.committer.as_ref().is_some_and(Committer::is_busy);
+        while is_busy(self) && Instant::now() < deadline && !self.stop.is_over() {
+            let soon = Instant::now() + Duration::from_secs(1);
+            self.take_outcome(self.stop.deadline().map_or(soon, |end| soon.min(end)).min(deadline), stats);
+            // Whoever waits here is alive.
+            stats.polled();
+        }
+        !is_busy(self)
+    }
+
+    pub(super) fn take_outcome(&mut self, deadline: Instant, stats: &ConsumerStats) {
+        match self.committer.as_mut().and_then(|committer| committer.outcome_by(deadline)) {
+            None => {}
+            Some(Outcome::Committed { partitions, problem }) => {
+                self.take_committed(&partitions, problem.as_ref(), stats);
+            }
+            Some(Outcome::Read(read)) => {
+                for (id, beginning) in read {
+                    match beginning {
+                        Ok(beginning) => self.begin(id, &beginning, stats),
+                        Err(error) => {
+                            tracing::warn!(partition = %id, %error, "where to begin is not known; asking again");
+                            if matches!(error, Unread::Leader(_)) {
+                                self.arrivals.postpone(&id);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_committed(
+        &mut self,
+        partitions: &[(PartitionId, Generation, CommitOutcome)],
+        problem: Option<&KafkaError>,
+        stats: &ConsumerStats,
+    ) {
+        for (id, generation, outcome) in partitions {
+            if let Some(owned) = self.owned.get_mut(id) {
+                // Another rule comes into force by renewal.
+                let _rule = owned.ranges.committed(*generation, *outcome);
+                let parted = owned.ranges.parted().into_iter();
+                parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
+                let at = owned.ranges.proof();
+                if at.saturating_sub(owned.proof_told) >= PROOF_TOLD_INTERVAL {
+                    owned.proof_told = at;
+                    let (id, generation) = (id.clone(), owned.generation);
+                    self.orders_waiting.push_back(Order::Proved { id, generation, at });
+                }
+            }
+        }
+        if let Some(error) = problem {
+            stats.commit_failures.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%error, "offsets were not committed; they are with the next commit");
+        } else {
+            stats.commits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins what is due, unless a request is in flight.
+    pub(super) fn request(&mut self) {
+        if self.committer.as_ref().is_none_or(Committer::is_busy) {
+            return;
+        }
+        let commits = self.is_commit_due();
+        // They take turns: the leader of a partition that arrives may hold up a request for seconds, again and again.
+        let is_their_turn = commits && std::mem::take(&mut self.has_read);
+        let arriving = if is_their_turn { None } else { self.arrivals.due() };
+        if let Some(ids) = arriving {
+            self.has_read = true;
+            self.committer.as_mut().expect("it was there just now").read(ids);
+        } else if commits {
+            self.commit(|_| true);
+        }
+    }
+
+    fn is_commit_due(&self) -> bool {
+        let now = clock::now();
+        let interval = match self.owned.values().map(|owned| owned.ranges.urgency(now)).max() {
+            None | Some(Urgency::None) => return false,
+            Some(Urgency::Regular) => COMMIT_INTERVAL,
+            Some(Urgency::Now) => COMMIT_INTERVAL_MIN,
+        };
+        self.last_commit.elapsed() >= interval
+    }
+
+    fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) {
+        let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
+            return;
+        };
+        let now = clock::now();
+        let owned = self.owned.iter_mut().filter(|(id, _)| of(id));
+        let commits: Vec<_> = owned
+            .filter_map(|(id, owned)| Some((id.clone(), owned.generation, owned.ranges.commit(now)?)))
+            .collect();
+        if !commits.is_empty() {
+            self.last_commit = Instant::now();
+            committer.begin(commits);
+        }
+    }
+}

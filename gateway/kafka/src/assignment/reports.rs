@@ -1,0 +1,66 @@
+//! What workers and delivery report of a partition.
+//!
+//! Owner: the poll thread, as all of [`Assignment`]. A report of an ownership that is over changes nothing.
+
+use super::Assignment;
+use crate::{
+    partition::{Report, Verdict},
+    stats::ConsumerStats,
+    watchdog::AtWorker,
+};
+use std::sync::atomic::Ordering;
+
+impl Assignment {
+    /// Takes one down.
+    pub(super) fn take_report(&mut self, report: &Report, stats: &ConsumerStats) {
+        let verdict = match report {
+            Report::Closed { id, generation, closed } => {
+                let doubtful = u64::from(closed.doubtful);
+                stats.doubtful_ranges.fetch_add(doubtful, Ordering::Relaxed);
+                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.closed(*generation, closed))
+            }
+            Report::Settled { id, generation, range } => {
+                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.settled(*generation, *range))
+            }
+            Report::Parted { id, generation, range, parts, noted } => {
+                if let Some(owned) = self.owned.get_mut(id)
+                    && owned.ranges.part(*generation, *range, parts.clone()) == Verdict::Recorded
+                {
+                    owned.noted.insert(range.first, noted.clone());
+                }
+                return;
+            }
+            Report::Released { id, generation, renew } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.is_released = true;
+                    owned.renew = *renew;
+                }
+                return;
+            }
+            Report::ReadAgain { id, generation } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.reads_again = true;
+                    self.recall(std::slice::from_ref(id), false);
+                }
+                return;
+            }
+            Report::Stopped { id, generation } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.worker_says = AtWorker::Stopped;
+                }
+                self.stopped.push((id.clone(), *generation));
+                return;
+            }
+            Report::Lettering { id, generation, waits } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.worker_says = if *waits { AtWorker::Lettering } else { AtWorker::Reads };
+                }
+                return;
+            }
+        };
+        // A partition that is let go late settles nothing.
+        if verdict == Verdict::Stale && matches!(report, Report::Settled { .. }) {
+            stats.stale_ranges.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
