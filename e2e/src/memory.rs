@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::process::interrupt;
 use crate::stack::kafka::HOST_ADDRESS;
@@ -56,6 +56,10 @@ pub struct MemoryArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(1..=600))]
     outage: u64,
 
+    /// Whether blocks may go to a queue volume while the sink is slow or gone
+    #[arg(long, value_enum, default_value_t)]
+    queue: QueueMode,
+
     /// Write the outcomes to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -63,6 +67,16 @@ pub struct MemoryArgs {
     /// A gateway program to run instead of the one that is compiled from this checkout
     #[arg(long, value_name = "FILE")]
     gateway: Option<PathBuf>,
+}
+
+/// The gateway's `queue.mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum QueueMode {
+    /// There is a queue volume, as usual: reading goes on.
+    #[default]
+    Spill,
+    /// There is none: reading stops when the memory's blocks are used up.
+    Disabled,
 }
 
 const AFTER_HELP: &str = "\
@@ -76,7 +90,7 @@ Columns:
   anon MiB   the most anonymous memory that was seen, looked at every 20 ms
   kills      processes that the kernel killed because of the limit
   lost       spans without a row; in the oversized scenarios the batch that must not pass has some
-  kspans/s   before the sink went away, or over the whole of a steady run, in thousands
+  kspans/s   rows inserted before the sink went away, or over the whole of a steady run, in thousands
   back s     from the sink's return until 0.8 of that again; more than 5 is a failure
   -          what cannot be known: the rest of the backlog was too short, or the run did not come to its end
 
@@ -102,7 +116,7 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     };
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
-    let plan = Plan { program, broker, spans: args.spans, outage };
+    let plan = Plan { program, broker, queue: args.queue, spans: args.spans, outage };
     let report = runtime.block_on(plan.run(&chosen))?;
     for line in report.table() {
         say::line(&line);
@@ -118,13 +132,19 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
 ///
 /// # Errors
 /// When a scenario could not be run, or its gateway ended by itself.
-pub async fn check(names: &[&str], broker: String, spans: u64, outage: Duration) -> Result<Report> {
+pub async fn check(
+    names: &[&str],
+    broker: String,
+    queue: QueueMode,
+    spans: u64,
+    outage: Duration,
+) -> Result<Report> {
     let program =
         tokio::task::spawn_blocking(throughput::compiled).await.context("compile the gateway")??;
     let all = Scenario::all().into_iter();
     let chosen: Vec<Scenario> = all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
     ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
-    Plan { program, broker, spans, outage }.run(&chosen).await
+    Plan { program, broker, queue, spans, outage }.run(&chosen).await
 }
 
 fn chosen(only: &[String]) -> Vec<Scenario> {
@@ -137,6 +157,7 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
 struct Plan {
     program: PathBuf,
     broker: String,
+    queue: QueueMode,
     spans: u64,
     outage: Duration,
 }
@@ -145,7 +166,8 @@ impl Plan {
     async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let course = Course { program: self.program, broker: self.broker, folder, outage: self.outage };
+        let Plan { program, broker, queue, outage, .. } = self;
+        let course = Course { program, broker, queue, folder, outage };
         let mut laid: Option<(Size, Load)> = None;
         let outcome = run_all(&course, scenarios, self.spans, &mut laid).await;
         if let Some((_, load)) = laid {

@@ -4,6 +4,9 @@
 //! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
 //! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
 
+mod load;
+mod waits;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,20 +17,16 @@ use super::gateway::{Gateway, Orders};
 use super::report::Round;
 use super::second_shard::{ALL_SHARDS, SecondShard};
 use super::servers::Servers;
-use crate::cluster::{Seen, until};
 use crate::gateway::{self, free_address};
 use crate::letters::Letters;
 use crate::oracle::{Database, Oracle};
 use crate::pipeline::{TABLE, merged};
 use crate::process::{Signal, interrupt};
-use crate::produce::{Compression, Feed, Load, Producer, Sent, Topic};
-use crate::spans::{Encoding, Run, Shape};
+use crate::produce::{Compression, Load, Producer, Sent, Topic};
+use crate::spans::Run;
 
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
-
-/// Load, spans a second: six messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
-const SPANS_PER_SECOND: u64 = 5_000;
 
 /// Rows that close a block: five times what the load brings to a partition in the interval that closes it too, so that blocks of a
 /// backlog end by size and those of live spans by time.
@@ -259,24 +258,6 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Begins the load, or goes on with it, on all partitions that the topic has now.
-    pub fn start_load(&mut self) {
-        let feed = self.feed(Encoding::OtlpProto);
-        let first = self.next_number();
-        self.load = Some(Load::start_numbers(&self.producer, feed, first..u64::MAX));
-    }
-
-    /// All partitions at the usual rate.
-    pub fn feed(&self, encoding: Encoding) -> Feed {
-        Feed {
-            topic: self.topic.name().to_owned(),
-            partitions: self.topic.partitions(),
-            shape: Shape::Numbered,
-            encoding,
-            spans_per_second: Some(SPANS_PER_SECOND),
-        }
-    }
-
     /// What its dead-letter topic holds, as a gateway of these reads it.
     ///
     /// # Errors
@@ -284,180 +265,6 @@ impl<'a> Scene<'a> {
     pub async fn letters(&mut self) -> Result<Letters> {
         let config = self.gateway(0).orders().config.clone();
         Letters::of(&self.topic, &self.stage.program, &config).await
-    }
-
-    /// Waits until a line in the log of gateway 0 contains this.
-    ///
-    /// # Errors
-    /// When none does within [`PATIENCE`].
-    pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
-        self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
-            let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
-            Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
-        })
-        .await
-    }
-
-    /// Produces so many spans at once and waits until all are acknowledged.
-    ///
-    /// # Errors
-    /// When the broker does not take them.
-    pub async fn produce(&mut self, spans: u64) -> Result<()> {
-        let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
-        self.produce_as(&feed, spans).await
-    }
-
-    /// The same from this feed.
-    ///
-    /// # Errors
-    /// When the broker does not take them.
-    pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
-        let first = self.next_number();
-        let sent = self.producer.produce(feed, first..first + spans).await?;
-        self.add(&sent);
-        Ok(())
-    }
-
-    /// Another producer of the same run: an old one remembers the topic's partitions as they were.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn renew_producer(&mut self) -> Result<()> {
-        let run = self.producer.run();
-        self.producer = Producer::new(&self.stage.servers.kafka(), Compression::default(), run)?;
-        Ok(())
-    }
-
-    fn next_number(&self) -> u64 {
-        let ends = |numbers: &crate::spans::Numbers| numbers.ranges().last().map_or(0, |last| last.end);
-        let end = ends(&self.sent.acked).max(ends(&self.sent.doubtful));
-        // Begun at a whole message, whose partition follows from its number.
-        end.next_multiple_of(Shape::Numbered.message_spans())
-    }
-
-    /// Takes down what was produced otherwise than by the load.
-    pub fn add(&mut self, sent: &Sent) {
-        self.sent.acked.extend(&sent.acked);
-        self.sent.doubtful.extend(&sent.doubtful);
-        self.sent.messages += sent.messages;
-        self.sent.bytes += sent.bytes;
-        self.sent.failure = self.sent.failure.take().or_else(|| sent.failure.clone());
-    }
-
-    /// Ends the load and says what Kafka has taken so far.
-    ///
-    /// # Errors
-    /// When the producer failed.
-    pub async fn stop_load(&mut self) -> Result<&Sent> {
-        if let Some(load) = self.load.take() {
-            let sent = load.stop().await?;
-            self.add(&sent);
-        }
-        Ok(&self.sent)
-    }
-
-    /// Waits until gateways were told of `more` inserts from now on.
-    ///
-    /// # Errors
-    /// When they were not within [`PATIENCE`].
-    pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
-        let stored = self.stage.servers.sink.stored();
-        let wanted = stored.borrow().inserts + more;
-        self.wait("inserts", PATIENCE, async |_| {
-            let inserts = stored.borrow().inserts;
-            Ok(if inserts >= wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{inserts} of {wanted}"))
-            })
-        })
-        .await
-    }
-
-    /// Waits until the load had `more` spans acknowledged from now on.
-    ///
-    /// # Errors
-    /// When it had not within [`PATIENCE`].
-    pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
-        let wanted = self.load.as_ref().map_or(0, Load::acked) + more;
-        self.wait("acknowledged spans", PATIENCE, async |scene| {
-            let acked = scene.load.as_ref().map_or(0, Load::acked);
-            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
-        })
-        .await
-    }
-
-    /// Waits until a metric of a gateway, summed over its labels, is as wanted.
-    ///
-    /// # Errors
-    /// When it is not within [`PATIENCE`].
-    pub async fn wait_metric(
-        &mut self,
-        number: usize,
-        name: &str,
-        wanted: impl Fn(f64) -> bool,
-    ) -> Result<f64> {
-        self.wait_metric_within(number, name, PATIENCE, wanted).await
-    }
-
-    /// The same with another patience.
-    ///
-    /// # Errors
-    /// When it is not within that.
-    pub async fn wait_metric_within(
-        &mut self,
-        number: usize,
-        name: &str,
-        patience: Duration,
-        wanted: impl Fn(f64) -> bool,
-    ) -> Result<f64> {
-        self.wait(name, patience, async |scene| {
-            let value = scene.members[number].gateway.metric(name).await;
-            Ok(match value.filter(|value| wanted(*value)) {
-                Some(value) => Seen::Done(value),
-                None => Seen::NotYet(format!("{value:?}")),
-            })
-        })
-        .await
-    }
-
-    /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
-    ///
-    /// # Errors
-    /// When none was within [`PATIENCE`].
-    pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
-        let stored = self.stage.servers.sink.stored();
-        let asked = Instant::now();
-        let last = self
-            .wait("an insert after the fault", PATIENCE, async |_| {
-                let last = stored.borrow().last.filter(|last| *last > asked);
-                Ok(last.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
-            })
-            .await?;
-        Ok(last.duration_since(since).as_secs_f64())
-    }
-
-    /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
-    ///
-    /// # Errors
-    /// When it does not see it within `patience`, or someone asked to stop.
-    pub async fn wait<T>(
-        &mut self,
-        what: &str,
-        patience: Duration,
-        mut look: impl AsyncFnMut(&mut Scene<'a>) -> Result<Seen<T>>,
-    ) -> Result<T> {
-        until(what, patience, async || {
-            if interrupt::requested() {
-                return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
-            }
-            self.tend()?;
-            Ok(match look(self).await? {
-                Seen::Done(value) => Seen::Done(Ok(value)),
-                Seen::NotYet(seen) => Seen::NotYet(seen),
-            })
-        })
-        .await?
     }
 
     /// A gateway that has ended is not started again.
@@ -479,48 +286,6 @@ impl<'a> Scene<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Waits until the group has committed all but so many messages.
-    ///
-    /// # Errors
-    /// When it has not within [`PATIENCE`].
-    pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
-        self.wait_committed_within(messages_left, PATIENCE).await
-    }
-
-    /// The same with another patience.
-    ///
-    /// # Errors
-    /// When it has not within that.
-    pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
-        self.wait("everything committed", patience, async |scene| {
-            let lag = scene.topic.lag(&scene.group).await?;
-            let done = lag.messages == messages_left;
-            Ok(if done {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{} messages are left", lag.messages))
-            })
-        })
-        .await
-    }
-
-    /// Waits until every span that Kafka has taken has a row.
-    ///
-    /// # Errors
-    /// When one has none within [`PATIENCE`].
-    pub async fn wait_stored(&mut self) -> Result<()> {
-        let (oracle, sent) = (self.oracle(), self.sent.clone());
-        self.wait("everything stored", PATIENCE, async |_| {
-            let missing = sent.acked.count() - oracle.count(&sent).await?.unique_acked;
-            Ok(if missing == 0 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{missing} spans are missing"))
-            })
-        })
-        .await
     }
 
     /// Ends the load, waits until everything is in, ends the gateways and counts.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::QueueMode;
 use super::front::{Behaviour, Front};
 use super::gateway::{Gateway, Orders, Usage};
 use super::load::{Filling, Load};
@@ -24,7 +25,7 @@ use crate::throughput::{Columns, NullSink};
 /// Time between two looks at the gateway: ten in the window that a rate is taken over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A run whose spans do not move for so long, while the sink is well, has failed. Longer than the first rebalance.
+/// A run that neither reads nor inserts for so long, while the sink is well, has failed. Longer than the first rebalance.
 const STALL: Duration = Duration::from_mins(1);
 
 /// How soon full speed must be back.
@@ -42,10 +43,21 @@ pub struct Course {
     pub program: PathBuf,
     /// `host:port` of the broker.
     pub broker: String,
+    /// Whether it has a queue volume.
+    pub queue: QueueMode,
     /// A folder for configs and logs.
     pub folder: PathBuf,
     /// How long a sink is slow or gone.
     pub outage: Duration,
+}
+
+/// How far a gateway is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Progress {
+    /// Spans read.
+    read: f64,
+    /// Rows that the sink has acknowledged.
+    inserted: f64,
 }
 
 /// A gateway that runs, and what it writes to.
@@ -84,7 +96,7 @@ impl Course {
             Some((gone, back)) => {
                 outcome.rate = pace.rate_until(gone);
                 outcome.recovery_s = outcome.rate.and_then(|rate| pace.recovered(back, rate));
-                outcome.failures.extend(slow_return(&outcome, pace.spans_since(back)));
+                outcome.failures.extend(slow_return(&outcome, pace.rows_since(back)));
             }
         }
         Ok(outcome)
@@ -142,6 +154,7 @@ impl Course {
         let mut orders = Orders {
             size: *size,
             broker: self.broker.clone(),
+            queue: self.queue,
             topic: load.topic.name().to_owned(),
             group: group.clone(),
             // Printing the table's statement asks nobody.
@@ -167,7 +180,7 @@ impl Course {
         let quarter = load.spans / 4;
         let mut moved = Instant::now();
         #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-        while scene.look().await? < quarter as f64 {
+        while scene.look().await?.read < quarter as f64 {
             ensure!(moved.elapsed() < STALL, "it did not read a quarter within {STALL:?}");
         }
         scene.front.behave(behaviour);
@@ -183,26 +196,31 @@ impl Course {
 }
 
 impl Scene {
-    /// Looks at the gateway after a moment: spans read so far.
-    async fn look(&mut self) -> Result<f64> {
+    /// Looks at the gateway after a moment.
+    async fn look(&mut self) -> Result<Progress> {
         tokio::time::sleep(LOOK).await;
         interrupt::check()?;
         self.gateway.check()?;
-        let spans = metric(&self.gateway.metrics().await, "sluice_gateway_spans_total").unwrap_or_default();
-        self.pace.look(self.began.elapsed(), spans);
-        Ok(spans)
+        let metrics = self.gateway.metrics().await;
+        let value = |name| metric(&metrics, name).unwrap_or_default();
+        let progress = Progress {
+            read: value("sluice_gateway_spans_total"),
+            inserted: value("sluice_gateway_rows_inserted_total"),
+        };
+        self.pace.look(self.began.elapsed(), progress.inserted);
+        Ok(progress)
     }
 
     /// Until the group has committed everything.
     async fn until_committed(&mut self, load: &Load) -> Result<()> {
-        let (mut last, mut moved) = (-1.0, Instant::now());
+        let (mut last, mut moved) = (Progress::default(), Instant::now());
         loop {
-            let spans = self.look().await?;
-            if spans > last {
-                (last, moved) = (spans, Instant::now());
+            let progress = self.look().await?;
+            if progress != last {
+                (last, moved) = (progress, Instant::now());
             }
             #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-            let all_read = spans >= load.spans as f64;
+            let all_read = progress.read >= load.spans as f64;
             // Asking Kafka costs it a connection; before everything is read the answer is known.
             if all_read && load.topic.lag(&self.group).await?.messages == 0 {
                 return Ok(());
@@ -212,7 +230,7 @@ impl Scene {
                 if lag == 0 {
                     return Ok(());
                 }
-                bail!("{lag} messages behind and not moving, {spans} of {} spans read", load.spans);
+                bail!("{lag} messages behind and not moving, {} of {} spans read", progress.read, load.spans);
             }
         }
     }

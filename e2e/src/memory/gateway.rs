@@ -21,6 +21,7 @@ use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use super::QueueMode;
 use super::group::MemoryGroup;
 use super::scenario::Size;
 use crate::gateway;
@@ -49,6 +50,8 @@ pub struct Orders {
     pub group: String,
     /// URL of the sink.
     pub sink: String,
+    /// Whether it has a queue volume: a folder beside its config.
+    pub queue: QueueMode,
 }
 
 /// A running gateway.
@@ -216,7 +219,14 @@ fn kib_in(status: &str, name: &str) -> Option<u64> {
 fn write_config(orders: &Orders, folder: &Path) -> Result<(PathBuf, String)> {
     let admin = gateway::free_address()?;
     let size = &orders.size;
+    let queue = folder.join("queue");
+    fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+    let mode = match orders.queue {
+        QueueMode::Spill => "Spill",
+        QueueMode::Disabled => "Disabled",
+    };
     let change = json!({
+        "queue": {"mode": mode, "path": queue},
         "source": {"kafka": {
             "partitionsActiveMax": size.active,
             "recordBatchBytesMax": format!("{}MiB", size.record_batch_mib),

@@ -8,25 +8,25 @@ const WINDOW_S: f64 = 1.0;
 /// The share of the rate before that counts as full speed: what neighbours on the machine do to a second is within a fifth.
 pub const FULL_SPEED: f64 = 0.8;
 
-/// Spans read, looked at now and then.
+/// Rows inserted, looked at now and then.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// Seconds since the start and spans so far, in the order of time.
+    /// Seconds since the start and rows so far, in the order of time.
     looks: Vec<(f64, f64)>,
 }
 
 impl Pace {
     /// Takes down a look.
-    pub fn look(&mut self, at: Duration, spans: f64) {
-        self.looks.push((at.as_secs_f64(), spans));
+    pub fn look(&mut self, at: Duration, rows: f64) {
+        self.looks.push((at.as_secs_f64(), rows));
     }
 
-    /// Spans a second from the last look without a span until `until`; `None` when that is shorter than half a window.
+    /// Rows a second from the last look without a row until `until`; `None` when that is shorter than half a window.
     pub fn rate_until(&self, until: Duration) -> Option<f64> {
         let until = until.as_secs_f64();
-        let (begin, _) = *self.looks.iter().rev().find(|(_, spans)| *spans == 0.0)?;
-        let (end, spans) = *self.looks.iter().rev().find(|(at, _)| *at <= until)?;
-        (end - begin >= WINDOW_S / 2.0).then(|| spans / (end - begin))
+        let (begin, _) = *self.looks.iter().rev().find(|(_, rows)| *rows == 0.0)?;
+        let (end, rows) = *self.looks.iter().rev().find(|(at, _)| *at <= until)?;
+        (end - begin >= WINDOW_S / 2.0).then(|| rows / (end - begin))
     }
 
     /// Seconds from `since` to the begin of the first window with at least [`FULL_SPEED`] of `rate`. `None` when there is none, as
@@ -34,18 +34,18 @@ impl Pace {
     pub fn recovered(&self, since: Duration, rate: f64) -> Option<f64> {
         let since = since.as_secs_f64();
         let after = self.looks.iter().enumerate().filter(|(_, (at, _))| *at >= since);
-        after.into_iter().find_map(|(index, (begin, spans))| {
+        after.into_iter().find_map(|(index, (begin, rows))| {
             let rest = &self.looks[index..];
             let (end, then) = *rest.iter().find(|(at, _)| at - begin >= WINDOW_S)?;
-            ((then - spans) / (end - begin) >= FULL_SPEED * rate).then_some(begin - since)
+            ((then - rows) / (end - begin) >= FULL_SPEED * rate).then_some(begin - since)
         })
     }
 
-    /// Spans read from `since` on.
-    pub fn spans_since(&self, since: Duration) -> f64 {
+    /// Rows inserted from `since` on.
+    pub fn rows_since(&self, since: Duration) -> f64 {
         let since = since.as_secs_f64();
-        let before = self.looks.iter().rev().find(|(at, _)| *at <= since).map_or(0.0, |(_, spans)| *spans);
-        self.looks.last().map_or(0.0, |(_, spans)| spans - before)
+        let before = self.looks.iter().rev().find(|(at, _)| *at <= since).map_or(0.0, |(_, rows)| *rows);
+        self.looks.last().map_or(0.0, |(_, rows)| rows - before)
     }
 }
 
@@ -56,11 +56,11 @@ mod tests {
     /// 1,000 a second, nothing from second 3 to 6, then 300 and from second 8 on 900 a second.
     fn pace() -> Pace {
         let mut pace = Pace::default();
-        let mut spans = 0.0;
+        let mut rows = 0.0;
         for tenth in 0..140_u32 {
             let at = Duration::from_millis(u64::from(tenth) * 100);
-            pace.look(at, spans);
-            spans += match tenth {
+            pace.look(at, rows);
+            rows += match tenth {
                 0..30 => 100.0,
                 30..60 => 0.0,
                 60..80 => 30.0,
@@ -78,7 +78,7 @@ mod tests {
         let recovered = pace.recovered(Duration::from_secs(6), rate).unwrap();
         assert!((1.8..=2.0).contains(&recovered), "{recovered}");
         assert_eq!(pace.recovered(Duration::from_secs(6), 2_000.0), None);
-        assert!(pace.spans_since(Duration::from_secs(6)) > 5_000.0);
+        assert!(pace.rows_since(Duration::from_secs(6)) > 5_000.0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::memory;
+use e2e::memory::{self, QueueMode};
 use e2e::say;
 
 use crate::environment;
@@ -17,10 +17,10 @@ const SPANS: u64 = 1_000_000;
 /// How long the sink is gone. The pools are full within two seconds.
 const OUTAGE: Duration = Duration::from_secs(6);
 
-async fn all_hold(uses: Uses, names: &[&str]) -> Result<()> {
+async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
     let _turn = uses.turn().await;
     let broker = environment::servers().await?.kafka;
-    let report = memory::check(names, broker, SPANS, OUTAGE).await?;
+    let report = memory::check(names, broker, queue, SPANS, OUTAGE).await?;
     for line in report.table() {
         say::line(&line);
     }
@@ -30,13 +30,14 @@ async fn all_hold(uses: Uses, names: &[&str]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn peak_memory_stays_under_the_limit() -> Result<()> {
-    let names = ["192-silent", "384-refused", "1024-steady", "padded-silent"];
     // Alone, since full speed must be back in time, which those beside would take a share of.
-    all_hold(Uses::ServersAlone, &names).await
+    let alone = Uses::ServersAlone;
+    all_hold(alone, QueueMode::Spill, &["192-silent", "1024-steady"]).await?;
+    all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
     let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy"];
-    all_hold(Uses::Servers, &names).await
+    all_hold(Uses::Servers, QueueMode::Spill, &names).await
 }

@@ -1,0 +1,172 @@
+//! Waiting for what is observed of a round: of gateways, of the table, of the group.
+//!
+//! Owner: the round. Limits: [`PATIENCE`], or the one that is given; what was seen last is named when it passes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::{PATIENCE, Scene};
+use crate::cluster::{Seen, until};
+use crate::process::interrupt;
+use crate::produce::Load;
+
+impl<'a> Scene<'a> {
+    /// Waits until a line in the log of gateway 0 contains this.
+    ///
+    /// # Errors
+    /// When none does within [`PATIENCE`].
+    pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
+        self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
+            let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
+            Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+        })
+        .await
+    }
+
+    /// Waits until gateways were told of `more` inserts from now on.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
+        let stored = self.stage.servers.sink.stored();
+        let wanted = stored.borrow().inserts + more;
+        self.wait("inserts", PATIENCE, async |_| {
+            let inserts = stored.borrow().inserts;
+            Ok(if inserts >= wanted {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{inserts} of {wanted}"))
+            })
+        })
+        .await
+    }
+
+    /// Waits until the load had `more` spans acknowledged from now on.
+    ///
+    /// # Errors
+    /// When it had not within [`PATIENCE`].
+    pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
+        let wanted = self.load.as_ref().map_or(0, Load::acked) + more;
+        self.wait("acknowledged spans", PATIENCE, async |scene| {
+            let acked = scene.load.as_ref().map_or(0, Load::acked);
+            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
+        })
+        .await
+    }
+
+    /// Waits until a metric of a gateway, summed over its labels, is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_metric(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait_metric_within(number, name, PATIENCE, wanted).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it is not within that.
+    pub async fn wait_metric_within(
+        &mut self,
+        number: usize,
+        name: &str,
+        patience: Duration,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        self.wait(name, patience, async |scene| {
+            let value = scene.members[number].gateway.metric(name).await;
+            Ok(match value.filter(|value| wanted(*value)) {
+                Some(value) => Seen::Done(value),
+                None => Seen::NotYet(format!("{value:?}")),
+            })
+        })
+        .await
+    }
+
+    /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
+    ///
+    /// # Errors
+    /// When none was within [`PATIENCE`].
+    pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
+        let stored = self.stage.servers.sink.stored();
+        let asked = Instant::now();
+        let last = self
+            .wait("an insert after the fault", PATIENCE, async |_| {
+                let last = stored.borrow().last.filter(|last| *last > asked);
+                Ok(last.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
+            })
+            .await?;
+        Ok(last.duration_since(since).as_secs_f64())
+    }
+
+    /// Waits until the group has committed all but so many messages.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`].
+    pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
+        self.wait_committed_within(messages_left, PATIENCE).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// When it has not within that.
+    pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
+        self.wait("everything committed", patience, async |scene| {
+            let lag = scene.topic.lag(&scene.group).await?;
+            let done = lag.messages == messages_left;
+            Ok(if done {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{} messages are left", lag.messages))
+            })
+        })
+        .await
+    }
+
+    /// Waits until every span that Kafka has taken has a row.
+    ///
+    /// # Errors
+    /// When one has none within [`PATIENCE`].
+    pub async fn wait_stored(&mut self) -> Result<()> {
+        let (oracle, sent) = (self.oracle(), self.sent.clone());
+        self.wait("everything stored", PATIENCE, async |_| {
+            let missing = sent.acked.count() - oracle.count(&sent).await?.unique_acked;
+            Ok(if missing == 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{missing} spans are missing"))
+            })
+        })
+        .await
+    }
+
+    /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
+    ///
+    /// # Errors
+    /// When it does not see it within `patience`, or someone asked to stop.
+    pub async fn wait<T>(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut look: impl AsyncFnMut(&mut Scene<'a>) -> Result<Seen<T>>,
+    ) -> Result<T> {
+        until(what, patience, async || {
+            if interrupt::requested() {
+                return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
+            }
+            self.tend()?;
+            Ok(match look(self).await? {
+                Seen::Done(value) => Seen::Done(Ok(value)),
+                Seen::NotYet(seen) => Seen::NotYet(seen),
+            })
+        })
+        .await?
+    }
+}
