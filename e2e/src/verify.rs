@@ -33,7 +33,11 @@ pub struct VerifyArgs {
     #[arg(long)]
     pub without_e2e: bool,
 
-    /// Only end-to-end tests whose name contains this; nothing else is checked
+    /// Also end-to-end tests that take many minutes each
+    #[arg(long, conflicts_with = "without_e2e")]
+    pub all: bool,
+
+    /// Only end-to-end tests whose name contains this, those that take minutes among them; nothing else is checked
     #[arg(long, value_name = "NAME", conflicts_with = "without_e2e")]
     pub only: Option<String>,
 
@@ -149,6 +153,9 @@ fn end_to_end(args: &VerifyArgs, images: &Images) -> Command {
     let mut command =
         cargo(&["test", "-p", "e2e", "--test", "it", "--", "--test-threads", END_TO_END_THREADS]);
     command.args(&args.only);
+    if args.all || args.only.is_some() {
+        command.arg("--include-ignored");
+    }
     command.envs(args.target.environment());
     command.env("SLUICE_GATEWAY_IMAGE", &images.gateway).env("SLUICE_OPERATOR_IMAGE", &images.operator);
     command

@@ -22,6 +22,7 @@ pub struct Steps {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
+    left_out: Vec<String>,
 }
 
 impl Steps {
@@ -65,6 +66,7 @@ impl Steps {
         self.passed += counted.passed;
         self.failed += counted.failed;
         self.failures.append(&mut counted.failures);
+        self.left_out.append(&mut counted.left_out);
         if !status.success() && counted.failed == 0 {
             self.failed += 1;
             self.failures.push(format!("{name}: {status}"));
@@ -72,8 +74,11 @@ impl Steps {
         interrupt::check()
     }
 
-    /// Names what failed, and counts in the last line.
+    /// Names what was left out and what failed, and counts in the last line.
     pub fn conclude(self) -> ExitCode {
+        for left_out in &self.left_out {
+            say::line(&format!("LEFT OUT  {left_out}"));
+        }
         for failure in &self.failures {
             say::line(&format!("FAILED  {failure}"));
         }
@@ -94,6 +99,8 @@ struct Counted {
     passed: u64,
     failed: u64,
     failures: Vec<String>,
+    /// Tests that were not asked for, with the reason that they give.
+    left_out: Vec<String>,
 }
 
 /// Ends a test program and all that it started once we are asked to stop.
@@ -124,8 +131,12 @@ impl Counted {
     }
 
     fn see(&mut self, line: &str) {
-        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
+        if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            if end == "FAILED" {
+                self.failures.push(name.to_owned());
+            } else if let Some(reason) = end.strip_prefix("ignored") {
+                self.left_out.push(format!("{name}{reason}"));
+            }
         }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.passed += number_before(result, " passed").unwrap_or_default();
@@ -179,6 +190,7 @@ mod tests {
             "running 3 tests",
             "test a::b ... ok",
             "test c ... FAILED",
+            "test d ... ignored, takes 7 minutes: cargo verify --all",
             "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.04s",
         ] {
@@ -186,6 +198,7 @@ mod tests {
         }
         assert_eq!((counted.passed, counted.failed), (19, 1));
         assert_eq!(counted.failures, ["c"]);
+        assert_eq!(counted.left_out, ["d, takes 7 minutes: cargo verify --all"]);
     }
 
     #[test]
