@@ -58,4 +58,4 @@ pub use refusal::QueueProblem;
 pub use security::{ConnectionProblem, security_settings};
 pub use settings::{Identity, consumer_settings, probe_settings, received_bytes_max};
 pub use stats::{ConsumerStats, PartitionStats};
-pub use topic_reader::{Patience, ReadError, TopicReader, fetch_message};
+pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader, fetch_message};

@@ -64,6 +64,12 @@ pub enum ReadError {
         /// The partition asked for.
         partition: Option<i32>,
     },
+    /// No broker said which cluster it is of.
+    #[error("the brokers {brokers} do not say which cluster they are of, or none can be reached")]
+    Cluster {
+        /// Brokers of the config.
+        brokers: String,
+    },
     /// The brokers were asked, and did not answer in time or refused.
     #[error("cannot {action} of topic {topic}: {source}")]
     Ask {
@@ -115,6 +121,16 @@ pub struct TopicReader {
     consumer: BaseConsumer,
     patience: Patience,
     batch_bytes_max: u64,
+    brokers: String,
+}
+
+/// What the config's group has committed of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The offset.
+    pub offset: i64,
+    /// What was committed with it: a [plan](crate::ranges::Plan), or another program's.
+    pub metadata: String,
 }
 
 impl TopicReader {
@@ -131,11 +147,17 @@ impl TopicReader {
         // The end of a partition is where reading it ends, though its last offset may be no message.
         config.set("enable.partition.eof", "true").set("auto.offset.reset", "error");
         config.set("statistics.interval.ms", "0").set_log_level(RDKafkaLogLevel::Warning);
-        let consumer = config.create().map_err(|source| ReadError::Create {
-            brokers: kafka.bootstrap_servers.join(","),
-            source: Box::new(source),
-        })?;
-        Ok(Self { consumer, patience, batch_bytes_max: kafka.record_batch_bytes_max.get() })
+        let brokers = kafka.bootstrap_servers.join(",");
+        let created = config.create();
+        let consumer = created
+            .map_err(|source| ReadError::Create { brokers: brokers.clone(), source: Box::new(source) })?;
+        Ok(Self { consumer, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
+    }
+
+    /// The cluster's id, which is a part of every token.
+    pub fn cluster(&self) -> Result<String, ReadError> {
+        let found = self.consumer.client().fetch_cluster_id(self.patience.answer);
+        found.ok_or_else(|| ReadError::Cluster { brokers: self.brokers.clone() })
     }
 
     /// The partitions of a topic, in order.
@@ -171,15 +193,32 @@ impl TopicReader {
 
     /// What the config's group has committed; partitions without a commit are not among them.
     pub fn committed(&self, topic: &str, partitions: &[i32]) -> Result<BTreeMap<i32, i64>, ReadError> {
+        let plans = self.committed_plans(topic, partitions)?;
+        Ok(plans.into_iter().map(|(partition, committed)| (partition, committed.offset)).collect())
+    }
+
+    /// The same with what was committed beside the offsets.
+    pub fn committed_plans(
+        &self,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<BTreeMap<i32, CommittedOffset>, ReadError> {
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for partition in partitions {
             list.add_partition(topic, *partition);
         }
         let asked = self.consumer.committed_offsets(list, self.patience.answer);
-        let committed = asked.map_err(|source| ask("ask for the committed offsets", topic, source))?;
-        let offset = |offset| if let Offset::Offset(offset) = offset { Some(offset) } else { None };
-        let elements = committed.elements();
-        Ok(elements.iter().filter_map(|e| Some((e.partition(), offset(e.offset())?))).collect())
+        let failed = |source| ask("ask for the committed offsets", topic, source);
+        let committed = asked.map_err(failed)?;
+        let mut found = BTreeMap::new();
+        for element in committed.elements() {
+            element.error().map_err(failed)?;
+            if let Offset::Offset(offset) = element.offset() {
+                let metadata = element.metadata().to_owned();
+                found.insert(element.partition(), CommittedOffset { offset, metadata });
+            }
+        }
+        Ok(found)
     }
 
     /// The first offset of a partition whose message is not older than a moment, in ms since 1970. `None` when all are.
