@@ -5,16 +5,17 @@
 //! holds the block; the sums are shared atomics.
 //!
 //! ```text
-//!  walked ──> open ──seal──> in flight ──> settled by insert | dead-lettered | abandoned
+//!  walked ──> open ──seal──> in flight ──> settled by insert | dead-lettered | abandoned | lost
 //!               `──────────────────────────────────────────────────────────> abandoned
 //! ```
 //!
-//! imbalance = walked − settled − dead-lettered − abandoned − in flight. It is 0 at every moment in which no guard is changing
+//! imbalance = walked − settled − dead-lettered − abandoned − lost − in flight. It is 0 at every moment in which no guard is changing
 //! hands, and so at rest. Two mistakes make it differ, for good: a block that holds other rows than the walk counted, since a
 //! block says itself how many it has; and a block that vanishes without a word, since a guard that is dropped takes its rows out
 //! of flight and puts them nowhere.
 //!
-//! Abandoned rows are not lost: their generation is over, their offsets are not committed, and the next owner reads them again.
+//! Abandoned rows are not lost: their generation is over, their offsets are not committed, and the next owner reads them again. Lost
+//! ones were on the queue volume and nowhere else, and cannot be read there.
 //!
 //! Limits: none of its own. Cost: two additions a message.
 
@@ -33,6 +34,7 @@ struct Sums {
     settled: AtomicU64,
     dead_lettered: AtomicU64,
     abandoned: AtomicU64,
+    lost: AtomicU64,
     in_flight: AtomicU64,
 }
 
@@ -61,11 +63,12 @@ impl RowAccount {
     /// Rows that were walked and are nowhere: must be 0 at rest. Positive for rows that vanished, negative for rows that nobody
     /// walked.
     pub fn imbalance(&self) -> i64 {
-        let Sums { walked, settled, dead_lettered, abandoned, in_flight } = &*self.0;
+        let Sums { walked, settled, dead_lettered, abandoned, lost, in_flight } = &*self.0;
         let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         let found = read(settled)
             .wrapping_add(read(dead_lettered))
             .wrapping_add(read(abandoned))
+            .wrapping_add(read(lost))
             .wrapping_add(read(in_flight));
         // The difference of two counters, whichever is larger.
         read(walked).wrapping_sub(found).cast_signed()
@@ -147,6 +150,13 @@ impl RowsInFlight {
         let rows = std::mem::take(&mut self.rows);
         self.account.take_out(rows);
         RowAccount::add(&self.account.0.abandoned, rows);
+    }
+
+    /// The block cannot be read, and its rows are nowhere else.
+    pub fn lost(mut self) {
+        let rows = std::mem::take(&mut self.rows);
+        self.account.take_out(rows);
+        RowAccount::add(&self.account.0.lost, rows);
     }
 
     /// Two parts, for a block that has to go in pieces: `rows` of it, and the rest.

@@ -268,7 +268,7 @@ impl Parts<'_> {
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
-        self.io.spawn(delivery::run(deliveries, self.stores(), blocks_in, orders_in));
+        self.io.spawn(delivery::run(deliveries, self.stores(status.drain_asked()), blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()
@@ -334,12 +334,13 @@ impl Parts<'_> {
     }
 
     /// What delivery to all shards has in common.
-    fn stores(&self) -> Stores {
+    fn stores(&self, drain: Drain) -> Stores {
         Stores {
             pool: self.pool.clone(),
             spool: self.spool.clone(),
             account: self.account.clone(),
             metrics: self.metrics.clone(),
+            drain,
         }
     }
 
@@ -406,7 +407,7 @@ fn named(name: &str) -> thread::Builder {
 }
 
 /// The pod's name makes the member: a pod that comes back is the same one. Its zone is empty where Kubernetes does not tell it.
-fn identity(config: &GatewayConfig) -> Identity {
+pub(crate) fn identity(config: &GatewayConfig) -> Identity {
     let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let (pod, rack) = (named("POD_NAME"), named("NODE_ZONE"));
     let client_id = pod.clone().unwrap_or_else(|| config.pipeline.name.clone());

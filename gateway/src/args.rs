@@ -29,10 +29,13 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Exit codes:
   0   done
-  1   ended by an error while running; `ddl diff`: the table differs
+  1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
   69  Kafka or ClickHouse cannot be reached, or refuses";
+
+/// Exit code of `drain` for blocks that are left, and that no waiting empties the volume of.
+pub const EXIT_LEFT: u8 = 1;
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -50,6 +53,8 @@ pub enum Command {
     },
     /// Compare what Kafka has with the table, span by span; change nothing.
     Audit(AuditArguments),
+    /// Empty a queue volume whose gateway is gone: insert what is nowhere else, drop the rest.
+    Drain(DrainArguments),
     /// The table's definition.
     #[command(subcommand)]
     Ddl(DdlCommand),
@@ -107,6 +112,46 @@ Exit codes:
   64  the config or the command line is wrong
   65  spans are missing or doubled
   69  Kafka or ClickHouse cannot be reached, or refuses";
+
+/// Empty a queue volume whose gateway is gone: insert what is nowhere else, drop the rest.
+///
+/// The volume is the one at `queue.path` of the config, whatever `queue.mode` says. No group is joined and nothing is committed.
+#[derive(Debug, Args)]
+#[command(after_help = DRAIN_HELP)]
+pub struct DrainArguments {
+    /// The config.
+    #[command(flatten)]
+    pub file: ConfigFile,
+    /// How long to go on while nothing gets on, because Kafka or ClickHouse is away or refuses. A volume that takes longer than
+    /// this is no matter as long as blocks get in.
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub timeout: Duration,
+    /// Give up records that cannot be read and whose rows are nowhere else. Their files are kept all the same.
+    #[arg(long)]
+    pub give_up_damaged: bool,
+    /// Print the result as JSON. Progress goes to standard error either way.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const DRAIN_HELP: &str = "\
+What becomes of a block:
+  It lies below the group's committed offset: its rows are in the table, and it is dropped.
+  It lies there or above, and Kafka has its messages: whoever owns the partition reads them, and it is dropped.
+  Kafka no longer has them: it is inserted under the deduplication token that it always had. Rows that may be doubled because
+  the server may have forgotten that token are counted.
+
+A record that is damaged is named with its partition, its offsets and what becomes of it. It may be ended at any time, and run again.
+
+With --json: {volume, found, settled, inKafka, inserted, lost, left: {blocks, rows}, possibleDuplicateRows, deadLetteredRows,
+skippedRows, damaged: [{file, reason, partition, first, next, rows, fate}], problem: {why, text}}; fate is Settled, InKafka, Nowhere,
+GivenUp or Unknown, why is Unavailable or ByHand; without a problem the volume is empty.
+
+Exit codes:
+  0   the volume is empty
+  1   something is left that someone must see to, or the volume cannot be used: a gateway has it, or it has failed
+  64  the config or the command line is wrong
+  69  something is left because Kafka or ClickHouse cannot be reached, or refuses; run it again";
 
 /// What to do with the table's definition.
 #[derive(Debug, Subcommand)]

@@ -29,13 +29,18 @@ use sluice_kafka::OffsetRange;
 use sluice_spool::{BlockHead, BlockId};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::sync::Notify;
 
 /// A block's bytes, wherever they are.
 pub struct Cargo {
     state: Mutex<State>,
+    /// Nobody reads its messages again: it is not given up when its partition goes.
+    is_only_copy: AtomicBool,
     /// Told when it is no longer on its way.
     arrived: Notify,
 }
@@ -152,8 +157,21 @@ impl Cargo {
         Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }))
     }
 
+    /// The same of a block of which the volume has the only copy.
+    pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
+        let cargo = Self::left(id, is_marked);
+        cargo.is_only_copy.store(true, Ordering::Release);
+        cargo
+    }
+
+    /// Whether the volume has the only copy of its rows, so that it is inserted whoever owns its partition.
+    pub fn is_only_copy(&self) -> bool {
+        self.is_only_copy.load(Ordering::Acquire)
+    }
+
     fn at(state: State) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(state), arrived: Notify::new() })
+        let is_only_copy = AtomicBool::new(false);
+        Arc::new(Self { state: Mutex::new(state), is_only_copy, arrived: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

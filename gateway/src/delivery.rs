@@ -18,18 +18,20 @@ use crate::{
     guarantee::Standing,
     held::{Held, Stowed},
     metrics::Metrics,
+    only_copy::Caster,
     route::Route,
     shipment::{Dock, IN_PARTS_MAX, Shipment},
     sink::{Sink, Targets},
     spill::Spill,
     spool::Spool,
+    strays::Strays,
     table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
 use sluice_clickhouse::row_ends::RowShape;
 use sluice_gateway_config::{Kafka, OnMissing};
 use sluice_kafka::{
-    Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
+    Drain, Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
 };
 use std::{
     sync::Arc,
@@ -50,7 +52,7 @@ pub const ORDERS_WAITING_MAX: usize = 1_024;
 
 /// Blocks of one partition that are sent or wait for a next try, for each insert at the same time. Chosen: while some are sent the
 /// next ones are at hand; and a partition whose blocks are all refused has so many tasks, whatever is on the queue volume.
-const SENDING_PER_INSERT: usize = 2;
+pub(crate) const SENDING_PER_INSERT: usize = 2;
 
 /// How often it is looked whether memory runs short. Chosen: a worker fills a block in 50 ms, and so an eighth of the smallest pool in
 /// twice that.
@@ -97,6 +99,8 @@ pub struct Stores {
     pub account: RowAccount,
     /// The process' metrics.
     pub metrics: Arc<Metrics>,
+    /// Whether the group is to be left.
+    pub drain: Drain,
 }
 
 /// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
@@ -139,6 +143,7 @@ struct Holding {
     docks: Docks,
     held: Held,
     spill: Option<Spill>,
+    strays: Option<Strays>,
     /// Each ends with the partition of its block.
     shipments: JoinSet<PartitionId>,
     /// Of the columns that blocks are encoded for.
@@ -152,14 +157,19 @@ struct Holding {
 
 impl Holding {
     fn new(shards: Vec<Delivery>, stores: Stores) -> Self {
-        let Stores { pool, spool, account, metrics } = stores;
+        let Stores { pool, spool, account, metrics, drain } = stores;
         let first = shards.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
         let spill = spool.clone().map(|spool| Spill::new(pool, spool));
+        let kafka = first.kafka.clone();
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
         let (docks, behind_since) = (Docks::new(shards), None);
-        Self { docks, held, spill, shipments, columns, spool, account, behind_since, metrics }
+        let strays = spool.clone().map(|spool| {
+            let (account, metrics, route) = (account.clone(), metrics.clone(), docks.route());
+            Strays::new(Caster { spool, account, metrics, route, columns }, kafka, drain, sending_max)
+        });
+        Self { docks, held, spill, strays, shipments, columns, spool, account, behind_since, metrics }
     }
 
     /// Whether nothing is being sent, and nothing may be.
@@ -189,7 +199,7 @@ impl Holding {
     fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
         let Some(spool) = &self.spool else { return };
         for stowed in spool.left().take(id, (generation, ranges), &self.account, spool) {
-            self.docks.docks[0].count_in();
+            self.docks.count_in();
             self.docks.abandon(self.held.block(stowed), false);
         }
     }
@@ -205,8 +215,8 @@ impl Holding {
         if let Some(spill) = &mut self.spill {
             spill.look(self.docks.is_any_failing());
         }
-        if let Some(spool) = &self.spool {
-            spool.left().give_up_late(spool);
+        if let Some(strays) = &mut self.strays {
+            strays.look(&self.docks);
         }
         self.look_at_sink();
     }
@@ -222,13 +232,13 @@ impl Holding {
 }
 
 /// A dock for each shard, in the order of the config.
-struct Docks {
+pub(crate) struct Docks {
     docks: Vec<Arc<Dock>>,
     route: Route,
 }
 
 impl Docks {
-    fn new(shards: Vec<Delivery>) -> Self {
+    pub fn new(shards: Vec<Delivery>) -> Self {
         let in_parts = Arc::new(Semaphore::new(IN_PARTS_MAX));
         let dock = |delivery: Delivery| {
             let endpoints = Endpoints::new(delivery.targets.len(), delivery.concurrency);
@@ -239,7 +249,7 @@ impl Docks {
     }
 
     /// Where a block goes: where its range has always gone, if that shard is still there.
-    fn of(&self, block: &Block, release: &Release) -> Arc<Dock> {
+    pub fn of(&self, block: &Block, release: &Release) -> Arc<Dock> {
         let then = Route::of_epoch(release.routing_epoch);
         let place = then.shard_of(&block.id);
         if let Some(dock) = self.docks.get(place) {
@@ -250,6 +260,16 @@ impl Docks {
             dock.count_moved(block, then.shards());
         }
         dock.clone()
+    }
+
+    /// A block has come that no worker has sealed.
+    pub fn count_in(&self) {
+        self.docks[0].count_in();
+    }
+
+    /// Where blocks go that are sent for the first time.
+    pub fn route(&self) -> Route {
+        self.route
     }
 
     /// Whether inserts into any of them fail.

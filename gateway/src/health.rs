@@ -247,8 +247,10 @@ impl Health for Status {
         let (is_member, uncommitted) = self.consumer.get().map_or((false, 0), |stats| {
             (stats.phase() != Phase::Away, stats.uncommitted.load(Ordering::Relaxed))
         });
+        let on_volume = self.spool.get().map_or(0, |spool| spool.usage().blocks);
         Remaining {
-            blocks: count(self.metrics.blocks_in_flight.get()),
+            // What an earlier run has left on the volume is in flight once it is known what becomes of it.
+            blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: uncommitted.max(u64::from(is_member)),
         }

@@ -4,12 +4,13 @@ use clap::Parser as _;
 use sluice_gateway::{
     app,
     args::{
-        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, EXIT_CONFIG,
-        EXIT_FINDINGS, EXIT_UNAVAILABLE, Letters,
+        Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, DrainArguments,
+        EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, Letters,
     },
     audit::{self, Progress},
     check, ddl,
     dead_letter::{self, Action, Selection},
+    drain::{self, Problem},
     sink,
     table_watch::TableChanged,
 };
@@ -59,6 +60,7 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
         Command::Run(file) => run(&load(file)?),
         Command::Check { file, json } => run_check(&load(file)?, *json),
         Command::Audit(arguments) => run_audit(arguments),
+        Command::Drain(arguments) => run_drain(arguments),
         Command::Ddl(command) => run_ddl(command),
         Command::DeadLetter(DeadLetterCommand::List(letters)) => dead_letters(letters, Action::List),
         Command::DeadLetter(DeadLetterCommand::Show(letters)) => dead_letters(letters, Action::Show),
@@ -129,6 +131,36 @@ fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
     };
     let written = say(&text);
     Ok(if report.is_clean() { written } else { ExitCode::from(EXIT_FINDINGS) })
+}
+
+fn run_drain(arguments: &DrainArguments) -> Result<ExitCode, Failure> {
+    let config = load(&arguments.file)?;
+    log_to_stderr(&config.config().log)?;
+    abort_on_panic();
+    let DrainArguments { timeout, give_up_damaged, .. } = *arguments;
+    let request = drain::Request { timeout: timeout.to_std(), give_up_damaged };
+    let report = drain::drain(&config, request, |progress| {
+        let drain::Progress { action, left, damaged } = progress;
+        complain(&format!("{action}: {left} and {damaged} damaged records are left"));
+    });
+    let report = report.map_err(|error| Failure::new(EXIT_LEFT, error))?;
+    let text = if arguments.json {
+        serde_json::to_string(&report).map_err(|error| Failure::new(1, error))? + "\n"
+    } else {
+        report.to_string()
+    };
+    let written = say(&text);
+    Ok(match &report.problem {
+        None => written,
+        Some(Problem::Unavailable(text)) => {
+            complain(&format!("not empty: {text}"));
+            ExitCode::from(EXIT_UNAVAILABLE)
+        }
+        Some(Problem::ByHand(text)) => {
+            complain(&format!("not empty: {text}"));
+            ExitCode::from(EXIT_LEFT)
+        }
+    })
 }
 
 fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> {

@@ -8,6 +8,8 @@
 //! Limits: two to four bytes a message, beside rows that take ten times as much; a block has `sink.clickhouse.insert.maxRows` messages
 //! at the most.
 
+use sluice_kafka::OffsetRange;
+
 /// The messages of a block, in order, with their numbers of rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageRows {
@@ -45,6 +47,18 @@ impl MessageRows {
                 None => first = first.checked_add(rows)?,
             }
         }
+    }
+
+    /// How many rows are of messages at these offsets.
+    pub fn rows_within(&self, range: OffsetRange) -> u64 {
+        let mut rest = self.bytes.as_slice();
+        let (mut offset, mut found) = (0_u64, 0_u64);
+        while let Some((gap, rows)) = take(&mut rest).zip(take(&mut rest)) {
+            offset = offset.saturating_add(gap);
+            let is_within = i64::try_from(offset).is_ok_and(|at| range.first <= at && at < range.next);
+            found = found.saturating_add(if is_within { rows } else { 0 });
+        }
+        found
     }
 
     /// The bytes, to be kept with the block.
@@ -103,6 +117,9 @@ mod tests {
                 prop_assert_eq!(kept.locate(row), Some(*place));
             }
             prop_assert_eq!(taken.locate(rows.len() as u64), None);
+            let range = OffsetRange { first: first + 40, next: first + 4_000 };
+            let within = rows.iter().filter(|(at, _)| range.first <= *at && *at < range.next).count();
+            prop_assert_eq!(kept.rows_within(range), within as u64);
         }
 
         #[test]

@@ -8,7 +8,7 @@ use std::fmt;
 /// What is held and not committed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Remaining {
-    /// Sealed blocks that are not inserted.
+    /// Sealed blocks that are not inserted, those on the queue volume among them.
     pub blocks: u64,
     /// Memory that blocks take, those that are open among them, in bytes.
     pub bytes: u64,

@@ -4,7 +4,8 @@
 //! has one of its [`Dock`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
 //! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
 //!
-//! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's.
+//! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's. One that is the
+//! [only copy](crate::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
 mod dock;
 mod in_parts;
@@ -152,6 +153,7 @@ impl Shipment {
         self.leave_doubt();
         match dead_lettered {
             Some(rows) => self.settle(rows),
+            None if self.damage.is_some() && self.cargo.is_only_copy() => self.lose(),
             None if self.damage.is_some() => self.read_again(),
             None => {
                 let is_leaving = self.tenure.is_leaving();
@@ -235,7 +237,7 @@ impl Shipment {
         let dock = self.dock.clone();
         let (endpoint, pass, permit) = tokio::select! {
             pass = dock.pass(self.last, self.permit.take()) => pass,
-            () = self.tenure.over() => {
+            () = self.over() => {
                 return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
             }
         };
@@ -297,11 +299,22 @@ impl Shipment {
 
     /// Whether nothing more is sent of it.
     fn is_over(&self) -> bool {
-        self.tenure.is_over() || self.damage.is_some()
+        (self.tenure.is_over() && !self.cargo.is_only_copy()) || self.damage.is_some()
+    }
+
+    /// Waits until another owner reads its messages.
+    async fn over(&self) {
+        self.tenure.over().await;
+        if self.cargo.is_only_copy() {
+            std::future::pending().await
+        }
     }
 
     /// Whether the partition may have had another owner since this might first be sent.
     fn is_unproved(&self) -> bool {
+        if self.cargo.is_only_copy() {
+            return false;
+        }
         let since_release = self.dock.clock.now().saturating_sub(self.sending.released);
         let since_proof = sluice_kafka::clock::now().steady.saturating_sub(self.tenure.proved());
         since_release.min(since_proof) > PROOF_AGE_MAX
@@ -323,6 +336,23 @@ impl Shipment {
         if self.dock.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
             // The poll thread has ended; whoever has the partition next begins where it is committed.
         }
+    }
+
+    /// Its record on the queue volume is damaged, and nobody reads its messages again.
+    fn lose(self) {
+        let rows = self.block.rows;
+        tracing::error!(
+            partition = %self.block.id,
+            first = self.block.range.first,
+            next = self.block.range.next,
+            rows,
+            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
+            "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
+        );
+        self.cargo.end(self.dock.spool(), Ended::Damaged);
+        self.dock.delivery.metrics.blocks_in_flight.dec();
+        self.dock.delivery.metrics.spool.rows_lost.inc_by(rows);
+        self.block.account.lost();
     }
 
     fn at(&self) -> At {
@@ -373,7 +403,7 @@ impl Shipment {
         tokio::select! {
             () = rest => {}
             () = recovered => {}
-            () = self.tenure.over() => {}
+            () = self.over() => {}
         }
     }
 
@@ -404,7 +434,8 @@ impl Shipment {
 
     fn settle(self, dead_lettered: u64) {
         self.cargo.end(self.dock.spool(), Ended::Settled);
-        let Self { dock, block, .. } = self;
+        let is_only_copy = self.cargo.is_only_copy();
+        let Self { dock, block, is_in_parts, .. } = self;
         if dock.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
             dock.recovered.notify_waiters();
@@ -419,6 +450,13 @@ impl Shipment {
             metrics.freshness_seconds.observe(seconds);
         }
         block.account.settled_but(dead_lettered);
+        if is_only_copy {
+            // No range of its partition is in flight for it.
+            if let Some(spool) = dock.spool().filter(|_| is_in_parts) {
+                spool.unnote(block.token);
+            }
+            return;
+        }
         let Block { id, generation, range, .. } = block;
         if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
             // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.

@@ -20,16 +20,23 @@
 mod body;
 mod keeper;
 mod left;
+mod notes;
 mod numbers;
 
 pub use body::{Record, Unreadable};
-pub use left::Left;
+pub use left::{Left, LeftBlock};
+pub use notes::Note;
 pub use numbers::{Numbers, Usage};
 
 use crate::cargo::{Cargo, Leaving};
 use body::Reads;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Sender, bounded};
 use keeper::Keeper;
+use notes::Notes;
+use sluice_kafka::{
+    OffsetRange,
+    ranges::{Parts, Token},
+};
 use sluice_spool::{
     BlockHead, BlockId, Body, Directory, Fatal, OpenError, Options, Queue, ReadError, Recovered,
 };
@@ -91,6 +98,10 @@ enum Request {
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
     /// Say where a block's body is.
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
+    /// Write down how far a block is that is sent in parts.
+    Note { note: Note, done: oneshot::Sender<()> },
+    /// A block that was sent in parts has ended.
+    Unnote(Token),
     /// Look at the list of what has ended.
     Look,
     /// Leave everything durable behind, and end.
@@ -120,6 +131,7 @@ pub struct Spool {
     reads: Reads,
     shared: Arc<Shared>,
     left: Left,
+    notes: Notes,
 }
 
 impl Spool {
@@ -137,8 +149,13 @@ impl Spool {
         let shared = Arc::new(Shared::default());
         let reads = Reads::start().map_err(Error::Thread)?;
         let left = Left::of(&queue);
-        let spool = Self { requests, reads, shared: shared.clone(), left };
-        named("spool", move || keep(queue, shared, &requests_in, failed))?;
+        let notes = Notes::new(path.to_owned());
+        let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
+        named("spool", move || {
+            if let Err(fatal) = Keeper::new(queue, shared, notes).run(&requests_in) {
+                failed(fatal);
+            }
+        })?;
         Ok((spool, recovered))
     }
 
@@ -206,6 +223,23 @@ impl Spool {
         Ok(self.reads.record(&head, body))
     }
 
+    /// Writes down, durably, how far a block is that is sent in parts and of which the volume has the only copy.
+    pub async fn note(&self, note: Note) {
+        let (done, noted) = oneshot::channel();
+        self.ask(Request::Note { note, done });
+        answered(noted).await;
+    }
+
+    /// What an earlier run has written down of a block of this token and range. Reads the volume.
+    pub fn noted(&self, token: Token, range: OffsetRange) -> Option<Parts> {
+        self.notes.read(token, range)
+    }
+
+    /// A block of which something was written down has ended.
+    pub fn unnote(&self, token: Token) {
+        self.ask(Request::Unnote(token));
+    }
+
     /// A block has ended: its record is not needed any more.
     pub fn end(&self, id: BlockId, ended: Ended) {
         self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).push((id, ended));
@@ -239,15 +273,4 @@ async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
 
 fn named(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     thread::Builder::new().name(name.to_owned()).spawn(work).map(drop).map_err(Error::Thread)
-}
-
-fn keep(
-    queue: Queue<Directory>,
-    shared: Arc<Shared>,
-    requests: &Receiver<Request>,
-    failed: impl FnOnce(Fatal),
-) {
-    if let Err(fatal) = Keeper::new(queue, shared).run(requests) {
-        failed(fatal);
-    }
 }

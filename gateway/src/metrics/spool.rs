@@ -45,6 +45,8 @@ pub struct SpoolMetrics {
     pub damaged: IntCounter,
     /// Blocks that found no room.
     pub refused: IntCounter,
+    /// Rows of blocks that could not be read, and were nowhere else.
+    pub rows_lost: IntCounter,
 }
 
 impl SpoolMetrics {
@@ -70,10 +72,14 @@ impl SpoolMetrics {
             ),
             damaged: make.counter(
                 "spool_damaged_blocks_total",
-                "Blocks on the queue volume that cannot be read; their messages are read again.",
+                "Blocks on the queue volume that could not be read; their messages are read again, or rows_lost_total counts their rows.",
             ),
             refused: make
                 .counter("spool_refused_blocks_total", "Blocks for which the queue volume had no room."),
+            rows_lost: make.counter(
+                "rows_lost_total",
+                "Rows of blocks on the queue volume that cannot be read and whose messages Kafka no longer has; must stay 0.",
+            ),
         }
     }
 }

@@ -5,13 +5,15 @@
 //! that an owner before was at it. Owner: the shipment's task; one per process has its turn ([`super::IN_PARTS_MAX`]), which it gives back
 //! whenever it waits for a plan, which may wait for other blocks, or for someone to act.
 //!
-//! Nothing is sent before the poll thread has said that the plan is stored: until then another owner would send the block whole.
+//! Nothing is sent before the poll thread has said that the plan is stored: until then another owner would send the block whole. How far a
+//! block is that is the [only copy](crate::only_copy) of its rows is written to the queue volume instead.
 
 use super::{Sending, Sent, Shipment};
 use crate::{
     bisect::{self, Bisection, Excess, Outcome, Step, Window},
     cargo::Unpacked,
     retry::{self, Pace},
+    spool::Note,
     tries::Replica,
 };
 use sluice_clickhouse::{block_rows::Header, body::InsertBody, outcome::Actor};
@@ -89,7 +91,7 @@ impl Shipment {
             let turns = self.dock.in_parts.clone();
             tokio::select! {
                 turn = turns.acquire_owned() => course.turn = Some(turn.expect("the semaphore is never closed")),
-                () = self.tenure.over() => return None,
+                () = self.over() => return None,
             }
         }
         Some(())
@@ -106,12 +108,17 @@ impl Shipment {
     async fn note(&self, parts: Parts) -> Option<()> {
         let noted = Noted::default();
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
+        if let Some(spool) = self.dock.spool().filter(|_| self.cargo.is_only_copy()) {
+            // Its range is in no plan: whoever has the volume goes on with it.
+            spool.note(Note { token: self.block.token, range, parts }).await;
+            return Some(());
+        }
         let report = Report::Parted { id, generation, range, parts, noted: noted.clone() };
         // Without a poll thread nothing is committed any more: the process is ending.
         self.dock.delivery.reports.send(report).ok()?;
         tokio::select! {
             () = noted.told() => Some(()),
-            () = self.tenure.over() => None,
+            () = self.over() => None,
         }
     }
 

@@ -90,7 +90,7 @@ impl Shipment {
                     );
                     let wait = retry::wait(Pace::Slow, tries, self.random());
                     self.pause(wait, Replica::Same).await;
-                    if self.tenure.is_over() {
+                    if self.is_over() {
                         return None;
                     }
                 }
@@ -105,7 +105,7 @@ impl Shipment {
         let span = origin.message.as_ref().and_then(|message| self.span_of(message, origin.span));
         let delivery = &self.dock.delivery;
         let receipt = loop {
-            if self.tenure.is_over() {
+            if self.is_over() {
                 return None;
             }
             match self.post(origin, span.as_deref(), refused) {
@@ -115,7 +115,7 @@ impl Shipment {
         };
         let answer = tokio::select! {
             answer = receipt => answer,
-            () = self.tenure.over() => return None,
+            () = self.over() => return None,
         };
         Some(match answer {
             Ok(delivered) => {

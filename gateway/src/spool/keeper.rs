@@ -1,6 +1,6 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Request, Shared, Usage};
+use super::{Ended, Request, Shared, Usage, notes::Notes};
 use crate::cargo::{Cargo, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -25,6 +25,7 @@ struct Spill {
 pub(super) struct Keeper {
     queue: Queue<Directory>,
     shared: Arc<Shared>,
+    notes: Notes,
     spills: VecDeque<Spill>,
     /// Who waits for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
@@ -36,10 +37,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>) -> Self {
+    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, notes: Notes) -> Self {
         let keeper = Self {
             queue,
             shared,
+            notes,
             spills: VecDeque::new(),
             marked: Vec::new(),
             last_tick: Instant::now(),
@@ -100,6 +102,13 @@ impl Keeper {
                     // Whoever asked has given the block up.
                 }
             }
+            Request::Note { note, done } => {
+                self.notes.write(&note)?;
+                if done.send(()).is_err() {
+                    // Whoever asked has given the block up.
+                }
+            }
+            Request::Unnote(token) => self.notes.remove(token)?,
             Request::Look => {}
             Request::Close { done } => self.closing = Some(done),
         }

@@ -1,4 +1,4 @@
-//! Blocks that an earlier run has left on the volume: listed when it is opened, taken over or given up by partition.
+//! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest [strays](crate::strays).
 //!
 //! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
@@ -7,14 +7,15 @@ use crate::{
     account::RowAccount,
     block::Block,
     cargo::Cargo,
-    held::Stowed,
+    held::{Ready, Stowed},
     message_rows::MessageRows,
     passport::Passport,
-    spool::{Ended, Spool},
+    route::Route,
+    spool::Spool,
 };
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
-    ranges::{Kept, Token},
+    ranges::{Kept, Parts, Release, Token},
 };
 use sluice_spool::{BlockHead, BlockId, Directory, Queue, Sent};
 use std::{
@@ -24,21 +25,30 @@ use std::{
 };
 
 /// How long blocks of a partition wait that this process is not given. Chosen: above any rebalance; after it another process has the
-/// partition, and has read its messages from Kafka.
+/// partition, and Kafka is asked whether it has their messages.
 const LEFT_WAIT: Duration = Duration::from_mins(10);
 
 /// A block that was left.
-struct LeftBlock {
+pub struct LeftBlock {
     id: BlockId,
     head: BlockHead,
-    is_marked: bool,
+    sent: Sent,
     passport: Option<Passport>,
 }
 
-/// What was left, by partition, in the order in which it was appended.
+/// What was left.
+#[derive(Default)]
+struct Kinds {
+    /// By partition, in the order in which it was appended: its partition may still come.
+    of: BTreeMap<PartitionId, Vec<LeftBlock>>,
+    /// Its partition came, and does not go on with it.
+    strays: Vec<LeftBlock>,
+}
+
+/// What was left, behind a lock.
 #[derive(Clone)]
 pub struct Left {
-    of: Arc<Mutex<BTreeMap<PartitionId, Vec<LeftBlock>>>>,
+    kinds: Arc<Mutex<Kinds>>,
     since: Instant,
 }
 
@@ -54,32 +64,32 @@ impl Left {
             let passport =
                 Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
             let id = PartitionId { topic: head.topic.clone(), partition: head.partition };
-            let is_marked = held.sent != Sent::Never;
-            of.entry(id).or_default().push(LeftBlock { id: held.id, head, is_marked, passport });
+            of.entry(id).or_default().push(LeftBlock { id: held.id, head, sent: held.sent, passport });
         }
-        Self { of: Arc::new(Mutex::new(of)), since: Instant::now() }
+        let kinds = Kinds { of, strays: Vec::new() };
+        Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Vec<LeftBlock>>> {
+    fn lock(&self) -> MutexGuard<'_, Kinds> {
         // Whole whatever the thread that held it died of: each change is one removal.
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns.
     pub fn kept(&self, id: &PartitionId, cluster: &str, columns: u64) -> Vec<Kept> {
-        let of = self.lock();
+        let kinds = self.lock();
         let fits = |left: &LeftBlock| {
             let passport = left.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
             passport.kept.filter(|_| left.head.columns == columns)
         };
-        let mut kept: Vec<Kept> = of.get(id).into_iter().flatten().filter_map(fits).collect();
+        let mut kept: Vec<Kept> = kinds.of.get(id).into_iter().flatten().filter_map(fits).collect();
         kept.sort_by_key(|kept| kept.range.first);
         // One that was dropped and read again may be there twice.
         kept.dedup_by_key(|kept| kept.range.first);
         kept
     }
 
-    /// A partition begins with the blocks of these ranges. What else is left of it is given up.
+    /// A partition begins with the blocks of these ranges. What else is left of it [strays](Self::strays).
     pub fn take(
         &self,
         id: &PartitionId,
@@ -87,10 +97,10 @@ impl Left {
         account: &RowAccount,
         spool: &Spool,
     ) -> Vec<Stowed> {
-        let left = self.lock().remove(id).unwrap_or_default();
+        let left = self.lock().of.remove(id).unwrap_or_default();
         let mut wanted: BTreeMap<i64, OffsetRange> =
             ranges.iter().map(|range| (range.first, *range)).collect();
-        let mut taken = Vec::with_capacity(ranges.len());
+        let (mut taken, mut strays) = (Vec::with_capacity(ranges.len()), Vec::new());
         for block in left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
             let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
@@ -100,31 +110,98 @@ impl Left {
                     wanted.remove(&range.first);
                     taken.push(stowed(&block, (id, generation), (known, passport), account));
                 }
-                _ => spool.end(block.id, Ended::Dropped),
+                _ => strays.push(block),
             }
         }
+        self.lock().strays.extend(strays);
         spool.numbers().taken_over.fetch_add(taken.len() as u64, Ordering::Relaxed);
         assert!(wanted.is_empty(), "a range is taken over only if its block was left");
         taken
     }
 
-    /// Gives up what is left of partitions that this process was not given in time.
-    pub fn give_up_late(&self, spool: &Spool) {
-        if self.since.elapsed() < LEFT_WAIT {
-            return;
+    /// Everything that is left: none of it is taken over any more.
+    pub fn take_all(&self) -> Vec<LeftBlock> {
+        let Kinds { of, strays } = std::mem::take(&mut *self.lock());
+        of.into_values().flatten().chain(strays).collect()
+    }
+
+    /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
+    /// [`LEFT_WAIT`]. With `everything` none comes any more.
+    pub fn strays(&self, everything: bool) -> Vec<LeftBlock> {
+        if everything || self.since.elapsed() >= LEFT_WAIT {
+            return self.take_all();
         }
-        for (id, blocks) in std::mem::take(&mut *self.lock()) {
-            let rows: u64 = blocks.iter().map(|block| block.head.rows).sum();
-            tracing::warn!(
-                partition = %id,
-                blocks = blocks.len(),
-                rows,
-                "the partition went to another process, which has read its messages from Kafka; its blocks on this volume are dropped"
-            );
-            for block in blocks {
-                spool.end(block.id, Ended::Dropped);
-            }
-        }
+        std::mem::take(&mut self.lock().strays)
+    }
+}
+
+impl LeftBlock {
+    /// Its record.
+    pub fn record(&self) -> BlockId {
+        self.id
+    }
+
+    /// Which partition it is of.
+    pub fn partition(&self) -> PartitionId {
+        PartitionId { topic: self.head.topic.clone(), partition: self.head.partition }
+    }
+
+    /// Its offsets.
+    pub fn range(&self) -> OffsetRange {
+        OffsetRange { first: self.head.first, next: self.head.next }
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// The columns that it was encoded for, as a number.
+    pub fn columns(&self) -> u64 {
+        self.head.columns
+    }
+
+    /// The cluster that its messages were read from, if that is known.
+    pub fn cluster(&self) -> Option<&str> {
+        self.passport.as_ref().map(|passport| &*passport.cluster).filter(|cluster| !cluster.is_empty())
+    }
+
+    /// What the server knows it by; `None` for a token that is none of ours.
+    pub fn token(&self) -> Option<Token> {
+        std::str::from_utf8(&self.head.token).ok().and_then(Token::parse)
+    }
+
+    /// Whether it was sent, or may have been.
+    pub fn is_marked(&self) -> bool {
+        self.sent != Sent::Never
+    }
+
+    /// Whether its end follows from the log alone.
+    pub fn is_derivable(&self) -> bool {
+        self.passport.as_ref().and_then(|passport| passport.kept).is_some_and(|kept| kept.is_derivable)
+    }
+
+    /// To be inserted whoever owns its partition, since nobody reads its messages again; `parts` says how far it is if it was sent in
+    /// parts before. `None` for a token that is none of ours.
+    pub fn only_copy(&self, parts: Option<Parts>, route: Route, account: &RowAccount) -> Option<Ready> {
+        let token = self.token()?;
+        let passport = self.passport.clone().unwrap_or_default();
+        // No generation of a partition has this number.
+        let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
+        let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.sent != Sent::Never), ..stowed };
+        let first_sent = match self.sent {
+            Sent::At(ms) => ms / 1_000,
+            // At a time that nobody knows: the token is taken to be forgotten.
+            Sent::Doubtful | Sent::Never => 0,
+        };
+        let release = Release {
+            range: self.range(),
+            first_sent,
+            is_inherited: self.sent != Sent::Never,
+            parts,
+            routing_epoch: route.epoch(),
+        };
+        Some(Ready { stowed, release, tenure: Arc::default() })
     }
 }
 
@@ -134,7 +211,7 @@ fn stowed(
     (token, passport): (Token, Passport),
     account: &RowAccount,
 ) -> Stowed {
-    let LeftBlock { id: record, head, is_marked, .. } = left;
+    let LeftBlock { id: record, head, sent, .. } = left;
     let mut open = account.open();
     // An earlier run has walked them.
     open.walked(head.rows);
@@ -153,5 +230,5 @@ fn stowed(
         span_end_nanos_max: head.span_end_nanos_max,
         passport,
     };
-    Stowed { block, cargo: Cargo::left(*record, *is_marked) }
+    Stowed { block, cargo: Cargo::left(*record, *sent != Sent::Never) }
 }

@@ -1,10 +1,10 @@
 //! A topic of a test's own in a real Kafka.
 
 use rdkafka::{
-    ClientConfig,
+    ClientConfig, Offset, TopicPartitionList,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
     client::DefaultClientContext,
-    consumer::{BaseConsumer, Consumer as _},
+    consumer::{BaseConsumer, CommitMode, Consumer as _},
     producer::{BaseProducer, BaseRecord, Producer as _},
     types::RDKafkaErrorCode,
 };
@@ -76,6 +76,28 @@ impl Topic {
         let record = BaseRecord::<(), [u8]>::to(&self.name).partition(partition).payload(value);
         producer.send(record).map_err(|(error, _)| error).unwrap();
         producer.flush(TIMEOUT).unwrap();
+    }
+
+    /// Commits an offset for the config's group, as another program would.
+    pub fn commit(&self, partition: i32, offset: i64) {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.brokers)
+            .set("group.id", &self.name)
+            .create()
+            .unwrap();
+        consumer.commit(&self.at(partition, offset), CommitMode::Sync).unwrap();
+    }
+
+    /// Has Kafka delete the messages in front of an offset.
+    pub async fn delete_before(&self, partition: i32, offset: i64) {
+        let deleted = self.admin.delete_records(&self.at(partition, offset), &options()).await.unwrap();
+        assert!(deleted.elements().iter().all(|element| element.error().is_ok()), "{deleted:?}");
+    }
+
+    fn at(&self, partition: i32, offset: i64) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.name, partition, Offset::Offset(offset)).unwrap();
+        list
     }
 
     pub fn partitions(&self, name: &str) -> usize {

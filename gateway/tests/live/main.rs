@@ -16,6 +16,7 @@ mod altered;
 mod broker;
 mod cut;
 mod dead_letters;
+mod drain;
 mod fate;
 mod guarantee;
 mod layouts;

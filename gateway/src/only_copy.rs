@@ -1,0 +1,164 @@
+//! Which blocks on a queue volume are the only copy of their rows, now that their partition may belong to another gateway.
+//!
+//! Place in the flow: `sluice-gateway drain` asks for every block of a volume, and a gateway for those that an earlier run has left.
+//! Pure: what Kafka says comes in as [`Log`].
+//!
+//! | the range of the block | what is true | what becomes of the block |
+//! | --- | --- | --- |
+//! | lies below the committed offset | it was settled before that was committed | dropped |
+//! | begins there or above, and Kafka has all of it | whoever owns the partition reads it | dropped |
+//! | begins there or above, and Kafka no longer has all of it | nobody reads all of it again | inserted |
+//! | the committed offset lies within | an owner before has cut otherwise; what is below is settled | as what is above it |
+//!
+//! "Kafka has it" needs the brokers that the block was read from: another cluster's offsets say nothing. And where the group has
+//! committed nothing, and begins at the end (`initialOffset: Latest`), nobody reads what is in front of the end.
+//!
+//! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
+//! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
+//!
+//! What it cannot know: a topic that was made anew under its old name and has grown beyond the block's offsets looks like the old one
+//! (`sluice_kafka::ranges::Fresh::TopicRecreated` says why).
+
+mod cast;
+mod logs;
+
+pub use cast::Caster;
+pub use logs::Logs;
+
+use sluice_kafka::OffsetRange;
+
+/// What Kafka says of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log<'a> {
+    /// The cluster's id.
+    pub cluster: &'a str,
+    /// The offsets that it has; `None` when there is no such topic or partition.
+    pub bounds: Option<OffsetRange>,
+    /// What the group has committed.
+    pub committed: Option<i64>,
+    /// Whether a group that has committed nothing begins at the oldest message.
+    pub begins_at_oldest: bool,
+}
+
+/// What is true of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Its rows are in the table.
+    Settled,
+    /// Whoever owns the partition reads its messages.
+    InKafka,
+    /// Its rows are nowhere else.
+    OnlyCopy(OnlyCopy),
+}
+
+/// A block that is the only copy of its rows, or of some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnlyCopy {
+    /// The offsets whose rows are nowhere else. Others of the block are in the table, or are read by their owner.
+    pub alone: OffsetRange,
+}
+
+/// Finds out what is true of the block of a range that was read from `cluster`.
+pub fn whereabouts(range: OffsetRange, cluster: Option<&str>, log: &Log<'_>) -> Whereabouts {
+    let OffsetRange { first, next } = range;
+    if cluster.is_some_and(|cluster| cluster != log.cluster) {
+        return Whereabouts::OnlyCopy(OnlyCopy { alone: range });
+    }
+    if log.committed.is_some_and(|committed| next <= committed) {
+        return Whereabouts::Settled;
+    }
+    let from = log.committed.map_or(first, |committed| committed.max(first));
+    let is_read = log.committed.is_some() || log.begins_at_oldest;
+    let Some(bounds) = log.bounds.filter(|bounds| is_read && next <= bounds.next) else {
+        return Whereabouts::OnlyCopy(OnlyCopy { alone: OffsetRange { first: from, next } });
+    };
+    if bounds.first <= from {
+        return Whereabouts::InKafka;
+    }
+    Whereabouts::OnlyCopy(OnlyCopy { alone: OffsetRange { first: from, next: next.min(bounds.first) } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn range(first: i64, next: i64) -> OffsetRange {
+        OffsetRange { first, next }
+    }
+
+    const LOG: Log<'_> =
+        Log { cluster: "c", bounds: Some(range(100, 200)), committed: Some(150), begins_at_oldest: true };
+
+    fn of(first: i64, next: i64, log: &Log<'_>) -> Whereabouts {
+        whereabouts(range(first, next), Some("c"), log)
+    }
+
+    fn only(first: i64, next: i64) -> Whereabouts {
+        Whereabouts::OnlyCopy(OnlyCopy { alone: range(first, next) })
+    }
+
+    #[test]
+    fn what_is_settled_or_read_again_is_dropped() {
+        assert_eq!(of(140, 150, &LOG), Whereabouts::Settled);
+        assert_eq!(of(10, 20, &LOG), Whereabouts::Settled, "whatever Kafka has");
+        assert_eq!(of(150, 160, &LOG), Whereabouts::InKafka);
+        assert_eq!(of(190, 200, &LOG), Whereabouts::InKafka);
+        assert_eq!(of(140, 160, &LOG), Whereabouts::InKafka, "an owner before has cut at 150");
+        let none = Log { committed: None, ..LOG };
+        assert_eq!(of(100, 120, &none), Whereabouts::InKafka);
+    }
+
+    #[test]
+    fn what_kafka_no_longer_has_is_an_only_copy() {
+        let passed = Log { bounds: Some(range(170, 200)), ..LOG };
+        assert_eq!(of(150, 160, &passed), only(150, 160));
+        assert_eq!(of(150, 170, &passed), only(150, 170));
+        assert_eq!(of(160, 180, &passed), only(160, 170), "its owner reads the rest");
+        assert_eq!(of(140, 180, &passed), only(150, 170), "and has settled what is below");
+        assert_eq!(of(170, 180, &passed), Whereabouts::InKafka);
+        let gone = Log { bounds: None, ..LOG };
+        assert_eq!(of(150, 160, &gone), only(150, 160));
+        assert_eq!(of(140, 150, &gone), Whereabouts::Settled);
+    }
+
+    #[test]
+    fn a_log_that_ends_before_the_block_is_another_one() {
+        assert_eq!(of(190, 201, &LOG), only(190, 201));
+        assert_eq!(whereabouts(range(150, 160), Some("other"), &LOG), only(150, 160));
+        assert_eq!(whereabouts(range(10, 20), Some("other"), &LOG), only(10, 20), "its offsets say nothing");
+        assert_eq!(whereabouts(range(150, 160), None, &LOG), Whereabouts::InKafka);
+    }
+
+    #[test]
+    fn a_group_that_begins_at_the_end_reads_nothing_in_front_of_it() {
+        let latest = Log { committed: None, begins_at_oldest: false, ..LOG };
+        assert_eq!(of(150, 160, &latest), only(150, 160));
+        let committed = Log { begins_at_oldest: false, ..LOG };
+        assert_eq!(of(150, 160, &committed), Whereabouts::InKafka);
+    }
+
+    proptest! {
+        /// Of each offset: below the commit, or Kafka has it and it is read, or it is alone in what is inserted.
+        #[test]
+        fn no_offset_is_nowhere(
+            (first, len) in (0_i64..60, 1_i64..20),
+            bounds in prop::option::of((0_i64..60, 0_i64..60)),
+            committed in prop::option::of(0_i64..80),
+            begins_at_oldest: bool,
+        ) {
+            let bounds = bounds.map(|(start, len)| range(start, start + len));
+            let log = Log { cluster: "c", bounds, committed, begins_at_oldest };
+            let found = of(first, first + len, &log);
+            for offset in first..first + len {
+                let is_settled = committed.is_some_and(|committed| offset < committed);
+                let has = bounds.is_some_and(|bounds| bounds.first <= offset && offset < bounds.next);
+                let is_read = has && (committed.is_some() || begins_at_oldest);
+                let is_alone = matches!(found, Whereabouts::OnlyCopy(only)
+                    if only.alone.first <= offset && offset < only.alone.next);
+                prop_assert!(is_settled || is_read || is_alone, "{offset} of {found:?}");
+                prop_assert!(!(is_settled && is_alone), "{offset} of {found:?} is in the table");
+            }
+        }
+    }
+}
