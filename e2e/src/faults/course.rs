@@ -50,7 +50,7 @@ fn change(fault: Fault) -> Value {
         Fault::Server(server) => server.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
-        Fault::Volume(_) => volume::Volume::change(),
+        Fault::Volume(volume) => volume.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::Kill(_)
         | Fault::ClockJump

@@ -1,13 +1,15 @@
 //! ClickHouse is away while blocks go to the queue volume; and what can happen to those.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, Scene};
+use crate::process::Signal;
 
 /// The smallest memory limit for one worker and these inserts, so that the pool of chunks is as small as it gets: 24 MiB.
 const MEMORY: &str = "137MiB";
@@ -27,6 +29,12 @@ const BLOCKS_DRAINED: f64 = 20.0;
 /// How long the volume may take to be empty again: 500 inserts on a machine that does something else as well.
 const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
 
+/// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
+const LEAVE_SOON: &str = "8s";
+
+/// How long it then takes at the most.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// The gateway's metric of blocks on its volume.
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
@@ -39,11 +47,13 @@ pub enum Volume {
     KillInSpill,
     /// SIGKILL while they are inserted from there.
     KillInDrain,
+    /// The gateway is gone, and so are the messages; `sluice-gateway drain` empties its volume.
+    DrainCommand,
 }
 
 impl Volume {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Volume, &'static str, u32, &'static str); 3] = [
+    pub const ALL: [(Volume, &'static str, u32, &'static str); 4] = [
         (
             Volume::Outage,
             "volume-outage",
@@ -57,14 +67,28 @@ impl Volume {
             u32::MAX,
             "SIGKILL while blocks are inserted from the volume",
         ),
+        (
+            Volume::DrainCommand,
+            "drain-command",
+            3,
+            "a gateway leaves its blocks on its volume, Kafka deletes their messages, and `drain` inserts them",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.
-    pub fn change() -> Value {
+    pub fn change(self) -> Value {
         let queue = json!({"mode": "Spill", "maxBytes": "1GiB"});
         // A block a message: many of them at little cost.
         let insert = json!({"maxRows": 1, "concurrency": 8});
-        json!({"queue": queue, "sink": {"clickhouse": {"insert": insert}}, "workers": 1, "memory": {"limit": MEMORY}})
+        // One that leaves for good has nothing to wait for.
+        let deadline = if self == Volume::DrainCommand { LEAVE_SOON } else { "50s" };
+        json!({
+            "queue": queue,
+            "sink": {"clickhouse": {"insert": insert}},
+            "workers": 1,
+            "memory": {"limit": MEMORY},
+            "shutdown": {"deadline": deadline},
+        })
     }
 
     /// Plays it.
@@ -78,6 +102,12 @@ impl Volume {
         // What is produced at once goes on with the numbers of the load.
         scene.stop_load().await?;
         scene.stage.servers.sink.go(Way::Refused);
+        if self == Volume::DrainCommand {
+            let left = leave_all_on_volume(scene).await;
+            scene.stage.servers.sink.go(Way::Open);
+            left?;
+            return drain(scene).await;
+        }
         let filled = self.fill(scene).await;
         scene.stage.servers.sink.go(Way::Open);
         filled?;
@@ -109,4 +139,58 @@ impl Volume {
 async fn kill(scene: &mut Scene<'_>) -> Result<()> {
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))
+}
+
+/// Everything that is not in goes to the volume of a gateway that is gone, and Kafka has none of it any more.
+async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
+    scene.produce(SPANS_AWAY).await?;
+    let spans = scene.stop_load().await?.acked.count();
+    // Whole numbers, so small that they are exact.
+    #[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
+    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= spans as f64).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+    scene.retire(0)?;
+    let marks = scene.topic.watermarks().await?;
+    let ends: Vec<(i32, i64)> = marks.iter().map(|marks| (marks.partition, marks.high)).collect();
+    scene.topic.delete_records(&ends).await?;
+    let (code, report) = run_drain(scene, "1s").await?;
+    ensure!(code == 69, "drain ended with {code} while ClickHouse is away: {report}");
+    ensure!(report["left"]["blocks"].as_u64() > Some(0), "it says that nothing is left: {report}");
+    // Otherwise whoever owns the partitions next reads them, and drain drops the blocks.
+    ensure!(report["inKafka"]["blocks"] == 0, "blocks were dropped: {report}");
+    Ok(())
+}
+
+/// The volume is emptied, once, and another gateway goes on behind.
+async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
+    let since = Instant::now();
+    let (code, report) = run_drain(scene, "60s").await?;
+    ensure!(code == 0, "drain ended with {code}: {report}");
+    let inserted = report["inserted"]["rows"].as_f64().context("no rows in the report of drain")?;
+    ensure!(inserted > 0.0 && report["possibleDuplicateRows"] == 0, "drain has said: {report}");
+    let (code, report) = run_drain(scene, "1s").await?;
+    ensure!(
+        code == 0 && report["found"]["blocks"] == 0,
+        "drain ended with {code} on an empty volume: {report}"
+    );
+    let drained_s = since.elapsed().as_secs_f64();
+    scene.start_gateway(Some("gateway-1"))?;
+    scene.produce(SPANS_AFTER).await?;
+    Ok(Expected {
+        measures: vec![("drained rows", inserted), ("drained s", drained_s)],
+        ..Expected::default()
+    })
+}
+
+/// Runs `sluice-gateway drain` for the volume of gateway 0: its exit code and what it has printed.
+async fn run_drain(scene: &mut Scene<'_>, timeout: &str) -> Result<(i32, Value)> {
+    let orders = scene.gateway(0).orders().clone();
+    let mut command = Command::new(&orders.program);
+    command.args(["drain", "--json", "--timeout", timeout, "--config"]).arg(&orders.config);
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.context("run drain")?;
+    let output = ran.context("run drain")?;
+    let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let report = serde_json::from_str(&said).with_context(|| format!("read what drain says: {said}{why}"))?;
+    Ok((output.status.code().unwrap_or(-1), report))
 }
