@@ -371,8 +371,11 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         let rows_left = self.account.in_flight();
         let lost_rows = metrics.spool.rows_lost.get();
         let blocks = metrics.blocks_inserted.get();
-        report.inserted = Tally { blocks, rows: sent.rows - rows_left - lost_rows };
-        report.lost = Tally { blocks: sent.blocks - in_flight - blocks, rows: lost_rows };
+        // A block that is ending now may be counted in two places; once all have ended none is.
+        let rows = sent.rows.saturating_sub(rows_left).saturating_sub(lost_rows);
+        let lost_blocks = sent.blocks.saturating_sub(in_flight).saturating_sub(blocks);
+        report.inserted = Tally { blocks, rows };
+        report.lost = Tally { blocks: lost_blocks, rows: lost_rows };
         report.left = Tally { blocks: in_flight, rows: rows_left };
         report.left += unfit;
     }
