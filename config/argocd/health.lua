@@ -20,6 +20,10 @@ local stalled, reconciling, ready = conditions.Stalled, conditions.Reconciling, 
 if stalled ~= nil and stalled.status == "True" then
   return { status = "Degraded", message = stalled.message }
 end
+local suspended = conditions.Suspended
+if suspended ~= nil and suspended.status == "True" then
+  return { status = "Suspended", message = suspended.message }
+end
 if reconciling ~= nil and reconciling.status == "True" then
   return { status = "Progressing", message = reconciling.message }
 end

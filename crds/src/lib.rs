@@ -17,13 +17,14 @@ pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, QueueStatus, Remembered, ScalingStatus,
-    TopicStatus, TracePipelineStatus,
+    SuspensionStatus, TopicStatus, TracePipelineStatus,
 };
 pub use trace_pipeline::{
-    ClickHouseSink, Credentials, Day, DeadLetter, Delivery, Drain, Engine, ExtraColumn, Format, Gateway,
-    ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel, OnMissing, OnTimeout, PathType,
-    PropertyValue, Queue, QueueMode, Resources, Scaling, ScalingMode, Schedule, Schema, SchemaManagement,
-    SecretRef, SettingValue, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
+    ClickHouseSink, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine, ExtraColumn,
+    Format, Gateway, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel, ManagementState,
+    OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources, Scaling, ScalingMode,
+    Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Sink, Source, TracePipeline,
+    TracePipelineSpec, TypedPaths, View,
 };
 
 /// The API group.
@@ -31,6 +32,9 @@ pub const GROUP: &str = "sluice.dev";
 
 /// The version served and stored.
 pub const VERSION: &str = "v1alpha1";
+
+/// The finalizer by which the operator holds a pipeline whose gateways are to be drained, or left, when it is deleted.
+pub const FINALIZER: &str = "sluice.dev/drain";
 
 /// The longest name of a pipeline, in characters. A pod of its StatefulSet `<name>-gateway` carries the label
 /// `controller-revision-hash: <name>-gateway-<10 digits>`, and a label holds 63.

@@ -6,9 +6,11 @@
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
 mod delivery;
+mod lifecycle;
 mod scaling;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+pub use lifecycle::SuspensionStatus;
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
 
 use crate::derived::Derived;
@@ -24,7 +26,8 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable and SchemaReady; all of them always.
+    /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable, SchemaReady, ScalingActive, ScalingLimited, Suspended and
+    /// ReconciliationPaused; all of them always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -80,6 +83,10 @@ pub struct TracePipelineStatus {
     /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
+
+    /// Set while the pipeline is suspended and until its gateways are back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<SuspensionStatus>,
 
     /// The gateways' image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,9 +150,13 @@ pub mod condition {
     pub const SCALING_ACTIVE: &str = "ScalingActive";
     /// True while something other than the load keeps the number of gateways where it is.
     pub const SCALING_LIMITED: &str = "ScalingLimited";
+    /// The pipeline rests: `suspend`.
+    pub const SUSPENDED: &str = "Suspended";
+    /// The pipeline's objects are left as they are: `managementState: Unmanaged`.
+    pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
 
     /// All types, in the order in which they are written.
-    pub const ALL: [&str; 8] = [
+    pub const ALL: [&str; 10] = [
         READY,
         RECONCILING,
         STALLED,
@@ -154,6 +165,8 @@ pub mod condition {
         SCHEMA_READY,
         SCALING_ACTIVE,
         SCALING_LIMITED,
+        SUSPENDED,
+        RECONCILIATION_PAUSED,
     ];
 }
 
@@ -176,7 +189,22 @@ pub mod reason {
     /// Gateways do not become ready.
     pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";
 
+    /// The pipeline rests.
+    pub const SUSPENDED: &str = "Suspended";
+    /// The pipeline is deleted, and something is done before it goes.
+    pub const DELETING: &str = "Deleting";
+
+    // Ready, SourceReachable
+    /// An older pipeline reads with the same consumer group.
+    pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";
+    /// A topic has fewer partitions than it had.
+    pub const PARTITIONS_LOST: &str = "PartitionsLost";
+    /// The storage class of the queue volumes does not exist.
+    pub const STORAGE_CLASS_MISSING: &str = "StorageClassMissing";
+
     // Reconciling
+    /// Gateways insert and commit what they hold, and are taken away after it.
+    pub const DRAINING: &str = "Draining";
     /// The spec changed and is not carried out yet.
     pub const SPEC_CHANGED: &str = "SpecChanged";
     /// Gateways are replaced by ones of a new revision.
@@ -193,6 +221,12 @@ pub mod reason {
     pub const DISABLED: &str = "Disabled";
     /// `scaling.mode: External`.
     pub const EXTERNAL: &str = "External";
+
+    // ReconciliationPaused
+    /// `managementState: Managed`.
+    pub const MANAGED: &str = "Managed";
+    /// `managementState: Unmanaged`.
+    pub const UNMANAGED: &str = "Unmanaged";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.

@@ -1,4 +1,4 @@
-//! The spec, in the order a user thinks: source, sink, size, gateway, queue, delivery. One file per noun below.
+//! The spec, in the order a user thinks: source, sink, size, gateway, queue, delivery, lifecycle. One file per noun below.
 //!
 //! The comments are the descriptions that `kubectl explain` shows, so they speak to a user of the resource. Every
 //! optional object has a default, so that CEL rules and the operator never meet an absent one.
@@ -8,6 +8,7 @@
 mod delivery;
 mod gateway;
 mod insert;
+mod lifecycle;
 mod queue;
 mod scaling;
 mod schema;
@@ -17,6 +18,7 @@ mod source;
 pub use delivery::{DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
 pub use insert::{Insert, SettingValue};
+pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use queue::{Queue, QueueMode};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
@@ -124,6 +126,23 @@ pub struct TracePipelineSpec {
     /// What is done with what cannot be delivered.
     #[serde(default)]
     pub delivery: Delivery,
+
+    /// Whether the pipeline rests. Its gateways insert and commit what they hold, for scaling.drain.timeout at the longest, and
+    /// are taken away; offsets, configs and the table stay. Without it as many come back as there were. Default false.
+    #[serde(default)]
+    pub suspend: bool,
+
+    /// Managed (the default): the operator keeps the pipeline's objects as the spec says. Unmanaged: it writes nothing but the
+    /// status, and asks no gateway for anything; the pipeline's deletion is carried out all the same.
+    #[serde(default)]
+    pub management_state: ManagementState,
+
+    /// What becomes of the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for
+    /// scaling.drain.timeout at the longest, then everything is removed. Immediate: everything is removed at once; Kafka still has
+    /// what was not inserted. Orphan: everything goes on without the pipeline, until one of the same name takes it over. Drain and
+    /// Orphan hold the pipeline by the finalizer sluice.dev/drain, so that they take a running operator.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
 }
 
 fn partitions_per_replica() -> u32 {

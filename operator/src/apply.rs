@@ -8,7 +8,7 @@ use crate::{
     api_error::{ApiError, ErrorClass},
     cache::{find, is_owned},
     drift,
-    reconcile::World,
+    reconcile::{World, is_taking_over},
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{
@@ -20,7 +20,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use sluice_crds::TracePipeline;
-use sluice_plan::{Applied, Desired, Objects, Parts};
+use sluice_plan::{Applied, Desired, Names, Objects, Parts, names};
 use std::fmt::Debug;
 
 /// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
@@ -125,7 +125,7 @@ pub async fn apply(
     replicas: u32,
     world: &World,
 ) -> Result<Objects<Applied>, Error> {
-    let writer = Writer { world, owner_uid: pipeline.uid().unwrap_or_default() };
+    let writer = Writer::of(pipeline, world);
     let (cache, parts) = (&world.cache, desired.into_parts());
     let parts = Parts {
         service_account: writer.apply(&cache.service_accounts, parts.service_account).await?,
@@ -143,12 +143,52 @@ pub async fn apply(
     Ok(Objects::confirm(parts))
 }
 
-struct Writer<'a> {
-    world: &'a World,
-    owner_uid: String,
+/// Sets the number of gateways and nothing else, where there is a StatefulSet.
+pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
+    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let writer = Writer::of(pipeline, world);
+    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) else {
+        return Ok(());
+    };
+    if !writer.may_change(&*now) {
+        return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
+    }
+    let there = now.spec.as_ref().and_then(|spec| spec.replicas);
+    // Who takes over takes the field, too, or could not change it later.
+    if !writer.takes_over && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
+        return Ok(());
+    }
+    writer.scale(names.namespace(), names.gateway(), replicas).await.map(drop)
 }
 
-impl Writer<'_> {
+struct Writer<'a> {
+    world: &'a World,
+    pipeline: String,
+    owner_uid: String,
+    /// Whether what others did to the number of gateways is taken over.
+    takes_over: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn of(pipeline: &TracePipeline, world: &'a World) -> Self {
+        Self {
+            world,
+            pipeline: pipeline.name_any(),
+            owner_uid: pipeline.uid().unwrap_or_default(),
+            takes_over: is_taking_over(pipeline),
+        }
+    }
+
+    /// Whether an object is the pipeline's; or was that of one with the same name, and belongs to nobody since.
+    fn may_change<K: Resource>(&self, object: &K) -> bool {
+        let labels = object.labels();
+        let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+        let is_orphan = object.owner_references().is_empty()
+            && has(names::MANAGED_BY, names::OPERATOR)
+            && has(names::INSTANCE, &self.pipeline);
+        is_orphan || is_owned(object, &self.owner_uid)
+    }
+
     async fn apply_some<K: Appliable>(
         &self,
         live: &Store<K>,
@@ -165,7 +205,7 @@ impl Writer<'_> {
         let namespace = desired.namespace().unwrap_or_default();
         let stamped = drift::stamp(json_of(&desired));
         match find(live, &namespace, &name) {
-            Some(live) if !is_owned(&*live, &self.owner_uid) => return Err(Error::Foreign { kind, name }),
+            Some(live) if !self.may_change(&*live) => return Err(Error::Foreign { kind, name }),
             Some(live) if drift::is_as_desired(&stamped, &json_of(&*live)) => return Ok(K::clone(&live)),
             Some(_) => {}
             // The copies hold what carries our label; something else may be called the same.
@@ -184,9 +224,7 @@ impl Writer<'_> {
         let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.world.shared.client.clone(), namespace);
         let found = api.get_opt(name).await;
         match found.map_err(|source| Error::Look { kind, name: name.to_owned(), source: source.into() })? {
-            Some(other) if !is_owned(&other, &self.owner_uid) => {
-                Err(Error::Foreign { kind, name: name.to_owned() })
-            }
+            Some(other) if !self.may_change(&other) => Err(Error::Foreign { kind, name: name.to_owned() }),
             _ => Ok(()),
         }
     }
@@ -209,7 +247,7 @@ impl Writer<'_> {
                 self.scale(&namespace, name, replicas).await?;
                 self.apply(live, desired).await
             }
-            Some(now) if is_owned(&*now, &self.owner_uid) && !is_scaled_by_us(&now) => {
+            Some(now) if self.may_change(&*now) && !is_scaled_by_us(&now) => {
                 self.scale(&namespace, name, replicas).await?;
                 self.apply(live, desired).await
             }
@@ -230,14 +268,14 @@ impl Writer<'_> {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas},
         });
+        let how = PatchParams { force: self.takes_over, ..PatchParams::apply(SCALER) };
         self.world.shared.metrics.wrote("replicas");
-        self.api::<StatefulSet>(namespace)
-            .patch(&name, &PatchParams::apply(SCALER), &Patch::Apply(&scaled))
-            .await
-            .map_err(|error| match ApiError::from(error) {
+        self.api::<StatefulSet>(namespace).patch(&name, &how, &Patch::Apply(&scaled)).await.map_err(|error| {
+            match ApiError::from(error) {
                 source if source.class() == ErrorClass::Conflict => Error::Contested { name, source },
                 source => Error::Scale { name, replicas, source },
-            })
+            }
+        })
     }
 
     fn api<K: Appliable>(&self, namespace: &str) -> Api<K> {

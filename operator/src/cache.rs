@@ -17,7 +17,10 @@ use kube::{
 };
 use sluice_crds::TracePipeline;
 use sluice_plan::names;
-use std::{hash::Hash, sync::Arc};
+use std::{
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// A `TracePipeline` that may not be readable: one that is not must not stop the others.
 pub type Pipeline = DeserializeGuard<TracePipeline>;
@@ -45,6 +48,26 @@ pub struct Cache {
     pub pods: Store<Pod>,
     /// Metadata of all Secrets, never their content.
     pub secrets: Store<PartialObjectMeta<Secret>>,
+}
+
+/// The pipelines of all scopes: two that read with one consumer group may be in namespaces that are watched apart.
+#[derive(Default)]
+pub struct AllPipelines(Mutex<Vec<Store<Pipeline>>>);
+
+impl AllPipelines {
+    /// Adds those of a scope.
+    pub fn add(&self, scope: Store<Pipeline>) {
+        self.scopes().push(scope);
+    }
+
+    /// All of them, as far as they are known.
+    pub fn state(&self) -> Vec<Arc<Pipeline>> {
+        self.scopes().iter().flat_map(Store::state).collect()
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, Vec<Store<Pipeline>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Cache {

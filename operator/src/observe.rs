@@ -11,16 +11,20 @@ use crate::{
     sample::{self, Sample, Source},
 };
 use k8s_openapi::{
-    api::core::v1::{Pod, Secret},
+    api::{
+        core::v1::{Pod, Secret},
+        storage::v1::StorageClass,
+    },
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
-use sluice_crds::{InitialOffset, SchemaManagement, TracePipeline};
+use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, TopicSeen, WorkloadSeen,
-    names, schema_job_name,
+    Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, StorageClassSeen, TopicSeen,
+    WorkloadSeen, names, rival, schema_job_name,
 };
 use std::sync::Arc;
+use tracing::debug;
 
 /// What could not be read. Kafka is not among it: that it is away is a fact, not an error.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +63,15 @@ pub struct Facts {
     pub gateways: Vec<Gateway>,
 }
 
+/// What there is of the gateways, from copies alone: nobody is asked.
+pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
+    let Ok(names) = Names::of(pipeline) else { return Facts::default() };
+    let pods = gateway_pods(&names, &world.cache);
+    let gateways = pods.iter().filter_map(Gateway::of).collect();
+    let observed = Observed { workload: workload(&names, &pods, &world.cache), ..Observed::default() };
+    Facts { observed, pods, gateways, ..Facts::default() }
+}
+
 /// Reads all facts about one pipeline.
 pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, Error> {
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
@@ -77,10 +90,13 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let told = world.shared.telling.ask(&key, &gateways).await;
+    let workload = workload(&names, &pods, &world.cache);
     let observed = Observed {
+        storage_class: storage_class(pipeline, workload.as_ref(), world).await,
+        rival: older_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         partitions,
-        workload: workload(&names, &pods, &world.cache),
+        workload,
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
         secrets,
@@ -158,6 +174,34 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
 fn workload(names: &Names, pods: &[Pod], cache: &Cache) -> Option<WorkloadSeen> {
     let stateful_set = find(&cache.stateful_sets, names.namespace(), &names.gateway())?;
     Some(WorkloadSeen::of(&stateful_set, pods))
+}
+
+/// Other pipelines are looked at as far as they can be read.
+fn older_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
+    // Those of this scope may be seen twice, which changes nothing.
+    let all = [world.cache.pipelines.state(), world.shared.pipelines.state()].concat();
+    rival(pipeline, all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok()))
+}
+
+/// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes; who
+/// may not look, or gets no answer, leaves it to Kubernetes to say so.
+async fn storage_class(
+    pipeline: &TracePipeline,
+    workload: Option<&WorkloadSeen>,
+    world: &World,
+) -> StorageClassSeen {
+    let queue = &pipeline.spec.queue;
+    let named = queue.storage_class_name.as_ref().filter(|_| queue.mode == QueueMode::Spill);
+    let Some(name) = named.filter(|_| workload.is_none()) else { return StorageClassSeen::NotAsked };
+    let classes: Api<StorageClass> = Api::all(world.shared.client.clone());
+    match classes.get_metadata_opt(name).await {
+        Ok(Some(_)) => StorageClassSeen::Present,
+        Ok(None) => StorageClassSeen::Missing,
+        Err(error) => {
+            debug!(%error, storage_class = %name, "cannot look for the storage class");
+            StorageClassSeen::NotAsked
+        }
+    }
 }
 
 fn gateway_pods(names: &Names, cache: &Cache) -> Vec<Pod> {

@@ -12,11 +12,12 @@
 use crate::{
     api_error::{ErrorClass, described},
     apply,
-    cache::{Cache, Pipeline},
+    cache::{AllPipelines, Cache, Pipeline},
+    finalizer,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
     observe::{self, Facts},
-    prune, report,
+    prune, removal, report,
     sample::Sampler,
     scaling::{self, Scaling},
     told::Telling,
@@ -27,9 +28,11 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
 };
-use sluice_crds::{DrainState, ScalingMode, TracePipeline};
+use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::condition};
 use sluice_plan::{
-    Defaults, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build, plan, status,
+    Defaults, Intent, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
+    lifecycle::{has_finalizer, needs_finalizer},
+    plan, status,
 };
 use std::{
     sync::Arc,
@@ -43,9 +46,9 @@ const RUNNING_SECONDS: u64 = 30;
 /// Something outside is missing: it is looked for again after this many seconds.
 const WAITING_SECONDS: u64 = 5;
 /// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
-const REFUSED_SECONDS: u64 = 60;
+pub const REFUSED_SECONDS: u64 = 60;
 /// Gateways are on their way out: they are asked again after this many seconds how far they are.
-const LEAVING_SECONDS: u64 = 2;
+pub const LEAVING_SECONDS: u64 = 2;
 /// The schema Job was deleted to be run again; by then it is gone.
 const AGAIN_SECONDS: u64 = 1;
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
@@ -71,6 +74,8 @@ pub struct Shared {
     pub scaling: Scaling,
     /// Asks gateways how they are.
     pub telling: Telling,
+    /// The pipelines of all scopes.
+    pub pipelines: AllPipelines,
 }
 
 /// What a reconcile works with.
@@ -108,6 +113,12 @@ pub enum Error {
     /// While deleting objects.
     #[error(transparent)]
     Prune(#[from] prune::Error),
+    /// While holding the pipeline, or letting it go.
+    #[error(transparent)]
+    Finalizer(#[from] finalizer::Error),
+    /// While leaving objects to themselves.
+    #[error(transparent)]
+    Removal(#[from] removal::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -123,6 +134,8 @@ impl Error {
             Self::Observe(error) => error.class(),
             Self::Apply(error) => error.class(),
             Self::Prune(error) => error.class(),
+            Self::Finalizer(error) => error.class(),
+            Self::Removal(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
         }
@@ -148,11 +161,11 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Act
     let begun = Instant::now();
     let key = Key { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() };
     let (result, action) = match &pipeline.0 {
-        // Its objects are being collected; making them again would only hold that up.
-        Ok(pipeline) if pipeline.metadata.deletion_timestamp.is_some() => {
-            (ReconcileResult::Done, Ok(Action::await_change()))
-        }
         Ok(pipeline) => outcome(pipeline, &key, &world).await,
+        // Nobody knows what it wants done before it goes.
+        Err(invalid) if invalid.metadata.deletion_timestamp.is_some() => {
+            (ReconcileResult::Refused, let_go(&pipeline, &key, &world).await)
+        }
         Err(invalid) => {
             malformed(&pipeline, &key, &invalid.error, &world).await;
             (ReconcileResult::Refused, Ok(Action::await_change()))
@@ -170,6 +183,9 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action 
 
 /// The story.
 async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
+    if Intent::of(pipeline) == Intent::Remove {
+        return removal::remove(pipeline, key, world).await;
+    }
     let mut facts = observe::observe(pipeline, world).await?;
     facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
@@ -178,9 +194,11 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Planned::Waiting(_) => None,
     });
     let replicas = leave(pipeline, ready, &mut facts, &world.shared.scaling).await;
-    let carried_out = match ready {
-        Some(plan) => carry_out(pipeline, (plan, replicas), &facts.observed, world).await,
-        None => Ok(()),
+    let carried_out = carry_out(pipeline, (ready, replicas), &facts.observed, world).await;
+    let carried_out = match carried_out {
+        // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
+        Err(error) if is_taking_over(pipeline) => return Err(error),
+        other => other,
     };
     let now = Time(Timestamp::now());
     let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
@@ -201,8 +219,14 @@ async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts,
         facts.observed.scaling.drain = None;
         return plan.map_or(0, Plan::replicas);
     };
-    // Without a plan nobody is to leave, and whoever was told to is to stay.
-    let wanted = plan.map_or(workload.wanted, Plan::replicas);
+    let is_remembered = pipeline.status.as_ref().is_some_and(|status| status.suspension.is_some());
+    let wanted = match Intent::of(pipeline) {
+        // How many there were is written before any of them is told to leave.
+        Intent::Suspend if is_remembered => 0,
+        Intent::Suspend | Intent::LeaveAlone | Intent::Remove => return workload.wanted,
+        // Without a plan nobody is to leave, and whoever was told to is to stay.
+        Intent::Run => plan.map_or(workload.wanted, Plan::replicas),
+    };
     let step = scaling.drain_step(pipeline, workload, wanted, &facts.gateways).await;
     facts.observed.scaling.drain = step.next;
     step.replicas
@@ -210,27 +234,52 @@ async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts,
 
 async fn carry_out(
     pipeline: &TracePipeline,
-    (plan, replicas): (&Plan, u32),
+    (plan, replicas): (Option<&Plan>, u32),
     observed: &Observed,
     world: &World,
 ) -> Result<(), Error> {
+    let plan = match (Intent::of(pipeline), plan) {
+        (Intent::LeaveAlone | Intent::Remove, _) => return Ok(()),
+        // Also without a plan: whatever is missing, a pipeline can rest.
+        (Intent::Suspend, _) => return Ok(apply::scale(pipeline, replicas, world).await?),
+        (Intent::Run, plan) => plan,
+    };
+    if is_taking_over(pipeline) {
+        apply::scale(pipeline, replicas, world).await?;
+    }
+    let Some(plan) = plan else { return Ok(()) };
+    match (needs_finalizer(pipeline), has_finalizer(pipeline)) {
+        (true, false) => finalizer::hold(pipeline, world).await?,
+        (false, true) => finalizer::let_go(pipeline, world).await?,
+        (true, true) | (false, false) => {}
+    }
     // Ten objects are kept over ten waits: 40 KB that belong on the heap.
     let applied = Box::pin(apply::apply(pipeline, build(plan), replicas, world)).await?;
     prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
     Ok(())
 }
 
+/// Whether the pipeline was left alone until now.
+pub fn is_taking_over(pipeline: &TracePipeline) -> bool {
+    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+    let mut paused = conditions.filter(|condition| condition.type_ == condition::RECONCILIATION_PAUSED);
+    Intent::of(pipeline) != Intent::LeaveAlone && paused.any(|condition| condition.status == "True")
+}
+
 /// How a reconcile ended that did not fail, and when the next one is due.
 #[derive(Debug, PartialEq, Eq)]
-struct Next {
-    result: ReconcileResult,
-    after_seconds: u64,
+pub struct Next {
+    /// How.
+    pub result: ReconcileResult,
+    /// When.
+    pub after_seconds: u64,
 }
 
 fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
     let source_is_away =
         observed.partitions.values().any(|seen| matches!(seen, TopicSeen::Unavailable { .. }));
     let (result, after_seconds) = match planned {
+        Ok(_) if Intent::of(pipeline) != Intent::Run => (ReconcileResult::Done, RUNNING_SECONDS),
         Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
         Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, WAITING_SECONDS),
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
@@ -250,12 +299,22 @@ fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observe
 /// Scaling looks again after so many seconds.
 fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
     let drain = observed.scaling.drain.as_ref();
+    match Intent::of(pipeline) {
+        Intent::Suspend if observed.workload.as_ref().is_some_and(|seen| seen.wanted > 0) => {
+            return LEAVING_SECONDS;
+        }
+        // Whoever is on the way out is not asked how far.
+        Intent::LeaveAlone => return u64::MAX,
+        Intent::Suspend | Intent::Run | Intent::Remove => {}
+    }
     if drain.is_some_and(|drain| matches!(drain.state, DrainState::Draining | DrainState::Resuming)) {
         return LEAVING_SECONDS;
     }
     match pipeline.spec.scaling.mode {
-        ScalingMode::Auto | ScalingMode::Recommend => scaling::POLL_SECONDS,
-        ScalingMode::Fixed | ScalingMode::External => u64::MAX,
+        ScalingMode::Auto | ScalingMode::Recommend if Intent::of(pipeline) == Intent::Run => {
+            scaling::POLL_SECONDS
+        }
+        ScalingMode::Auto | ScalingMode::Recommend | ScalingMode::Fixed | ScalingMode::External => u64::MAX,
     }
 }
 
@@ -275,6 +334,18 @@ async fn outcome(
             (result, Ok(Action::requeue(Duration::from_secs(after_seconds))))
         }
         Err(error) => (ReconcileResult::Failed, Err(failed(pipeline, key, error, world).await)),
+    }
+}
+
+/// Lets a pipeline go that cannot be read.
+async fn let_go(pipeline: &Pipeline, key: &Key, world: &World) -> Result<Action, Failed> {
+    match finalizer::let_go(pipeline, world).await {
+        Ok(()) => Ok(Action::await_change()),
+        Err(error) => {
+            let error = Error::from(error);
+            let retry_after = world.shared.memory.failed(key, &described(&error)).retry_after;
+            Err(Failed { error, retry_after })
+        }
     }
 }
 

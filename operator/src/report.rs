@@ -17,7 +17,7 @@ use sluice_crds::{
     DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::scale::Limit;
+use sluice_plan::{lifecycle::LetGo, scale::Limit};
 use std::time::Instant;
 use tracing::{debug, info};
 
@@ -99,6 +99,12 @@ pub async fn tell(regarding: &impl Resource<DynamicType = ()>, why: &str, note: 
     publish(regarding, &event, shared).await;
 }
 
+/// A person reads why a pipeline that was deleted is gone, and whether all of its gateways were empty.
+pub async fn let_go(pipeline: &TracePipeline, why: LetGo, note: &str, shared: &Shared) {
+    let type_ = if matches!(why, LetGo::Late(_)) { EventType::Warning } else { EventType::Normal };
+    publish(pipeline, &happened(why.word(), type_, note, "Delete"), shared).await;
+}
+
 /// An event that does not get through is not worth a failed reconcile: the status says the same.
 async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
     shared.metrics.wrote("Event");
@@ -147,7 +153,10 @@ fn ready(status: &TracePipelineStatus) -> Option<&Condition> {
 }
 
 fn event(ready: &Condition) -> Event {
-    let is_well = matches!(ready.reason.as_str(), reason::RUNNING | reason::PROGRESSING);
+    let is_well = matches!(
+        ready.reason.as_str(),
+        reason::RUNNING | reason::PROGRESSING | reason::SUSPENDED | reason::DELETING
+    );
     Event {
         type_: if is_well { EventType::Normal } else { EventType::Warning },
         reason: ready.reason.clone(),

@@ -11,6 +11,7 @@ use crate::{
     admin::{self, Admin, Readiness},
     api_error::{ApiError, ErrorClass, described},
     args::Args,
+    cache::AllPipelines,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
@@ -136,6 +137,7 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
         memory: Memory::default(),
         scaling: Scaling::default(),
         telling: Telling::default(),
+        pipelines: AllPipelines::default(),
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
             operator_version: VERSION.to_owned(),
@@ -175,6 +177,7 @@ async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
     }
     .start();
     let pipelines = cache.pipelines.clone();
+    shared.pipelines.add(pipelines.clone());
     let world = Arc::new(World { shared, cache });
     let settings = controller::Config::default()
         .debounce(Duration::from_millis(DEBOUNCE_MS))

@@ -12,10 +12,11 @@ use crate::{
 };
 use sluice_crds::{DrainState, DrainStatus, Remembered, ScalingMode, TracePipeline};
 use sluice_plan::{
-    ScalingSeen, WorkloadSeen,
+    Intent, ScalingSeen, WorkloadSeen,
+    lifecycle::terms,
     scale::{
         Decision, History, Moment, Policy, Sample, Samples, State, WorkloadSample, decide,
-        drain::{Seen, Step, Terms, request, step},
+        drain::{Seen, Step, request, step},
     },
 };
 use std::{
@@ -71,6 +72,11 @@ impl Scaling {
     /// What scaling comes to now: the last decision, or a new one when a poll is due.
     pub async fn look(&self, pipeline: &TracePipeline, key: &Key, facts: &Facts) -> ScalingSeen {
         let drain = written(pipeline).cloned();
+        if Intent::of(pipeline) != Intent::Run {
+            // Nothing is decided, and what was seen before is no guide for afterwards.
+            self.forget(key);
+            return ScalingSeen { decision: None, drain };
+        }
         let mode = pipeline.spec.scaling.mode;
         let policy = match mode {
             ScalingMode::Auto | ScalingMode::Recommend => Policy::of(&pipeline.spec).ok(),
@@ -102,7 +108,7 @@ impl Scaling {
         gateways: &[Gateway],
     ) -> Step {
         let written = written(pipeline);
-        let Ok(terms) = Terms::of(&pipeline.spec) else {
+        let Some(terms) = terms(pipeline) else {
             // What is wrong with the spec is said by the plan, which is none then.
             return Step { replicas: workload.wanted, next: written.cloned() };
         };
@@ -118,6 +124,11 @@ impl Scaling {
     /// Forgets a pipeline that is gone, or whose number is not decided here any more.
     pub fn forget(&self, key: &Key) {
         self.courses().remove(key);
+    }
+
+    /// The moment by this clock.
+    pub fn now(&self) -> Moment {
+        (self.clock)()
     }
 
     fn is_due(&self, key: &Key, now: Moment) -> bool {

@@ -72,13 +72,18 @@ impl Watches<'_> {
         }
     }
 
-    /// The pipelines themselves, when their spec or annotations change: a status that we wrote is no news.
+    /// The pipelines themselves, when their spec or annotations change, or they are deleted: a status that we wrote is no news.
     fn pipelines(&mut self) -> Store<Pipeline> {
         let mut seen = HashMap::new();
         self.watch(watcher::Config::default(), forget_managers, move |pipeline: &Pipeline, is_gone| {
             let meta = pipeline.meta();
             let at = ObjectRef::from_obj(pipeline);
-            let now = (meta.uid.clone(), meta.generation, meta.annotations.clone());
+            let now = (
+                meta.uid.clone(),
+                meta.generation,
+                meta.annotations.clone(),
+                meta.deletion_timestamp.is_some(),
+            );
             let is_news = if is_gone {
                 seen.remove(&at);
                 true

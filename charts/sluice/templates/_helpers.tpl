@@ -39,9 +39,13 @@ What the operator does in the namespaces that it looks after, and nothing else. 
 the Roles. Objects that are never deleted by the operator (they go with their TracePipeline) have no `delete`.
 */}}
 {{- define "sluice.rules" -}}
+# `patch` for the finalizer by which a pipeline is held until its gateways are drained; nothing of its spec is ever written.
 - apiGroups: [sluice.dev]
   resources: [tracepipelines]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, patch]
+- apiGroups: [sluice.dev]
+  resources: [tracepipelines/finalizers]
+  verbs: [update]
 - apiGroups: [sluice.dev]
   resources: [tracepipelines/status]
   verbs: [patch]
@@ -76,4 +80,18 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- end }}
+
+{{/*
+What the operator does beside namespaces, whichever it looks after. Without `tracepipelines` a namespace that is deleted takes the
+operator's rights with it before its pipelines are let go, and would stay for ever.
+*/}}
+{{- define "sluice.clusterRules" -}}
+- apiGroups: [sluice.dev]
+  resources: [tracepipelines]
+  verbs: [get, list, watch, patch]
+# Whether the storage class that a pipeline names exists.
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [get]
 {{- end }}

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Namespace as Object;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
@@ -107,16 +108,35 @@ impl Namespace {
         Pods::new(&self.cluster, &self.name, &gateway_selector(pipeline))
     }
 
-    /// Removes the namespace: first the pipelines, while the operator can still clean up after them, then all else.
+    /// Removes the namespace: first the pipelines, without waiting for their gateways to be drained, since there may be no operator
+    /// that does it; then all else.
     pub async fn delete(&self) -> Result<()> {
         let pipelines = self.api::<TracePipeline>();
         match pipelines.delete_collection(&DeleteParams::default(), &ListParams::default()).await {
-            Ok(_) => self.wait_without_pipelines().await?,
+            Ok(_) => {
+                self.let_pipelines_go().await?;
+                self.wait_without_pipelines().await?;
+            }
             // A cluster that does not know the kind has none.
             Err(error) if is_missing(&error) => {}
             Err(error) => return Err(error).context("delete the pipelines"),
         }
         self.delete_itself().await
+    }
+
+    /// Takes the finalizers off pipelines that are deleted; nobody can add one any more.
+    async fn let_pipelines_go(&self) -> Result<()> {
+        let pipelines = self.api::<TracePipeline>();
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        for held in pipelines.list_metadata(&ListParams::default()).await.context("list pipelines")?.items {
+            match pipelines.patch_metadata(&held.name_any(), &PatchParams::default(), &free).await {
+                Err(error) if !is_missing(&error) => {
+                    return Err(error).with_context(|| format!("let pipeline {} go", held.name_any()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     async fn wait_without_pipelines(&self) -> Result<()> {

@@ -19,12 +19,15 @@ const TOKEN_SECONDS: i64 = 4 * 3_600;
 /// How long a new definition may take until the API server serves its kind.
 const SERVED: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Applies account, Roles and bindings of a release that looks after this namespace alone.
+/// Applies account, Roles and bindings of a release that looks after this namespace alone; what would be left in the cluster when
+/// the namespace goes is left out.
 pub async fn apply(namespace: &Namespace, release: &str) -> Result<()> {
     let watched = format!("watchNamespaces={{{}}}", namespace.name());
     let templates = ["templates/serviceaccount.yaml", "templates/rbac.yaml"];
     for object in rendered(release, namespace.name(), &["--set", &watched], &templates).await? {
-        namespace.cluster().apply(&object).await?;
+        if !object["metadata"]["namespace"].is_null() {
+            namespace.cluster().apply(&object).await?;
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod delivers;
 mod environment;
 mod kill;
 mod lease;
+mod life;
 mod malformed;
 mod many;
 mod memory;

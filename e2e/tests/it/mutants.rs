@@ -43,7 +43,7 @@ const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 const VERDICTS: Duration = Duration::from_mins(4);
 
 /// Kinds of requests by which an operator may change something.
-const WRITES: [&str; 14] = [
+const WRITES: [&str; 15] = [
     "apply configmaps",
     "apply jobs",
     "apply leases",
@@ -52,6 +52,7 @@ const WRITES: [&str; 14] = [
     "apply serviceaccounts",
     "apply services",
     "apply statefulsets",
+    "apply tracepipelines",
     "apply tracepipelines/status",
     "create events",
     "create leases",
@@ -144,7 +145,11 @@ impl Ground<'_> {
                 .context("read the sample")?;
         let here = json!({
             "metadata": {"name": format!("mutant-{number}"), "namespace": self.namespace.name()},
-            "spec": {"gateway": {"resources": {"cpuRequest": POD_CORES, "cpuLimit": null}}},
+            "spec": {
+                // Of two with the same group the younger one would only wait.
+                "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
+                "gateway": {"resources": {"cpuRequest": POD_CORES, "cpuLimit": null}},
+            },
         });
         let sample = merged(&sample, &here);
         if number.is_multiple_of(2) {
@@ -252,7 +257,7 @@ impl Ground<'_> {
             let Some(name) = &write.name else { continue };
             let is_known = match write.call.resource.as_str() {
                 "leases" => name == "sluice",
-                "tracepipelines/status" => names.contains(name.as_str()),
+                "tracepipelines" | "tracepipelines/status" => names.contains(name.as_str()),
                 _ => names
                     .iter()
                     .any(|pipeline| name.strip_prefix(pipeline).is_some_and(|rest| rest.starts_with('-'))),

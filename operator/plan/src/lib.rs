@@ -13,28 +13,33 @@
 mod derived;
 mod gateway_config;
 mod hash;
+pub mod lifecycle;
 pub mod names;
 pub mod objects;
 pub mod observed;
 mod plan;
 mod resources;
+mod rival;
 pub mod scale;
 mod schema;
 mod secrets;
 mod size;
 mod status;
+mod topics;
 
 pub use derived::{Advice, Server, advice, derived};
+pub use lifecycle::Intent;
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build};
 pub use observed::{
     Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
-    SourceFailure, TopicSeen, WorkloadSeen,
+    SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
+pub use rival::rival;
 pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};
 pub use size::REPLICAS_MAX;
-pub use status::status;
+pub use status::{removing, status};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

@@ -5,12 +5,14 @@
 mod schema;
 mod secret;
 mod source;
+mod storage;
 mod termination;
 mod workload;
 
 pub use schema::{SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
+pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use workload::{PodSeen, WorkloadSeen};
 
@@ -36,6 +38,10 @@ pub struct Observed {
     pub queue: Option<QueueStatus>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
+    /// An older pipeline with the same consumer group ([`crate::rival`]).
+    pub rival: Option<String>,
+    /// The storage class of the queue volumes.
+    pub storage_class: StorageClassSeen,
 }
 
 /// What scaling came to, before anything is planned.

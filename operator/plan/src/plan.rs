@@ -1,15 +1,15 @@
 //! From a spec and facts to a plan that cannot be wrong, or to what is missing.
 
 use crate::{
-    Names, Observed, TopicSeen,
+    Names, Observed, StorageClassSeen,
     gateway_config::{self, Share},
-    hash,
-    observed::Partitions,
+    hash, lifecycle,
     resources::{self, Sized},
     scale::{Policy, drain::Terms},
     schema::{Identity, SchemaPlan, SchemaStep},
     secrets::{Unusable, mounted},
     size,
+    topics::{partitions_known, sum, topics},
 };
 use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
 use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
@@ -133,11 +133,13 @@ pub fn plan(
     let wanted = wanted(pipeline, observed);
     let (replicas, config) = sized.divide(pipeline, &identity.names, known, wanted)?;
     let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
+    if let Some(waiting) = refused(pipeline, observed) {
+        return Ok(Planned::Waiting(waiting));
+    }
     let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
     match (of_source, topics, of_sink) {
-        (Err(Unusable { message, .. }), _, _) | (_, Err(message), _) => {
-            waiting(reason::SOURCE_UNAVAILABLE, message)
-        }
+        (Err(Unusable { message, .. }), _, _) => waiting(reason::SOURCE_UNAVAILABLE, message),
+        (_, Err(Waiting { reason, message }), _) => waiting(reason, message),
         (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
         (Ok(_), Ok(topics), Ok(_)) => Ok(Planned::Ready(Box::new(Plan {
             identity,
@@ -154,6 +156,24 @@ pub fn plan(
     }
 }
 
+/// What the rest of the cluster has against it. What runs goes on as it is.
+fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
+    if let Some(rival) = &observed.rival {
+        let message = format!(
+            "the pipeline {rival}, which is older, reads from these brokers with the same consumer group: the two would take each \
+             other's partitions. Make one of them with another consumerGroup"
+        );
+        return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });
+    }
+    // Claims are made with the first gateway, and cannot be changed after it.
+    let is_missing = observed.storage_class == StorageClassSeen::Missing && observed.workload.is_none();
+    let named = pipeline.spec.queue.storage_class_name.as_ref().filter(|_| is_missing);
+    named.map(|class| Waiting {
+        reason: reason::STORAGE_CLASS_MISSING,
+        message: format!("queue.storageClassName: there is no StorageClass {class:?}"),
+    })
+}
+
 /// The number of gateways that is asked for; `None` when it follows from the partitions.
 fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     let scaling = &observed.scaling;
@@ -164,7 +184,10 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
         let target = leaving.map(|drain| drain.target);
         target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted))
     };
-    let or_as_it_is = || decided.or_else(as_it_is);
+    // Whoever comes back from a suspension has nothing to decide from yet.
+    let remembered =
+        lifecycle::suspension(pipeline, observed.workload.as_ref()).map(|before| before.replicas);
+    let or_as_it_is = || remembered.filter(|before| *before > 0).or(decided).or_else(as_it_is);
     match pipeline.spec.scaling.mode {
         ScalingMode::Fixed | ScalingMode::External => pipeline.spec.replicas,
         ScalingMode::Recommend => pipeline.spec.replicas.or_else(or_as_it_is),
@@ -252,44 +275,6 @@ impl Sizes {
             smallest.mib_ceil(),
         )
     }
-}
-
-/// Every topic of the spec with its partitions; while Kafka is away, those that the status remembers. Else what is
-/// waited for.
-fn topics(pipeline: &TracePipeline, seen: &Partitions) -> Result<Vec<TopicStatus>, String> {
-    let remembered = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
-    let mut topics = Vec::new();
-    let mut waits = Vec::new();
-    for name in &pipeline.spec.source.kafka.topics {
-        let last = remembered.iter().find(|topic| topic.name == *name).map(|topic| topic.partitions);
-        let partitions = match (seen.get(name), last) {
-            (Some(TopicSeen::Known(partitions @ 1..)), _) => Ok(*partitions),
-            (Some(TopicSeen::Unavailable { .. }) | None, Some(partitions)) => Ok(partitions),
-            (Some(TopicSeen::Missing | TopicSeen::Known(0)), _) => {
-                Err(format!("the topic {name:?} does not exist"))
-            }
-            (Some(TopicSeen::Unavailable { message, .. }), None) => Err(message.clone()),
-            (None, None) => Err(format!("the partitions of the topic {name:?} are not known yet")),
-        };
-        match partitions {
-            Ok(partitions) => topics.push(TopicStatus { name: name.clone(), partitions }),
-            Err(wait) => waits.push(wait),
-        }
-    }
-    // Kafka says the same of each topic when it is away.
-    waits.dedup();
-    topics.sort_by(|one, other| one.name.cmp(&other.name));
-    if waits.is_empty() { Ok(topics) } else { Err(waits.join("; ")) }
-}
-
-/// Partitions of all topics, as far as Kafka or the status say.
-pub(crate) fn partitions_known(pipeline: &TracePipeline, seen: &Partitions) -> u32 {
-    let remembered = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
-    topics(pipeline, seen).map_or_else(|_| sum(remembered), |topics| sum(&topics))
-}
-
-fn sum(topics: &[TopicStatus]) -> u32 {
-    topics.iter().fold(0, |sum, topic| topic.partitions.saturating_add(sum))
 }
 
 fn volume(pipeline: &TracePipeline) -> Option<Volume> {

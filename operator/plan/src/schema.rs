@@ -7,8 +7,8 @@ use crate::{
     Defaults, Names, Partitions, SchemaSeen, Secrets,
     gateway_config::{self, Share},
     objects,
-    plan::partitions_known,
     secrets::{Mounted, mounted},
+    topics::partitions_known,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;

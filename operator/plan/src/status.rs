@@ -4,14 +4,18 @@
 //! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
 
 mod progress;
+mod removal;
 mod scaling;
 mod verdict;
 
-use crate::{Names, Observed, Plan, Planned, derived, gateway_config};
+pub use removal::removing;
+
+use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{
-    Lag, QueueMode, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus, status::condition,
+    Lag, QueueMode, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
 };
 use sluice_gateway_config::Violations;
 use verdict::Verdict;
@@ -39,11 +43,16 @@ pub fn status(
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
         scaling,
+        suspension: lifecycle::suspension(pipeline, observed.workload.as_ref()),
         ..counted(before, observed)
     };
-    match outcome {
+    let after = match outcome {
         Ok(Planned::Ready(plan)) => planned(after, pipeline, plan),
         Ok(Planned::Waiting(_)) | Err(_) => after,
+    };
+    match Intent::of(pipeline) {
+        Intent::Suspend => TracePipelineStatus { desired_replicas: Some(0), ..after },
+        Intent::Run | Intent::LeaveAlone | Intent::Remove => after,
     }
 }
 
@@ -62,8 +71,14 @@ fn verdicts(
         verdict::source_reachable(pipeline, observed),
         verdict::sink_reachable(pipeline, observed),
         verdict::schema_ready(pipeline, observed),
-        verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
+        match Intent::of(pipeline) {
+            Intent::Suspend => Verdict::no(reason::SUSPENDED, "the pipeline is suspended"),
+            Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
+            Intent::Run | Intent::Remove => verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
+        },
         verdict::scaling_limited(scaling),
+        progress.suspended(),
+        verdict::reconciliation_paused(Intent::of(pipeline)),
     ]
 }
 
@@ -83,7 +98,7 @@ fn counted(before: TracePipelineStatus, observed: &Observed) -> TracePipelineSta
 /// What is planned; what gateways run changes with the StatefulSet alone.
 fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -> TracePipelineStatus {
     let names: &Names = plan.names();
-    let starts = plan.schema_step().lets_gateways_start();
+    let starts = Intent::of(pipeline) == Intent::Run && plan.schema_step().lets_gateways_start();
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),

@@ -1,5 +1,5 @@
-//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a server-side apply is a
-//! deep merge, and raises the resource version only when it changes something. What it refuses is scripted.
+//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a
+//! deep merge, and raises the resource version only when it changes something; what is deleted goes with its last finalizer. What it refuses is scripted.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -29,6 +29,7 @@ struct State {
     objects: BTreeMap<String, Value>,
     version: u64,
     writes: Vec<Write>,
+    events: Vec<Value>,
     refusals: Vec<(String, u16)>,
 }
 
@@ -104,18 +105,26 @@ impl ApiServer {
         std::mem::take(&mut self.state.lock().unwrap().writes)
     }
 
+    /// The events since the last call that somebody wanted to publish.
+    pub fn take_events(&self) -> Vec<Value> {
+        std::mem::take(&mut self.state.lock().unwrap().events)
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // .../namespaces/<namespace>/<plural>[/<name>[/status]]
-        let path: Vec<&str> =
-            uri.path().split('/').skip_while(|part| *part != "namespaces").skip(2).collect();
-        let what = path.join("/");
+        // .../namespaces/<namespace>/<plural>[/<name>[/status]], or .../<plural>/<name> of what is in no namespace
+        let parts: Vec<&str> = uri.path().split('/').collect();
+        let begin = parts.iter().position(|part| *part == "namespaces").map_or(parts.len() - 2, |at| at + 2);
+        let what = parts[begin..].join("/");
         let mut state = self.state.lock().unwrap();
         let manager =
             uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
         let field_manager = manager.unwrap_or_default().replace("%2F", "/");
+        if method == Method::POST && what == "events" {
+            state.events.push(body.clone());
+        }
         if method != Method::GET {
             let field_manager = field_manager.clone();
             state.writes.push(Write { method: method.to_string(), what: what.clone(), field_manager });
@@ -145,6 +154,11 @@ impl State {
             object["status"] = Value::Null;
         }
         merge(&mut object, patch);
+        if object["metadata"]["finalizers"] == json!([]) && !object["metadata"]["deletionTimestamp"].is_null()
+        {
+            self.objects.remove(what);
+            return object;
+        }
         let managed = &mut object["metadata"]["managedFields"];
         let mut managers = managed.as_array().cloned().unwrap_or_default();
         if managers.iter().all(|entry| entry["manager"] != field_manager) {

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_operator::{
     api_error::ErrorClass,
-    cache::Cache,
+    cache::{AllPipelines, Cache},
     memory::Memory,
     metrics::Metrics,
     reconcile::{Failed, Shared, World, reconcile},
@@ -136,6 +136,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
         telling: Telling::default(),
+        pipelines: AllPipelines::default(),
     })
 }
 

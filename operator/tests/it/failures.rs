@@ -36,9 +36,9 @@ async fn a_failure_is_told_once_and_the_status_is_written_all_the_same() {
     bench.fail("prod").await;
     bench.fail("prod").await;
     let writes = bench.server.take_writes();
-    let count = |kind: &str| writes.iter().filter(|write| write.what.starts_with(kind)).count();
+    let count = |what: &str| writes.iter().filter(|write| write.what == what).count();
     // One event says "Progressing", the other one why nothing progresses.
-    assert_eq!((count("events"), count("tracepipelines")), (2, 1));
+    assert_eq!((count("events"), count("tracepipelines/prod/status")), (2, 1));
     assert_eq!(bench.condition("prod", "Ready"), "False Progressing");
 }
 

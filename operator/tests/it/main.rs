@@ -8,6 +8,7 @@ mod bench;
 mod chart;
 mod complaints;
 mod failures;
+mod life;
 mod pods;
 mod quiet;
 mod scaling;

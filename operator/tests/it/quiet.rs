@@ -11,6 +11,7 @@ async fn objects_are_written_in_the_order_in_which_they_are_needed() {
     let writes = bench.server.take_writes();
     let kinds: Vec<&str> = writes.iter().map(|write| write.what.split('/').next().unwrap()).collect();
     let expected = [
+        "tracepipelines",
         "serviceaccounts",
         "configmaps",
         "services",
@@ -23,7 +24,8 @@ async fn objects_are_written_in_the_order_in_which_they_are_needed() {
         "events",
     ];
     assert_eq!(kinds, expected);
-    let managers: Vec<&str> = writes[4..9].iter().map(|write| write.field_manager.as_str()).collect();
+    assert_eq!(writes[0].field_manager, "sluice-operator/finalizer");
+    let managers: Vec<&str> = writes[5..10].iter().map(|write| write.field_manager.as_str()).collect();
     let ours = "sluice-operator";
     assert_eq!(managers, [ours, ours, "sluice-operator/scaler", ours, "sluice-operator/status"]);
     let workload = bench.server.get("statefulsets/prod-gateway").unwrap();

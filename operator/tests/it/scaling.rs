@@ -20,18 +20,20 @@ pub fn clock() -> Moment {
     Moment(NOW_MS.get())
 }
 
-fn pass(seconds: u64) {
+/// Lets so many seconds pass.
+pub fn pass(seconds: u64) {
     NOW_MS.set(NOW_MS.get() + seconds * 1_000);
 }
 
-struct Scene {
-    bench: Bench,
-    pods: Pods,
+/// A pipeline with gateways that answer.
+pub struct Scene {
+    pub bench: Bench,
+    pub pods: Pods,
 }
 
 impl Scene {
     /// A pipeline with so many gateways that run, under these rules.
-    async fn with(gateways: u32, scaling: Value) -> Self {
+    pub async fn with(gateways: u32, scaling: Value) -> Self {
         let bench = Bench::start().await;
         let mut pipeline = bench.pipeline("prod");
         pipeline["spec"]["partitionsPerReplica"] = (PARTITIONS / gateways).into();
@@ -54,13 +56,13 @@ impl Scene {
     }
 
     /// What the StatefulSet controller and the kubelet do.
-    async fn control(&mut self) {
+    pub async fn control(&mut self) {
         self.bench.gateways_become_ready("prod");
         self.pods.become_ready(self.replicas() as usize, PARTITIONS).await;
     }
 
     /// One reconcile after the time between two polls.
-    async fn poll(&self) -> Action {
+    pub async fn poll(&self) -> Action {
         pass(POLL_SECONDS);
         self.bench.reconcile("prod").await.unwrap()
     }
@@ -81,16 +83,16 @@ impl Scene {
         self.poll().await
     }
 
-    fn replicas(&self) -> u32 {
+    pub fn replicas(&self) -> u32 {
         let workload = self.bench.server.get("statefulsets/prod-gateway").unwrap();
         u32::try_from(workload["spec"]["replicas"].as_u64().unwrap()).unwrap()
     }
 
-    fn said(&self) -> Value {
+    pub fn said(&self) -> Value {
         self.bench.server.get("tracepipelines/prod").unwrap()["status"]["scaling"].clone()
     }
 
-    fn change_spec(&self, change: impl FnOnce(&mut Value)) {
+    pub fn change_spec(&self, change: impl FnOnce(&mut Value)) {
         self.bench.server.change("tracepipelines/prod", |pipeline| {
             change(&mut pipeline["spec"]);
             let generation = pipeline["metadata"]["generation"].as_i64().unwrap();
@@ -98,7 +100,7 @@ impl Scene {
         });
     }
 
-    fn told(&self, ordinal: usize) -> Vec<String> {
+    pub fn told(&self, ordinal: usize) -> Vec<String> {
         std::mem::take(&mut self.pods.all[ordinal].behaviour.lock().unwrap().told)
     }
 }

@@ -128,7 +128,8 @@ impl Stage {
 
     async fn apply(&self, name: &str, address: &str, security: &Value) -> Result<()> {
         let change = json!({
-            "source": {"kafka": security},
+            // Two at one address must not have the same group, which is the name's without one.
+            "source": {"kafka": merged(&json!({"consumerGroup": null}), security)},
             "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
             "gateway": {"resources": {"cpuRequest": POD_CORES}},
             "queue": {"mode": "Disabled", "size": null},

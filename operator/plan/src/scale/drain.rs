@@ -236,7 +236,8 @@ pub(crate) fn time(moment: Moment) -> Time {
     Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-fn moment(time: &Time) -> Moment {
+/// Milliseconds, of which the API server keeps none.
+pub(crate) fn moment(time: &Time) -> Moment {
     Moment(u64::try_from(time.0.as_millisecond()).unwrap_or(0))
 }
 

@@ -4,8 +4,8 @@
 //! until a person changes something.
 
 use crate::{
-    Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen, objects,
-    status::verdict::Verdict,
+    Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen,
+    objects, status::verdict::Verdict,
 };
 use sluice_crds::{TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
@@ -22,6 +22,10 @@ pub(super) enum Progress {
     Moving { reason: &'static str, message: String },
     /// On its way, but kept from it, for the reason of `Ready` and for that of `Reconciling`.
     Held { ready: &'static str, reconciling: &'static str, message: String },
+    /// Without gateways, as is meant.
+    Resting { message: String },
+    /// As it is, whatever the spec says.
+    LeftAlone { is_ready: bool, message: String },
     /// Not possible as the spec is.
     Refused { message: String },
 }
@@ -37,6 +41,8 @@ impl Progress {
                 let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
                 Self::Refused { message: all.join("; ") }
             }
+            Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
+            Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed),
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
             Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
                 .or_else(|| Self::of_schema(plan, &observed.schema))
@@ -50,7 +56,19 @@ impl Progress {
             Self::Done { message } => Verdict::yes(reason::RUNNING, message),
             Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
+            Self::Resting { message } => Verdict::no(reason::SUSPENDED, message),
+            Self::LeftAlone { is_ready: true, message } => Verdict::yes(reason::RUNNING, message),
+            Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
             Self::Refused { message } => Verdict::no(reason::SPEC_INVALID, message),
+        }
+    }
+
+    /// Whether the pipeline rests; on its way there it does not yet.
+    pub(super) fn suspended(&self) -> Verdict {
+        match self {
+            Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
+            Self::Held { ready: reason::SUSPENDED, message, .. } => Verdict::no(reason::DRAINING, message),
+            _ => Verdict::no(reason::OK, "the pipeline is not suspended"),
         }
     }
 
@@ -60,6 +78,8 @@ impl Progress {
             Self::Moving { reason, message } | Self::Held { reconciling: reason, message, .. } => {
                 Verdict::yes(reason, message)
             }
+            Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
+            Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
             Self::Refused { .. } => Verdict::no(reason::SPEC_INVALID, "what was applied before goes on"),
         }
     }
@@ -67,12 +87,43 @@ impl Progress {
     pub(super) fn stalled(&self) -> Verdict {
         match self {
             Self::Refused { message } => Verdict::yes(reason::SPEC_INVALID, message),
-            Self::Done { .. } | Self::Moving { .. } | Self::Held { .. } => Verdict::no(reason::OK, ""),
+            Self::Done { .. }
+            | Self::Moving { .. }
+            | Self::Held { .. }
+            | Self::Resting { .. }
+            | Self::LeftAlone { .. } => Verdict::no(reason::OK, ""),
         }
     }
 
     fn waiting(ready: &'static str, message: String) -> Self {
         Self::Held { ready, reconciling: reason::WAITING, message }
+    }
+
+    /// Gateways that insert and commit what they hold before the pipeline rests; or it does.
+    fn of_rest(pipeline: &TracePipeline, observed: &Observed) -> Self {
+        let there = observed.workload.as_ref().map_or(0, |seen| seen.wanted.max(seen.replicas));
+        let drain = observed.scaling.drain.as_ref();
+        if there > 0 || drain.is_some() {
+            let state = drain.map_or("they are about to be told to leave", |drain| &drain.reason);
+            let limit = &pipeline.spec.scaling.drain.timeout;
+            let message = format!(
+                "{there} gateways leave, for {limit} at the longest before they are taken away: {state}"
+            );
+            return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
+        }
+        let message =
+            "the pipeline is suspended: no gateway runs, and offsets stay where they are".to_owned();
+        Self::Resting { message }
+    }
+
+    /// What runs is counted, and compared with nothing.
+    fn left_alone(observed: &Observed) -> Self {
+        let seen = observed.workload.clone().unwrap_or_default();
+        let counts = format!("{} of {} gateways are ready", seen.ready, seen.wanted);
+        let trouble = troubles(&seen.pods).map(|troubles| format!(": {troubles}")).unwrap_or_default();
+        let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
+        let message = format!("{counts}{trouble}; managementState is Unmanaged, so that nothing is changed");
+        Self::LeftAlone { is_ready, message }
     }
 
     /// Kafka is away and the plan is made from what the status remembers.

@@ -1,7 +1,7 @@
 //! What one condition says, and what the facts say of source and sink.
 
 use crate::{
-    Observed, SchemaSeen, TopicSeen,
+    Intent, Observed, SchemaSeen, TopicSeen,
     scale::{Hold, Limit},
     secrets::mounted,
 };
@@ -155,6 +155,19 @@ pub(super) fn scaling_limited(scaling: Option<&ScalingStatus>) -> Verdict {
     match scaling.and_then(|scaling| scaling.limited.as_deref()).and_then(Limit::of_word) {
         Some(limit) => Verdict::yes(limit.word(), limit.words()),
         None => Verdict::no(reason::OK, "nothing but the load limits the number of gateways"),
+    }
+}
+
+/// Whether the pipeline's objects are left as they are.
+pub(super) fn reconciliation_paused(intent: Intent) -> Verdict {
+    match intent {
+        Intent::LeaveAlone => Verdict::yes(
+            reason::UNMANAGED,
+            "managementState is Unmanaged: nothing but this status is written, until it is Managed again",
+        ),
+        Intent::Run | Intent::Suspend | Intent::Remove => {
+            Verdict::no(reason::MANAGED, "the pipeline's objects are kept as the spec says")
+        }
     }
 }
 

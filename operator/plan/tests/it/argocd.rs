@@ -5,7 +5,7 @@ use crate::statuses::{running, said};
 use mlua::{Lua, LuaSerdeExt as _, SerializeOptions};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+use sluice_crds::{ManagementState, TracePipeline};
 use sluice_plan::{Observed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -45,13 +45,23 @@ fn states() -> Vec<(&'static str, TracePipeline, Observed)> {
     let unfit = Observed { schema: SchemaSeen::Failed { failure, ago: Duration::ZERO }, ..well.clone() };
     let mut wrong = pipeline.clone();
     wrong.spec.gateway.resources.memory = "64Mi".into();
+    let mut suspended = pipeline.clone();
+    suspended.spec.suspend = true;
+    let rests = Observed { workload: None, ..well.clone() };
+    let mut left_alone = pipeline.clone();
+    left_alone.spec.management_state = ManagementState::Unmanaged;
+    let rival = Observed { rival: Some("tracing/older".into()), ..well.clone() };
     vec![
         state("Healthy", running(&json!({}), &[])),
         state("Progressing", running(&json!({"updatedReplicas": 1, "updateRevision": "b"}), &[])),
         state("Progressing", running(&json!({"replicas": 2, "readyReplicas": 2}), &[])),
         ("Progressing", pipeline.clone(), seen(TopicSeen::Missing)),
         ("Progressing", pipeline.clone(), seen(away)),
-        ("Progressing", pipeline, unfit),
+        ("Progressing", pipeline.clone(), unfit),
+        ("Progressing", pipeline, rival),
+        ("Progressing", suspended.clone(), well.clone()),
+        ("Suspended", suspended, rests),
+        ("Healthy", left_alone, well.clone()),
         ("Degraded", wrong, well),
     ]
 }

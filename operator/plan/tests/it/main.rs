@@ -5,13 +5,16 @@
 mod argocd;
 mod flows;
 mod golden;
+mod life;
 mod plans;
 mod scale;
 mod statuses;
 
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, TopicSeen, plan};
+use sluice_plan::{
+    Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen, TopicSeen, plan,
+};
 
 /// A sample of `config/samples` as the API server would return it.
 fn sample(name: &str) -> TracePipeline {
@@ -50,6 +53,8 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         delivery: None,
         queue: None,
         scaling: ScalingSeen::default(),
+        rival: None,
+        storage_class: StorageClassSeen::NotAsked,
     }
 }
 

@@ -1,0 +1,51 @@
+//! What is said about a pipeline that is deleted while something is done before it goes.
+
+use super::{counted, verdict::Verdict};
+use crate::Observed;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use sluice_crds::{
+    DeletionPolicy, ScalingStatus, TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+
+/// The status of a pipeline whose gateways leave because it is deleted. Source, sink and table are not looked at any more: what was
+/// said of them stays.
+pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> TracePipelineStatus {
+    let before = pipeline.status.clone().unwrap_or_default();
+    let message = message(pipeline, observed);
+    let said = [
+        (condition::READY, Verdict::no(reason::DELETING, &message)),
+        (condition::RECONCILING, Verdict::yes(reason::DRAINING, &message)),
+        (condition::STALLED, Verdict::no(reason::OK, "")),
+    ];
+    let ours = said.map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now));
+    let is_other = |condition: &&Condition| ours.iter().all(|own| own.type_ != condition.type_);
+    let others: Vec<Condition> = before.conditions.iter().filter(is_other).cloned().collect();
+    let scaling = before.scaling.clone();
+    let scaling = match &observed.scaling.drain {
+        Some(drain) => Some(ScalingStatus { drain: Some(drain.clone()), ..scaling.unwrap_or_default() }),
+        None => scaling.map(|scaling| ScalingStatus { drain: None, ..scaling }),
+    };
+    TracePipelineStatus {
+        observed_generation: pipeline.metadata.generation,
+        conditions: ours.into_iter().chain(others).collect(),
+        desired_replicas: Some(0),
+        scaling,
+        ..counted(before, observed)
+    }
+}
+
+fn message(pipeline: &TracePipeline, observed: &Observed) -> String {
+    if pipeline.spec.deletion_policy == DeletionPolicy::Orphan {
+        return "the pipeline's objects are about to be left to themselves".to_owned();
+    }
+    let state = observed
+        .scaling
+        .drain
+        .as_ref()
+        .map_or("gateways are about to be told to leave", |drain| &drain.reason);
+    format!(
+        "the pipeline is deleted, and its gateways insert and commit what they hold, for {} at the longest: {state}",
+        pipeline.spec.scaling.drain.timeout
+    )
+}

@@ -1,0 +1,384 @@
+//! Suspended, left alone, deleted, refused: what is decided, and what is said of it.
+
+use crate::{defaults, observed, planned, sample, statuses::running, statuses::said, with};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_crds::{
+    DeletionPolicy, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, ScalingMode,
+    SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus, status::reason,
+};
+use sluice_plan::{
+    Intent, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
+    lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms},
+    plan, removing, rival,
+    scale::{
+        Moment,
+        drain::{Answer, Seen, Terms, request, step},
+    },
+};
+
+/// The moment at which pipelines of these tests are deleted, in seconds.
+const DELETED: u64 = 1_767_225_600;
+
+fn at(seconds: u64) -> Moment {
+    Moment((DELETED + seconds) * 1_000)
+}
+
+fn time() -> Time {
+    Time("2026-01-01T00:00:00Z".parse().unwrap())
+}
+
+fn deleted(policy: DeletionPolicy) -> TracePipeline {
+    let mut pipeline = sample("tracepipeline.yaml");
+    pipeline.metadata.deletion_timestamp = Some(time());
+    pipeline.metadata.finalizers = Some(vec!["another".into(), FINALIZER.into()]);
+    pipeline.spec.deletion_policy = policy;
+    pipeline
+}
+
+fn workload(wanted: u32) -> WorkloadSeen {
+    WorkloadSeen { wanted, replicas: wanted, ready: wanted, ..WorkloadSeen::default() }
+}
+
+fn in_mode(mode: ScalingMode) -> TracePipeline {
+    let mut pipeline = sample("tracepipeline.yaml");
+    pipeline.spec.scaling.mode = mode;
+    pipeline.spec.replicas = (mode == ScalingMode::External).then_some(3);
+    pipeline
+}
+
+fn summary(status: &TracePipelineStatus) -> [String; 5] {
+    ["Ready", "Reconciling", "Stalled", "Suspended", "ReconciliationPaused"].map(|kind| {
+        let found = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+        format!("{}/{}", found.status, found.reason)
+    })
+}
+
+fn message(status: &TracePipelineStatus) -> &str {
+    &status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap().message
+}
+
+#[test]
+fn to_go_is_before_to_be_left_alone_and_that_before_to_rest() {
+    use ManagementState::{Managed, Unmanaged};
+    for (state, suspend, is_deleted, expected) in [
+        (Managed, false, false, Intent::Run),
+        (Managed, true, false, Intent::Suspend),
+        (Unmanaged, true, false, Intent::LeaveAlone),
+        (Unmanaged, true, true, Intent::Remove),
+        (Managed, false, true, Intent::Remove),
+    ] {
+        let mut pipeline = sample("tracepipeline.yaml");
+        pipeline.spec.management_state = state;
+        pipeline.spec.suspend = suspend;
+        pipeline.metadata.deletion_timestamp = is_deleted.then(time);
+        assert_eq!(Intent::of(&pipeline), expected, "{state:?} {suspend} {is_deleted}");
+    }
+}
+
+#[test]
+fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
+    let (mut pipeline, busy) = running(&json!({}), &[]);
+    pipeline.spec.suspend = true;
+    let status = said(&pipeline, &busy);
+    let way = ["False/Suspended", "True/Draining", "False/Ok", "False/Draining", "False/Managed"];
+    assert_eq!(summary(&status), way);
+    assert_eq!(
+        (status.desired_replicas, status.suspension),
+        (Some(0), Some(SuspensionStatus { replicas: 3 }))
+    );
+    assert!(message(&status).contains("for 15m at the longest"), "{}", message(&status));
+    let rests = ["False/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
+    // Also when it never ran, and with Kafka, the topic or the Secret away.
+    let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
+    for topic in [TopicSeen::Known(12), TopicSeen::Missing, away] {
+        for there in [None, Some(workload(0))] {
+            let partitions = [("otlp_spans".into(), topic.clone())].into();
+            let facts = Observed { partitions, workload: there, ..busy.clone() };
+            assert_eq!(summary(&said(&pipeline, &facts)), rests, "{facts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_spec_that_is_wrong_is_said_to_be_so_also_of_a_suspended_pipeline() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.spec.suspend = true;
+    pipeline.spec.gateway.resources.memory = "64Mi".into();
+    assert_eq!(
+        summary(&said(&pipeline, &facts))[..3],
+        ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]
+    );
+}
+
+#[test]
+fn a_pipeline_that_is_left_alone_is_counted_and_compared_with_nothing() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.spec.management_state = ManagementState::Unmanaged;
+    // What is planned differs from what runs, which is nobody's business now.
+    pipeline.spec.replicas = Some(7);
+    let status = said(&pipeline, &facts);
+    let well = ["True/Running", "False/Unmanaged", "False/Ok", "False/Ok", "True/Unmanaged"];
+    assert_eq!(summary(&status), well);
+    assert!(message(&status).starts_with("3 of 3 gateways are ready"), "{}", message(&status));
+    let (_, facts) = running(&json!({"readyReplicas": 1}), &[]);
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status)[0], "False/ReplicasNotReady");
+}
+
+#[test]
+fn as_many_come_back_as_there_were_where_nothing_else_says_how_many() {
+    use ScalingMode::{Auto, External, Fixed, Recommend};
+    for (mode, replicas) in [(Auto, 5), (Recommend, 5), (Fixed, 3), (External, 3)] {
+        let mut pipeline = in_mode(mode);
+        let well = observed(&pipeline, 12);
+        let facts = |wanted| Observed { workload: Some(workload(wanted)), ..well.clone() };
+        pipeline.spec.suspend = true;
+        pipeline.status = Some(said(&pipeline, &facts(5)));
+        assert_eq!(pipeline.status.as_ref().unwrap().suspension, Some(SuspensionStatus { replicas: 5 }));
+        pipeline.status = Some(said(&pipeline, &facts(0)));
+        let config = planned(&pipeline, &facts(0)).config_hash();
+        pipeline.spec.suspend = false;
+        let back = planned(&pipeline, &facts(0));
+        assert_eq!((back.replicas(), back.config_hash()), (replicas, config), "{mode:?}");
+        // Until they are there it is remembered, by whichever operator; afterwards scaling goes on from them.
+        let is_remembered = suspension(&pipeline, Some(&workload(0))).is_some();
+        assert_eq!(is_remembered, matches!(mode, Auto | Recommend), "{mode:?}");
+        assert_eq!(suspension(&pipeline, Some(&workload(5))), None);
+    }
+}
+
+#[test]
+fn gateways_on_their_way_out_are_none_that_come_back() {
+    let mut pipeline = in_mode(ScalingMode::Auto);
+    pipeline.spec.suspend = true;
+    let drain = |state| DrainStatus { state, target: 2, from: 5, since: time(), reason: String::new() };
+    for (state, replicas) in [(DrainState::Draining, 2), (DrainState::Waiting, 5)] {
+        let scaling = sluice_crds::ScalingStatus { drain: Some(drain(state)), ..Default::default() };
+        pipeline.status =
+            Some(TracePipelineStatus { scaling: Some(scaling), ..TracePipelineStatus::default() });
+        assert_eq!(
+            suspension(&pipeline, Some(&workload(5))),
+            Some(SuspensionStatus { replicas }),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn who_leaves_for_good_is_not_waited_for_for_ever() {
+    let mut pipeline = sample("tracepipeline.yaml");
+    assert_eq!(terms(&pipeline).unwrap().on_timeout, OnTimeout::Abort);
+    pipeline.spec.suspend = true;
+    assert_eq!(terms(&pipeline), Some(Terms { timeout_seconds: 900, on_timeout: OnTimeout::Force }));
+    // A removal has the deletion's own limit.
+    let removed = terms(&deleted(DeletionPolicy::Drain)).unwrap();
+    assert_eq!(removed, Terms { timeout_seconds: u32::MAX, on_timeout: OnTimeout::Force });
+}
+
+#[test]
+fn a_removal_does_what_the_policy_says() {
+    use DeletionPolicy::{Drain, Immediate, Orphan};
+    let there = Some(workload(2));
+    for (policy, seconds, seen, expected) in [
+        (Immediate, 0, &there, Removal::LetGo(LetGo::AtOnce)),
+        (Drain, 0, &there, Removal::Drain),
+        (Drain, 899, &there, Removal::Drain),
+        (Drain, 900, &there, Removal::LetGo(LetGo::Late(900))),
+        (Drain, 0, &None, Removal::LetGo(LetGo::Empty)),
+        (Drain, 5_000, &None, Removal::LetGo(LetGo::Empty)),
+        (Orphan, 899, &there, Removal::Orphan),
+        (Orphan, 899, &None, Removal::Orphan),
+        (Orphan, 900, &None, Removal::LetGo(LetGo::Late(900))),
+    ] {
+        let found = removal(at(seconds), &deleted(policy), seen.as_ref());
+        assert_eq!(found, expected, "{policy:?} {seconds} {seen:?}");
+    }
+    let mut free = deleted(Drain);
+    free.metadata.finalizers = Some(vec!["another".into()]);
+    assert_eq!(removal(at(0), &free, there.as_ref()), Removal::Free);
+    assert!(has_finalizer(&deleted(Drain)) && !has_finalizer(&free));
+    for (policy, expected) in [(Immediate, false), (Drain, true), (Orphan, true)] {
+        assert_eq!(needs_finalizer(&deleted(policy)), expected);
+    }
+}
+
+#[test]
+fn a_limit_that_cannot_be_read_is_the_default_one() {
+    let mut pipeline = deleted(DeletionPolicy::Drain);
+    pipeline.spec.scaling.drain.timeout = "soon".into();
+    assert_eq!(removal(at(899), &pipeline, Some(&workload(1))), Removal::Drain);
+    assert_eq!(removal(at(900), &pipeline, Some(&workload(1))), Removal::LetGo(LetGo::Late(900)));
+}
+
+#[test]
+fn a_pipeline_that_is_deleted_says_what_is_waited_for_and_keeps_what_was_said_of_the_rest() {
+    let (before, facts) = running(&json!({}), &[]);
+    let mut pipeline = deleted(DeletionPolicy::Drain);
+    pipeline.status = Some(said(&before, &facts));
+    let drain = DrainStatus {
+        state: DrainState::Draining,
+        target: 0,
+        from: 3,
+        since: time(),
+        reason: "1 of 3 are empty".into(),
+    };
+    let mut facts = Observed { workload: facts.workload, ..Observed::default() };
+    facts.scaling.drain = Some(drain);
+    let status = removing(&pipeline, &facts, &time());
+    assert_eq!(summary(&status)[..3], ["False/Deleting", "True/Draining", "False/Ok"]);
+    assert!(message(&status).ends_with("for 15m at the longest: 1 of 3 are empty"), "{}", message(&status));
+    let reachable = status.conditions.iter().find(|condition| condition.type_ == "SourceReachable").unwrap();
+    assert_eq!((reachable.status.as_str(), status.topics.len(), status.conditions.len()), ("True", 1, 10));
+    // Said again it is no news.
+    pipeline.status = Some(status.clone());
+    assert_eq!(removing(&pipeline, &facts, &Time("2026-01-01T00:01:00Z".parse().unwrap())), status);
+}
+
+#[test]
+fn a_topic_that_lost_partitions_is_waited_for_until_somebody_says_that_it_is_meant() {
+    let (mut pipeline, mut facts) = running(&json!({}), &[]);
+    pipeline.status = Some(said(&pipeline, &facts));
+    facts.partitions = [("otlp_spans".into(), TopicSeen::Known(4))].into();
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status)[..3], ["False/PartitionsLost", "True/Waiting", "False/Ok"]);
+    assert!(message(&status).contains("has 4 partitions and had 12"), "{}", message(&status));
+    assert_eq!(
+        status.topics,
+        [TopicStatus { name: "otlp_spans".into(), partitions: 12 }],
+        "it is not forgotten"
+    );
+    pipeline.spec.suspend = true;
+    let resting = said(&pipeline, &Observed { workload: Some(workload(0)), ..facts.clone() });
+    assert_eq!(resting.topics[0].partitions, 4);
+    (pipeline.spec.suspend, pipeline.status) = (false, Some(resting));
+    assert_eq!(planned(&pipeline, &facts).partitions(), 4);
+}
+
+#[test]
+fn an_unknown_storage_class_is_named_before_any_claim_is_made_of_it() {
+    let pipeline = with("/spec/queue", json!({"mode": "Spill", "size": "1Gi", "storageClassName": "fast"}));
+    let facts = |class, workload| Observed { storage_class: class, workload, ..observed(&pipeline, 12) };
+    let missing = said(&pipeline, &facts(StorageClassSeen::Missing, None));
+    assert_eq!(summary(&missing)[..2], ["False/StorageClassMissing", "True/Waiting"]);
+    assert!(message(&missing).contains("no StorageClass \"fast\""), "{}", message(&missing));
+    for (class, there) in [
+        (StorageClassSeen::Missing, Some(workload(3))),
+        (StorageClassSeen::Present, None),
+        (StorageClassSeen::NotAsked, None),
+    ] {
+        let found = plan(&pipeline, &facts(class, there), &defaults());
+        assert!(matches!(found, Ok(Planned::Ready(_))), "{class:?}");
+    }
+}
+
+/// A pipeline by name, the second in which it was made, group and brokers.
+fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipeline {
+    let mut value: Value = serde_json::to_value(sample("tracepipeline.yaml")).unwrap();
+    value["metadata"] = json!({"name": name, "namespace": "tracing", "uid": name});
+    value["spec"]["source"]["kafka"]["consumerGroup"] = group.into();
+    value["spec"]["source"]["kafka"]["bootstrapServers"] = json!(brokers);
+    let mut pipeline: TracePipeline = serde_json::from_value(value).unwrap();
+    let created = k8s_openapi::jiff::Timestamp::from_second(created).unwrap();
+    pipeline.metadata.creation_timestamp = Some(Time(created));
+    pipeline
+}
+
+#[test]
+fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it() {
+    let all = [
+        member("old", 1, "g", &["a:1", "b:1"]),
+        member("young", 2, "g", &["b:1", "c:1"]),
+        member("elsewhere", 3, "g", &["d:1"]),
+        member("other", 4, "h", &["a:1"]),
+        // Without a group of its own its name is the group.
+        member("named", 5, "", &["a:1"]),
+        member("thief", 6, "tracing.named", &["a:1"]),
+        member("twin", 1, "g", &["a:1"]),
+    ];
+    let older = |name: &str| {
+        let pipeline = all.iter().find(|one| one.metadata.name.as_deref() == Some(name)).unwrap();
+        rival(pipeline, all.iter())
+    };
+    for (name, expected) in [
+        ("old", None),
+        ("young", Some("tracing/old")),
+        ("elsewhere", None),
+        ("other", None),
+        ("named", None),
+        ("thief", Some("tracing/named")),
+        ("twin", Some("tracing/old")),
+    ] {
+        assert_eq!(older(name).as_deref(), expected, "{name}");
+    }
+    let facts = Observed { rival: older("young"), ..observed(&all[1], 12) };
+    let status = said(&all[1], &facts);
+    assert_eq!(
+        summary(&status)[..2],
+        [format!("False/{}", reason::CONSUMER_GROUP_TAKEN), "True/Waiting".into()]
+    );
+    assert!(message(&status).contains("tracing/old, which is older"), "{}", message(&status));
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Done),
+        Just(Answer::Gone),
+        Just(Answer::Silent),
+        (1u64..9).prop_map(|blocks| Answer::Holds { blocks }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn of_pipelines_that_share_a_group_exactly_one_has_it(
+        ages in proptest::collection::vec(0i64..4, 1..12),
+    ) {
+        let all: Vec<_> =
+            ages.iter().enumerate().map(|(at, age)| member(&format!("p{at}"), *age, "g", &["a:1"])).collect();
+        let free: Vec<_> = all.iter().filter(|pipeline| rival(pipeline, all.iter()).is_none()).collect();
+        prop_assert_eq!(free.len(), 1);
+        let winner = format!("tracing/{}", free[0].metadata.name.as_deref().unwrap());
+        for other in &all {
+            let named = rival(other, all.iter());
+            prop_assert!(named.is_none() || named.as_deref() == Some(winner.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_suspension_ends_within_its_limit_whatever_gateways_answer(
+        gateways in 1u32..6, rounds in proptest::collection::vec(proptest::collection::vec(answers(), 6), 40),
+    ) {
+        const LIMIT: u32 = 60;
+        let terms = Terms { timeout_seconds: LIMIT, on_timeout: OnTimeout::Force };
+        let mut written: Option<DrainStatus> = None;
+        for (round, said) in (0u64..).zip(&rounds) {
+            let now = Moment(round * 2_000);
+            // What is asked follows from what is written, so that an operator that begins anew asks the same.
+            let asked = request(written.as_ref()).map_or(0..0, |(_, ordinals)| ordinals);
+            let answers = asked.map(|ordinal| (ordinal, said[ordinal as usize])).collect();
+            let seen = Seen { current: gateways, wanted: 0, running: (0..gateways).collect(), answers };
+            let next = step(now, terms, written.as_ref(), &seen);
+            if next.replicas == 0 {
+                let all_empty = seen.answers.values().all(|answer| matches!(answer, Answer::Done | Answer::Gone));
+                prop_assert!(all_empty || round * 2 >= u64::from(LIMIT), "taken away too early");
+                return Ok(());
+            }
+            written = next.next;
+        }
+        prop_assert!(false, "still there after 80 s: {:?}", written);
+    }
+
+    #[test]
+    fn a_removal_waits_for_nothing_once_its_limit_is_over(
+        seconds in 0u64..20_000, limit in 10u32..10_000, there in proptest::option::of(0u32..9), orphan: bool,
+    ) {
+        let mut pipeline = deleted(if orphan { DeletionPolicy::Orphan } else { DeletionPolicy::Drain });
+        pipeline.spec.scaling.drain.timeout = format!("{limit}s");
+        let seen = there.map(workload);
+        let is_let_go = matches!(removal(at(seconds), &pipeline, seen.as_ref()), Removal::LetGo(_));
+        let is_late = seconds >= u64::from(limit);
+        prop_assert_eq!(is_let_go, is_late || (!orphan && there.is_none()));
+    }
+}

@@ -1,0 +1,98 @@
+//! Holds a pipeline whose gateways are to be drained, or left to themselves, when it is deleted; and lets it go. Writes nothing else
+//! of a pipeline's metadata, and nothing of its spec.
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    reconcile::World,
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    core::PartialObjectMeta,
+};
+use serde_json::json;
+use sluice_crds::{FINALIZER, TracePipeline};
+use tracing::info;
+
+/// Field manager of the finalizer.
+pub const FINALIZERS: &str = "sluice-operator/finalizer";
+
+/// What could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not take the finalizer.
+    #[error("cannot hold the pipeline by the finalizer {FINALIZER}")]
+    Hold {
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The server did not say which finalizers there are.
+    #[error("cannot see by which finalizers the pipeline is held")]
+    Look {
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The server did not take the finalizer away.
+    #[error("cannot take the finalizer {FINALIZER} away")]
+    LetGo {
+        /// What the API server said.
+        source: ApiError,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Hold { source } | Self::Look { source } | Self::LetGo { source } => source.class(),
+        }
+    }
+}
+
+/// Adds the finalizer. It is written before any object is, so that nothing is made which would go without a word.
+pub async fn hold(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
+    let held = json!({
+        "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
+        // Another pipeline may have been made under the name since this copy.
+        "metadata": {"name": pipeline.name_any(), "namespace": pipeline.namespace(), "uid": pipeline.uid(),
+            "finalizers": [FINALIZER]},
+    });
+    world.shared.metrics.wrote("finalizer");
+    let how = PatchParams::apply(FINALIZERS);
+    let answer = api(pipeline, world).patch_metadata(&pipeline.name_any(), &how, &Patch::Apply(held)).await;
+    answer.map(drop).map_err(|source| Error::Hold { source: source.into() })
+}
+
+/// Takes the finalizer away, whoever else may have written it, and leaves others there.
+pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error> {
+    let (api, name) = (api(pipeline, world), pipeline.name_any());
+    let found = api.get_metadata_opt(&name).await.map_err(|source| Error::Look { source: source.into() })?;
+    let Some(found) = found.filter(|found| found.uid() == pipeline.uid()) else { return Ok(()) };
+    let left: Vec<String> =
+        found.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
+    if left.len() == found.finalizers().len() {
+        return Ok(());
+    }
+    world.shared.metrics.wrote("finalizer");
+    let how = PatchParams { field_manager: Some(FINALIZERS.to_owned()), ..PatchParams::default() };
+    match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, left))).await {
+        Ok(_) => {
+            info!(namespace = ?pipeline.namespace(), pipeline = name, "let go");
+            Ok(())
+        }
+        // Gone already.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(source) => Err(Error::LetGo { source: source.into() }),
+    }
+}
+
+/// The list is replaced as a whole, so that it must still be the one that was read.
+fn without(found: &PartialObjectMeta<TracePipeline>, finalizers: Vec<String>) -> serde_json::Value {
+    json!({"metadata": {
+        "uid": found.uid(), "resourceVersion": found.resource_version(), "finalizers": finalizers,
+    }})
+}
+
+fn api(pipeline: &impl Resource, world: &World) -> Api<TracePipeline> {
+    Api::namespaced(world.shared.client.clone(), &pipeline.namespace().unwrap_or_default())
+}
