@@ -75,7 +75,7 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
     }
     world.shared.metrics.wrote("finalizer");
     let how = PatchParams { field_manager: Some(FINALIZERS.to_owned()), ..PatchParams::default() };
-    match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, left))).await {
+    match api.patch_metadata(&name, &how, &Patch::Merge(without(&found, &left))).await {
         Ok(_) => {
             info!(namespace = ?pipeline.namespace(), pipeline = name, "let go");
             Ok(())
@@ -87,7 +87,7 @@ pub async fn let_go(pipeline: &impl Resource, world: &World) -> Result<(), Error
 }
 
 /// The list is replaced as a whole, so that it must still be the one that was read.
-fn without(found: &PartialObjectMeta<TracePipeline>, finalizers: Vec<String>) -> serde_json::Value {
+fn without(found: &PartialObjectMeta<TracePipeline>, finalizers: &[String]) -> serde_json::Value {
     json!({"metadata": {
         "uid": found.uid(), "resourceVersion": found.resource_version(), "finalizers": finalizers,
     }})

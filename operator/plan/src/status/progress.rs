@@ -53,11 +53,12 @@ impl Progress {
 
     pub(super) fn ready(&self) -> Verdict {
         match self {
-            Self::Done { message } => Verdict::yes(reason::RUNNING, message),
+            Self::Done { message } | Self::LeftAlone { is_ready: true, message } => {
+                Verdict::yes(reason::RUNNING, message)
+            }
             Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
             Self::Resting { message } => Verdict::no(reason::SUSPENDED, message),
-            Self::LeftAlone { is_ready: true, message } => Verdict::yes(reason::RUNNING, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
             Self::Refused { message } => Verdict::no(reason::SPEC_INVALID, message),
         }
