@@ -25,13 +25,14 @@
 //! (What a failed sync has left in the system's cache may still be read by the next run of the program, and be lost with
 //! the machine: after such an error the volume is not to be trusted.)
 
+mod room;
+
 use crate::{
     body::Body,
     entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
     files::{Fatal, Files},
     format::{
-        BODY_BYTES_MAX, Kind, METADATA_BYTES_MAX, QUEUE_BLOCKS_MAX, RECORD_HEADER_BYTES, RECORDS_AT,
-        SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, name,
+        RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX,
     },
     record::{BlockHead, RecordHeader},
     recover::{Lost, Partitions},
@@ -377,128 +378,6 @@ impl<F: Files> Queue<F> {
             self.remove_if_empty(id.segment)?;
         }
         Ok(())
-    }
-
-    fn fits(&self, head: &BlockHead, body_bytes: u64) -> Result<(), Unfit> {
-        if head.topic.is_empty() || head.topic.len() > TOPIC_BYTES_MAX {
-            return Err(Unfit::Topic);
-        }
-        if head.token.len() > TOKEN_BYTES_MAX {
-            return Err(Unfit::Token);
-        }
-        let metadata_bytes = u64::from(head.metadata_bytes);
-        if metadata_bytes > METADATA_BYTES_MAX.min(body_bytes) {
-            return Err(Unfit::Metadata(head.metadata_bytes));
-        }
-        let alone = body_bytes.saturating_add(RECORD_HEADER_BYTES as u64).saturating_add(RECORDS_AT);
-        if body_bytes > BODY_BYTES_MAX || alone > self.options.bytes_max {
-            return Err(Unfit::Bytes(body_bytes));
-        }
-        Ok(())
-    }
-
-    /// The sequence of the segment that takes a record of this many bytes.
-    fn make_room(&mut self, record_bytes: u64) -> Result<u64, AppendError> {
-        let newest = self.segments.last_key_value().map(|(sequence, segment)| (*sequence, segment.live));
-        match self.room(record_bytes) {
-            Ok(Some(sequence)) => return Ok(sequence),
-            Ok(None) => {}
-            Err(full) => {
-                // The newest segment is kept open when its blocks are settled; when that is what is in the way, it goes.
-                let emptied = newest.filter(|(_, live)| *live == 0);
-                if emptied.is_none() && self.removed_bytes == 0 {
-                    return Err(full.into());
-                }
-                if let Some((sequence, _)) = emptied {
-                    self.end_segment(sequence)?;
-                }
-                self.sync_directory()?;
-                if let Some(sequence) = self.room(record_bytes)? {
-                    return Ok(sequence);
-                }
-            }
-        }
-        if let Some((sequence, _)) = newest {
-            self.end_segment(sequence)?;
-        }
-        let sequence = self.next;
-        // Also when making it fails: a draft that was removed could come back under the name that the next one is given.
-        self.next = self.next.saturating_add(1);
-        self.directory_dirty = true;
-        let segment = Segment::create(&self.files, self.options.identity, sequence)?;
-        self.segments.insert(sequence, segment);
-        Ok(sequence)
-    }
-
-    /// The segment that takes a record, or `None` when a new one must.
-    fn room(&self, record_bytes: u64) -> Result<Option<u64>, Full> {
-        let entries = self.segments.values().map(|segment| segment.entries.len()).sum::<usize>();
-        if entries >= QUEUE_BLOCKS_MAX {
-            return Err(Full::Blocks);
-        }
-        let newest = self.segments.values().next_back();
-        let open = newest.filter(|segment| segment.takes(record_bytes, self.options.segment_bytes));
-        let fixed = if open.is_some() { 0 } else { RECORDS_AT };
-        let bytes = self.file_bytes().saturating_add(record_bytes).saturating_add(fixed);
-        if bytes > self.options.bytes_max {
-            return Err(Full::Bytes);
-        }
-        if open.is_none() && self.segments.len() >= SEGMENTS_MAX {
-            return Err(Full::Segments);
-        }
-        Ok(open.map(|segment| segment.sequence))
-    }
-
-    fn end_segment(&mut self, sequence: u64) -> Result<(), Fatal> {
-        if let Some(segment) = self.segments.get_mut(&sequence) {
-            segment.seal()?;
-        }
-        self.remove_if_empty(sequence)
-    }
-
-    /// Removes a segment without unsettled blocks, or lets go of it if its file is kept.
-    pub(crate) fn remove_if_empty(&mut self, sequence: u64) -> Result<(), Fatal> {
-        let Some(segment) = self.segments.get_mut(&sequence).filter(|segment| segment.live == 0) else {
-            return Ok(());
-        };
-        if segment.damaged {
-            segment.sync()?;
-            self.kept_bytes = self.kept_bytes.saturating_add(segment.end);
-        } else {
-            self.files.remove(&segment.name).map_err(Fatal::of("remove", &segment.name))?;
-            self.removed_bytes = self.removed_bytes.saturating_add(segment.end);
-            self.directory_dirty = true;
-        }
-        self.segments.remove(&sequence);
-        self.partitions.prune();
-        Ok(())
-    }
-
-    /// Gives the file of a damaged segment the name under which it is kept.
-    pub(crate) fn rename_damaged(&mut self, sequence: u64) -> Result<(), Fatal> {
-        let Some(segment) = self.segments.get_mut(&sequence) else { return Ok(()) };
-        segment.damaged = true;
-        let place = name(sequence, Kind::Damaged);
-        if segment.name != place {
-            self.files.rename(&segment.name, &place).map_err(Fatal::of("rename", &segment.name))?;
-            segment.name = place;
-            self.directory_dirty = true;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn sync_directory(&mut self) -> Result<(), Fatal> {
-        if self.directory_dirty {
-            self.files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
-            self.directory_dirty = false;
-            self.removed_bytes = 0;
-        }
-        Ok(())
-    }
-
-    fn file_bytes(&self) -> u64 {
-        let bytes = self.segments.values().map(|segment| segment.end).sum::<u64>();
-        bytes.saturating_add(self.kept_bytes).saturating_add(self.removed_bytes)
     }
 
     fn sound(&self) -> Result<(), Fatal> {
