@@ -17,14 +17,14 @@ pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, QueueStatus, Remembered, ScalingStatus,
-    SuspensionStatus, TopicStatus, TracePipelineStatus,
+    SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus,
 };
 pub use trace_pipeline::{
-    ClickHouseSink, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine, ExtraColumn,
-    Format, Gateway, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel, ManagementState,
-    OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources, Scaling, ScalingMode,
-    Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Sink, Source, TracePipeline,
-    TracePipelineSpec, TypedPaths, View,
+    ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
+    ExtraColumn, Format, Gateway, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel,
+    ManagementState, OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources, Retention,
+    RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Sink,
+    Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
 };
 
 /// The API group.

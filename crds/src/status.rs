@@ -8,10 +8,12 @@
 mod delivery;
 mod lifecycle;
 mod scaling;
+mod volumes;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 pub use lifecycle::SuspensionStatus;
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
+pub use volumes::VolumesStatus;
 
 use crate::derived::Derived;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -26,8 +28,8 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable, SchemaReady, ScalingActive, ScalingLimited, Suspended and
-    /// ReconciliationPaused; all of them always.
+    /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable, SchemaReady, ScalingActive, ScalingLimited, Suspended,
+    /// ReconciliationPaused, VolumesResized and VolumesDrained; all of them always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -78,6 +80,10 @@ pub struct TracePipelineStatus {
     /// What waits on the queue volumes; not set while queue.mode is Disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
+
+    /// How many queue volumes there are and how far they are; not set while queue.mode is Disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<VolumesStatus>,
 
     /// Why there are as many gateways as there are; not set while scaling.mode is Fixed or External and none is on its way
     /// out.
@@ -154,9 +160,13 @@ pub mod condition {
     pub const SUSPENDED: &str = "Suspended";
     /// The pipeline's objects are left as they are: `managementState: Unmanaged`.
     pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
+    /// Every queue volume has the size that the spec asks for.
+    pub const VOLUMES_RESIZED: &str = "VolumesResized";
+    /// No queue volume without a gateway may hold anything.
+    pub const VOLUMES_DRAINED: &str = "VolumesDrained";
 
     /// All types, in the order in which they are written.
-    pub const ALL: [&str; 10] = [
+    pub const ALL: [&str; 12] = [
         READY,
         RECONCILING,
         STALLED,
@@ -167,6 +177,8 @@ pub mod condition {
         SCALING_LIMITED,
         SUSPENDED,
         RECONCILIATION_PAUSED,
+        VOLUMES_RESIZED,
+        VOLUMES_DRAINED,
     ];
 }
 
@@ -211,6 +223,8 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     /// Gateways are added or removed.
     pub const SCALING: &str = "Scaling";
+    /// Queue volumes grow.
+    pub const RESIZING_VOLUMES: &str = "ResizingVolumes";
     /// Something outside of the spec must come first.
     pub const WAITING: &str = "Waiting";
 
@@ -227,6 +241,20 @@ pub mod reason {
     pub const MANAGED: &str = "Managed";
     /// `managementState: Unmanaged`.
     pub const UNMANAGED: &str = "Unmanaged";
+
+    // VolumesResized
+    /// Every volume has its size.
+    pub const UP_TO_DATE: &str = "UpToDate";
+    /// Volumes grow.
+    pub const RESIZING: &str = "Resizing";
+    /// Volumes have grown, their file systems have not.
+    pub const FILE_SYSTEM_RESIZE_PENDING: &str = "FileSystemResizePending";
+    /// The storage class does not let volumes grow. Also a reason of Ready and Stalled.
+    pub const NOT_EXPANDABLE: &str = "NotExpandable";
+
+    // VolumesDrained
+    /// A Job could not drain such a volume; it is run again.
+    pub const DRAIN_FAILED: &str = "DrainFailed";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.

@@ -15,11 +15,11 @@ mod schema;
 mod sink;
 mod source;
 
-pub use delivery::{DeadLetter, Delivery, OnMissing};
+pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
 pub use insert::{Insert, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
-pub use queue::{Queue, QueueMode};
+pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Sink};
@@ -90,7 +90,13 @@ use serde::{Deserialize, Serialize};
         .message("replicas is the operator's while scaling.mode is Auto, and must not be set; bounds are scaling.minReplicas \
                   and scaling.maxReplicas"),
     validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
-        .message("replicas must be set while scaling.mode is External: the scale subresource cannot be read without it")
+        .message("replicas must be set while scaling.mode is External: the scale subresource cannot be read without it"),
+    validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
+        .message("delivery.commit AfterEnqueue needs queue.mode Spill: the queue volume is the only copy of what is committed and \
+                  not inserted yet"),
+    validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.scaling.drain.onTimeout != 'Force'")
+        .message("scaling.drain.onTimeout Force cannot be used with delivery.commit AfterEnqueue: the queue volume is the only \
+                  copy of what is committed and not inserted yet; use Abort or Job")
 )]
 pub struct TracePipelineSpec {
     /// Where messages come from.
@@ -123,7 +129,7 @@ pub struct TracePipelineSpec {
     #[serde(default)]
     pub queue: Queue,
 
-    /// What is done with what cannot be delivered.
+    /// When an offset is committed, and what is done with what cannot be delivered.
     #[serde(default)]
     pub delivery: Delivery,
 

@@ -161,6 +161,17 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     writer.scale(names.namespace(), names.gateway(), replicas).await.map(drop)
 }
 
+/// Writes one object of the pipeline that is none of [`Parts`].
+pub async fn apply_one<K: Appliable>(
+    pipeline: &TracePipeline,
+    live: &Store<K>,
+    desired: K,
+    world: &World,
+) -> Result<K, Error> {
+    let writer = Writer::of(pipeline, world);
+    writer.apply(live, desired).await
+}
+
 struct Writer<'a> {
     world: &'a World,
     pipeline: String,

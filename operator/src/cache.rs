@@ -6,7 +6,7 @@
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
     policy::v1::PodDisruptionBudget,
 };
@@ -42,10 +42,12 @@ pub struct Cache {
     pub disruption_budgets: Store<PodDisruptionBudget>,
     /// Network policies.
     pub network_policies: Store<NetworkPolicy>,
-    /// Schema Jobs.
+    /// Schema Jobs, and Jobs that drain volumes.
     pub jobs: Store<Job>,
-    /// Pods of gateways and of schema Jobs.
+    /// Pods of gateways and of Jobs.
     pub pods: Store<Pod>,
+    /// Claims of gateways.
+    pub claims: Store<PersistentVolumeClaim>,
     /// Metadata of all Secrets, never their content.
     pub secrets: Store<PartialObjectMeta<Secret>>,
 }
@@ -82,16 +84,29 @@ impl Cache {
         self.network_policies.wait_until_ready().await?;
         self.jobs.wait_until_ready().await?;
         self.pods.wait_until_ready().await?;
+        self.claims.wait_until_ready().await?;
         self.secrets.wait_until_ready().await
     }
 
-    /// Pods of one pipeline, gateways and schema Jobs alike.
+    /// Pods of one pipeline, gateways and Jobs alike.
     pub fn pods_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<Pod>> {
-        self.pods.state_filter(|pod| {
-            pod.metadata.namespace.as_deref() == Some(namespace)
-                && pod.labels().get(names::INSTANCE).is_some_and(|name| name == pipeline)
-        })
+        of_pipeline(&self.pods, namespace, pipeline)
     }
+
+    /// Claims of one pipeline.
+    pub fn claims_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        of_pipeline(&self.claims, namespace, pipeline)
+    }
+}
+
+fn of_pipeline<K>(store: &Store<K>, namespace: &str, pipeline: &str) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.state_filter(|object| {
+        object.meta().namespace.as_deref() == Some(namespace)
+            && object.labels().get(names::INSTANCE).is_some_and(|name| name == pipeline)
+    })
 }
 
 /// The copy of a namespaced object.

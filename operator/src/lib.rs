@@ -34,5 +34,7 @@ pub mod run;
 pub mod sample;
 pub mod scaling;
 pub mod told;
+pub mod volume_events;
+pub mod volumes;
 pub mod watch;
 pub mod watch_state;

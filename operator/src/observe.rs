@@ -9,6 +9,7 @@ use crate::{
     memory::Key,
     reconcile::World,
     sample::{self, Sample, Source},
+    volumes,
 };
 use k8s_openapi::{
     api::{
@@ -37,6 +38,9 @@ pub enum Error {
         /// What the API server said.
         source: ApiError,
     },
+    /// The queue volumes.
+    #[error(transparent)]
+    Volumes(#[from] volumes::Error),
 }
 
 impl Error {
@@ -44,6 +48,7 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Secret { source, .. } => source.class(),
+            Self::Volumes(error) => error.class(),
         }
     }
 }
@@ -103,6 +108,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         delivery: told.delivery,
         queue: told.queue,
         scaling: ScalingSeen::default(),
+        volumes: volumes::look(pipeline, &names, &pods, world).await?,
     };
     Ok(Facts { observed, lag_messages, kafka, pods, gateways })
 }

@@ -53,26 +53,28 @@ pub async fn prune(
 ) -> Result<(), Error> {
     let uid = pipeline.uid().unwrap_or_default();
     for job in surplus_jobs(&owned(&world.cache.jobs, &uid), applied) {
-        delete(&*job, world).await?;
+        delete(&*job, DeleteParams::background(), world).await?;
     }
     // While gateways of an older revision run, or the schema is not settled, a pod that restarts needs its config.
     let is_settled = applied.parts().workload.is_some() && seen.is_some_and(WorkloadSeen::is_rolled_out);
     if is_settled {
         let mounted = mounted_configs(pipeline, &world.cache);
         for config in surplus_configs(&owned(&world.cache.config_maps, &uid), applied, &mounted) {
-            delete(&*config, world).await?;
+            delete(&*config, DeleteParams::background(), world).await?;
         }
     }
     Ok(())
 }
 
-/// All schema Jobs but the current one; that one too when it failed and is to be run again.
+/// All schema Jobs but the current one; that one too when it failed and is to be run again. Jobs that drain volumes are not among
+/// them.
 fn surplus_jobs(jobs: &[Arc<Job>], applied: &Objects<Applied>) -> Vec<Arc<Job>> {
     let current = applied.parts().schema_job.as_ref().map(ResourceExt::name_any);
-    jobs.iter()
-        .filter(|job| Some(job.name_any()) != current && job.meta().deletion_timestamp.is_none())
-        .cloned()
-        .collect()
+    let is_surplus = |job: &&Arc<Job>| {
+        let is_of_schema = job.labels().get(names::COMPONENT).is_some_and(|part| part == names::SCHEMA);
+        is_of_schema && Some(job.name_any()) != current && job.meta().deletion_timestamp.is_none()
+    };
+    jobs.iter().filter(is_surplus).cloned().collect()
 }
 
 fn surplus_configs(
@@ -103,13 +105,13 @@ fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> 
     volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
 }
 
-async fn delete<K: Appliable>(object: &K, world: &World) -> Result<(), Error> {
+/// Deletes the very object that was looked at, in this way: another one may have been made under its name.
+pub(crate) async fn delete<K: Appliable>(object: &K, how: DeleteParams, world: &World) -> Result<(), Error> {
     let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
     let api: Api<K> = Api::namespaced(world.shared.client.clone(), &object.namespace().unwrap_or_default());
     world.shared.metrics.wrote(kind);
-    // The very object that was looked at: another one may have been made under its name.
-    let exactly = Preconditions { uid: object.uid(), resource_version: None };
-    match api.delete(&name, &DeleteParams::background().preconditions(exactly)).await {
+    let exactly = Preconditions { uid: object.uid(), ..how.preconditions.clone().unwrap_or_default() };
+    match api.delete(&name, &how.preconditions(exactly)).await {
         Ok(_) => Ok(()),
         // Gone already, or replaced.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

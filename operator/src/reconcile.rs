@@ -21,6 +21,7 @@ use crate::{
     sample::Sampler,
     scaling::{self, Scaling},
     told::Telling,
+    volumes,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -119,6 +120,9 @@ pub enum Error {
     /// While leaving objects to themselves.
     #[error(transparent)]
     Removal(#[from] removal::Error),
+    /// While seeing to the queue volumes.
+    #[error(transparent)]
+    Volumes(#[from] volumes::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -136,6 +140,7 @@ impl Error {
             Self::Prune(error) => error.class(),
             Self::Finalizer(error) => error.class(),
             Self::Removal(error) => error.class(),
+            Self::Volumes(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
         }
@@ -194,7 +199,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Planned::Waiting(_) => None,
     });
     let replicas = leave(pipeline, ready, &mut facts, &world.shared.scaling).await;
-    let carried_out = carry_out(pipeline, (ready, replicas), &facts.observed, world).await;
+    let carried_out = carry_out(pipeline, (ready, replicas), &mut facts.observed, world).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
         Err(error) if is_taking_over(pipeline) => return Err(error),
@@ -217,7 +222,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
 async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts, scaling: &Scaling) -> u32 {
     let Some(workload) = &facts.observed.workload else {
         facts.observed.scaling.drain = None;
-        return plan.map_or(0, Plan::replicas);
+        // Gateways without a StatefulSet are taken over, all of them; whoever is too many leaves in the usual way.
+        let left_alone = facts.observed.volumes.left_alone.unwrap_or(0);
+        return plan.map_or(0, Plan::replicas).max(left_alone);
     };
     let is_remembered = pipeline.status.as_ref().is_some_and(|status| status.suspension.is_some());
     let wanted = match Intent::of(pipeline) {
@@ -235,7 +242,7 @@ async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts,
 async fn carry_out(
     pipeline: &TracePipeline,
     (plan, replicas): (Option<&Plan>, u32),
-    observed: &Observed,
+    observed: &mut Observed,
     world: &World,
 ) -> Result<(), Error> {
     let plan = match (Intent::of(pipeline), plan) {
@@ -253,10 +260,17 @@ async fn carry_out(
         (false, true) => finalizer::let_go(pipeline, world).await?,
         (true, true) | (false, false) => {}
     }
+    observed.volumes.refusal = Box::pin(volumes::grow(plan, world)).await?;
+    let current = observed.workload.as_ref().map_or(replicas, |workload| workload.wanted);
+    // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
+    let tending = volumes::tend(pipeline, plan, (current, replicas), &observed.volumes, world);
+    let tended = Box::pin(tending).await;
+    let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     // Ten objects are kept over ten waits: 40 KB that belong on the heap.
     let applied = Box::pin(apply::apply(pipeline, build(plan), replicas, world)).await?;
+    Box::pin(volumes::make_anew(plan, world)).await?;
     prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
-    Ok(())
+    Ok(tended.map(drop)?)
 }
 
 /// Whether the pipeline was left alone until now.

@@ -5,6 +5,7 @@ use crate::{
     api_error::{ApiError, ErrorClass},
     memory::Key,
     reconcile::{Shared, World},
+    volume_events::volume_events,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
@@ -78,10 +79,8 @@ pub async fn report(
         );
         publish(pipeline, &event(ready), &world.shared).await;
     }
-    let of_gateways = gateway_events(&before, &status);
-    for event in
-        of_gateways.into_iter().chain(scaling_events(before.scaling.as_ref(), status.scaling.as_ref()))
-    {
+    let of_gateways = gateway_events(&before, &status).into_iter().chain(volume_events(&before, &status));
+    for event in of_gateways.chain(scaling_events(before.scaling.as_ref(), status.scaling.as_ref())) {
         publish(pipeline, &event, &world.shared).await;
     }
     Ok(())
@@ -229,7 +228,8 @@ fn told(reason: &str, type_: EventType, note: &str) -> Event {
     happened(reason, type_, note, "Scale")
 }
 
-fn happened(reason: &str, type_: EventType, note: &str, action: &str) -> Event {
+/// An event about the pipeline.
+pub(crate) fn happened(reason: &str, type_: EventType, note: &str, action: &str) -> Event {
     Event {
         type_,
         reason: reason.to_owned(),

@@ -66,7 +66,8 @@ impl Watches<'_> {
             disruption_budgets: self.owned(forget_managers),
             network_policies: self.owned(forget_managers),
             jobs: self.owned(forget_managers),
-            pods: self.pods(),
+            pods: self.labelled(ours(), keep_what_we_read),
+            claims: self.labelled(of_gateways(), forget_managers),
             secrets: self.secrets(pipelines.clone()),
             pipelines,
         }
@@ -106,10 +107,13 @@ impl Watches<'_> {
         })
     }
 
-    /// Pods belong to a StatefulSet or a Job; the label says which pipeline that is for.
-    fn pods(&mut self) -> Store<Pod> {
-        self.watch(ours(), keep_what_we_read, |pod: &Pod, _| {
-            let pipeline = pod.labels().get(names::INSTANCE).zip(pod.namespace());
+    /// Pods belong to a StatefulSet or a Job, claims to nobody or anybody; the label says which pipeline that is for.
+    fn labelled<K>(&mut self, config: watcher::Config, trim: fn(&mut K)) -> Store<K>
+    where
+        K: Watched,
+    {
+        self.watch(config, trim, |object: &K, _| {
+            let pipeline = object.labels().get(names::INSTANCE).zip(object.namespace());
             pipeline.map(|(name, namespace)| ObjectRef::new(name).within(&namespace)).into_iter().collect()
         })
     }
@@ -191,6 +195,13 @@ impl<K> Watched for K where
 
 fn ours() -> watcher::Config {
     watcher::Config::default().labels(&format!("{}={}", names::MANAGED_BY, names::OPERATOR))
+}
+
+/// Claims of gateways: Kubernetes gives them the labels by which the StatefulSet selects its pods, and no others.
+fn of_gateways() -> watcher::Config {
+    let labels = [(names::NAME, names::PROGRAM), (names::COMPONENT, names::GATEWAY)];
+    let labels = labels.map(|(key, value)| format!("{key}={value}"));
+    watcher::Config::default().labels(&labels.join(","))
 }
 
 /// Managed fields are the larger half of an object.

@@ -49,9 +49,14 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [sluice.dev]
   resources: [tracepipelines/status]
   verbs: [patch]
+# The StatefulSet is deleted, without its pods, when volumes have grown: what it makes claims from cannot be changed.
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
+# Queue volumes: `patch` for their size and the mark of those that are drained, which are all that is deleted.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: [get, list, watch, create, patch]
@@ -61,7 +66,7 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch]
-# Configs and schema Jobs are named by their content, so old ones are left behind by each change.
+# Configs and schema Jobs are named by their content, so old ones are left behind by each change; Jobs that drain volumes end.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
@@ -90,7 +95,7 @@ operator's rights with it before its pipelines are let go, and would stay for ev
 - apiGroups: [sluice.dev]
   resources: [tracepipelines]
   verbs: [get, list, watch, patch]
-# Whether the storage class that a pipeline names exists.
+# Whether the storage class that a pipeline names exists, and whether it lets volumes grow.
 - apiGroups: [storage.k8s.io]
   resources: [storageclasses]
   verbs: [get]

@@ -1,16 +1,32 @@
-//! What is done with what cannot be delivered.
+//! When an offset is committed, and what is done with what cannot be delivered.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done with what cannot be delivered.
+/// When an offset is committed, and what is done with what cannot be delivered.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
+    /// When an offset is committed. AfterInsert (the default): every row below it is in ClickHouse or dead-lettered, so that
+    /// Kafka is the durable copy and consumer lag tells the truth. AfterEnqueue: rows that are synced to the queue volume count
+    /// too, so that Kafka may forget them sooner; the volume is then the only copy until they are inserted.
+    #[serde(default)]
+    pub commit: Commit,
+
     /// Messages that cannot be read.
     #[serde(default)]
     pub dead_letter: DeadLetter,
+}
+
+/// When an offset is committed.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Commit {
+    /// Every row below it is in ClickHouse or dead-lettered.
+    #[default]
+    AfterInsert,
+    /// Rows on the queue volume count too.
+    AfterEnqueue,
 }
 
 /// Messages that cannot be read.

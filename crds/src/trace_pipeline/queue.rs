@@ -4,20 +4,27 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The queue volume of each gateway. It cannot be changed after the pipeline was created.
-//
-// It becomes the volume claim template of a StatefulSet, which Kubernetes does not let anyone change; so nothing in
-// here can be changed either until the operator knows how to replace volumes.
+/// The queue volume of each gateway. Its size may grow while gateways run; mode and storage class stay as they are.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self == oldSelf")
-    .message("queue cannot be changed after the pipeline was created: its volumes would have to be replaced"))]
+#[x_kube(
+    // The server tries rules on the default of the object too, in which nothing is filled in.
+    validation = Rule::new("has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)")
+        .message("queue.mode cannot be changed after the pipeline was created: gateways would lose their volumes, or need new \
+                  ones"),
+    validation = Rule::new(
+        "has(self.storageClassName) == has(oldSelf.storageClassName) && \
+         (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
+        .message("queue.storageClassName cannot be changed after the pipeline was created: its volumes would have to be \
+                  replaced")
+)]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.
     #[serde(default)]
     pub mode: QueueMode,
 
-    /// Size of each volume: a whole number of Mi, Gi or Ti, at least 64Mi. Default 10Gi.
+    /// Size of each volume: a whole number of Mi, Gi or Ti, at least 64Mi. Default 10Gi. A larger one makes the volumes grow
+    /// while gateways run, where their storage class allows that; a smaller one is refused.
     #[serde(default = "size")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -31,11 +38,20 @@ pub struct Queue {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
         .message("storageClassName is the name of a StorageClass: a-z, 0-9, '-' and '.'"))]
     pub storage_class_name: Option<String>,
+
+    /// What becomes of volumes that no gateway uses any more.
+    #[serde(default)]
+    pub retention_policy: RetentionPolicy,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { mode: QueueMode::default(), size: size(), storage_class_name: None }
+        Self {
+            mode: QueueMode::default(),
+            size: size(),
+            storage_class_name: None,
+            retention_policy: RetentionPolicy::default(),
+        }
     }
 }
 
@@ -51,4 +67,28 @@ pub enum QueueMode {
     Spill,
     /// There is none.
     Disabled,
+}
+
+/// What becomes of volumes that no gateway uses any more. While one may hold the only copy of something, it is kept in any case
+/// until it is drained.
+#[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetentionPolicy {
+    /// When there are fewer gateways: Delete (the default) or Retain.
+    #[serde(default)]
+    pub when_scaled: Retention,
+
+    /// When the pipeline is deleted: Delete (the default) or Retain.
+    #[serde(default)]
+    pub when_deleted: Retention,
+}
+
+/// What becomes of a volume.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Retention {
+    /// It goes.
+    #[default]
+    Delete,
+    /// It stays.
+    Retain,
 }

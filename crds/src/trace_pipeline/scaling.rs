@@ -178,7 +178,8 @@ pub struct Drain {
     pub timeout: String,
 
     /// What is done with gateways that take longer. Abort (the default): all of them stay, and it is tried again after the
-    /// same time. Force: they are taken away; Kafka still has what they hold.
+    /// same time. Force: they are taken away; Kafka still has what they hold. Job: they are taken away, and a Job inserts what is
+    /// on their volumes before those go.
     #[serde(default)]
     pub on_timeout: OnTimeout,
 }
@@ -201,4 +202,6 @@ pub enum OnTimeout {
     Abort,
     /// They are taken away.
     Force,
+    /// They are taken away, and a Job drains their volumes.
+    Job,
 }

@@ -251,9 +251,33 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""b""#, false, "consumerGroup cannot be changed"),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, false, "consumerGroup cannot be changed"),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
-    ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, false, "queue cannot be changed"),
-    ("/spec/queue", "{}", r#"{"mode": "Disabled"}"#, false, "queue cannot be changed"),
-    ("/spec/queue", "{}", r#"{"storageClassName": "fast"}"#, false, "queue cannot be changed"),
+    // Whether volumes can grow is their storage class's to say, and whether they would have to shrink is seen on them.
+    ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),
+    ("/spec/queue", "{}", r#"{"retentionPolicy": {"whenScaled": "Retain"}}"#, true, ""),
+    ("/spec/queue", "{}", r#"{"mode": "Disabled"}"#, false, "queue.mode cannot be changed"),
+    (
+        "/spec/queue",
+        "{}",
+        r#"{"storageClassName": "fast"}"#,
+        false,
+        "queue.storageClassName cannot be changed",
+    ),
+    (
+        "/spec/queue",
+        r#"{"storageClassName": "fast"}"#,
+        r#"{"storageClassName": "slow"}"#,
+        false,
+        "queue.storageClassName cannot be changed",
+    ),
     ("/spec/replicas", "1", "2", true, ""),
     ("/spec/gateway/resources/memory", r#""512Mi""#, r#""256Mi""#, true, ""),
+];
+
+/// Rules about what is committed when: `queue.mode`, `scaling.drain.onTimeout`, and a part of the message when that is refused
+/// together with `delivery.commit: AfterEnqueue`.
+pub const AFTER_ENQUEUE: &[(&str, &str, &str)] = &[
+    ("Spill", "Abort", ""),
+    ("Spill", "Job", ""),
+    ("Spill", "Force", "onTimeout Force cannot be used with delivery.commit AfterEnqueue"),
+    ("Disabled", "Abort", "AfterEnqueue needs queue.mode Spill"),
 ];

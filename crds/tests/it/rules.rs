@@ -1,6 +1,6 @@
 //! Every CEL rule, with values that it takes and values that it refuses.
 
-use crate::cases::{CHANGES, REPLICAS, VALUES};
+use crate::cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, VALUES};
 use crate::{defaulted, sample, schema, smallest};
 use kube_cel::{Validator, compile_schema, estimate_rule_cost};
 use serde_json::{Value, json};
@@ -56,12 +56,28 @@ fn replicas_belongs_to_whoever_sets_it() {
 }
 
 #[test]
+fn what_is_committed_before_its_insert_is_on_a_volume_that_is_not_thrown_away() {
+    for (mode, on_timeout, message) in AFTER_ENQUEUE {
+        for commit in ["AfterInsert", "AfterEnqueue"] {
+            let mut object = with("/spec/delivery/commit", &json!(commit).to_string());
+            object["spec"]["queue"]["mode"] = (*mode).into();
+            object["spec"]["scaling"]["drain"]["onTimeout"] = (*on_timeout).into();
+            let found = failures(&object, None);
+            let is_taken = commit == "AfterInsert" || message.is_empty();
+            assert_eq!(found.is_empty(), is_taken, "{commit} {mode} {on_timeout}: {found:?}");
+            assert!(found.iter().all(|m| m.contains(message)), "{commit} {mode} {on_timeout}: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn every_rule_compiles_stays_cheap_and_is_tried() {
     let refused: Vec<_> = VALUES
         .iter()
         .map(|case| case.message)
         .chain(CHANGES.iter().map(|c| c.4))
         .chain(REPLICAS.iter().map(|c| c.2))
+        .chain(AFTER_ENQUEUE.iter().map(|c| c.2))
         .collect();
     let mut rules = BTreeSet::new();
     collect(&schema(), &mut rules);

@@ -67,10 +67,34 @@ pub fn render() -> anyhow::Result<()> {
     let cluster_wide = of_kind(&namespaced, "ClusterRole");
     ensure!(cluster_wide.is_none(), "a namespaced installation asks for rights in the whole cluster");
     ensure!(of_kind(&namespaced, "Role").is_some(), "a namespaced installation has no Role");
+    volumes(&usual)?;
     monitoring(&usual)?;
     network_policy(&usual)?;
     for value in REFUSED {
         ensure!(rendered(&["--set", value]).is_err(), "values.schema.json takes {value}");
+    }
+    Ok(())
+}
+
+/// What the operator may do to queue volumes: it never makes or replaces one, and deletes none unless it is let.
+fn volumes(usual: &[Value]) -> anyhow::Result<()> {
+    let kept = rendered(&["--set", "volumes.delete=false"])?;
+    let verbs = |objects: &[Value], resource: &str| -> anyhow::Result<Vec<String>> {
+        let role = of_kind(objects, "ClusterRole").context("the chart renders no ClusterRole")?;
+        let rules = role["rules"].as_array().context("a ClusterRole without rules")?;
+        let names = |rule: &&Value| {
+            rule["resources"].as_array().is_some_and(|all| all.iter().any(|name| name == resource))
+        };
+        let all = rules.iter().filter(names).flat_map(|rule| rule["verbs"].as_array().into_iter().flatten());
+        Ok(all.filter_map(|verb| verb.as_str().map(str::to_owned)).collect())
+    };
+    for (objects, resource, expected) in [
+        (usual, "persistentvolumeclaims", &["get", "list", "watch", "patch", "delete"][..]),
+        (&kept, "persistentvolumeclaims", &["get", "list", "watch", "patch"]),
+        (usual, "storageclasses", &["get"]),
+    ] {
+        let found = verbs(objects, resource)?;
+        ensure!(found == expected, "the operator may {found:?} {resource}, not {expected:?}");
     }
     Ok(())
 }

@@ -132,7 +132,12 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
         scene.pipeline.apply(&json!({})).await?;
         for (change, words) in [
             (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
-            (json!({"queue": {"size": "2Gi"}}), "queue cannot be changed"),
+            (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
+            (json!({"queue": {"storageClassName": "another"}}), "queue.storageClassName cannot be changed"),
+            (
+                json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
+                "onTimeout Force cannot be used",
+            ),
         ] {
             let applied = scene.pipeline.apply(&change).await;
             expect_refusal(applied, words).with_context(|| change.to_string())?;

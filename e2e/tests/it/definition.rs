@@ -13,7 +13,7 @@ use sluice_crds::TracePipeline;
 #[path = "../../../crds/tests/it/cases.rs"]
 mod cases;
 
-use cases::{CHANGES, REPLICAS, VALUES};
+use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, VALUES};
 
 /// A namespace that every cluster has; nothing is made in it.
 const NAMESPACE: &str = "default";
@@ -88,6 +88,13 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
         }
         let answer = create(&cluster, &object).await?;
         judge(&mut wrong, &format!("{mode} with replicas {replicas}"), &answer, message);
+    }
+    for (mode, on_timeout, message) in AFTER_ENQUEUE {
+        let mut object = with("/spec/delivery", r#"{"commit": "AfterEnqueue"}"#)?;
+        object["spec"]["queue"]["mode"] = json!(mode);
+        object["spec"]["scaling"] = json!({"drain": {"onTimeout": on_timeout}});
+        let answer = create(&cluster, &object).await?;
+        judge(&mut wrong, &format!("AfterEnqueue with {mode} and {on_timeout}"), &answer, message);
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())

@@ -26,3 +26,4 @@ mod process;
 mod scene;
 mod schema;
 mod secured;
+mod volumes;

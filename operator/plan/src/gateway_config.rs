@@ -2,7 +2,7 @@
 
 use crate::{Names, secrets::file};
 use sluice_crds::{
-    Engine, Format, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode, SaslMechanism,
+    Commit, Engine, Format, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode, SaslMechanism,
     SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
@@ -34,6 +34,9 @@ pub(crate) fn build(
     share: Share,
 ) -> Result<GatewayConfig, Violations> {
     let mut found = Violations::default();
+    found.add_if(spec.delivery.commit == Commit::AfterEnqueue, "spec.delivery.commit", || {
+        "gateways do not know AfterEnqueue yet; use AfterInsert".into()
+    });
     let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
     let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
     let config = GatewayConfig {

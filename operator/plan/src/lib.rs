@@ -18,6 +18,7 @@ pub mod names;
 pub mod objects;
 pub mod observed;
 mod plan;
+mod quantity;
 mod resources;
 mod rival;
 pub mod scale;
@@ -26,14 +27,16 @@ mod secrets;
 mod size;
 mod status;
 mod topics;
+pub mod volumes;
 
 pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;
-pub use objects::{Applied, Desired, Objects, Parts, build};
+pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
-    Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
-    SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
+    ClaimSeen, DrainJobSeen, DrainJobState, Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure,
+    SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen,
+    WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
 pub use rival::rival;

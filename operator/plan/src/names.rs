@@ -11,6 +11,13 @@ pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
 
+/// Annotation of a Job that drains a volume: the uid of the claim that it was made for.
+pub const CLAIM_UID: &str = "sluice.dev/claim-uid";
+/// Annotation of a Job that drains a volume: the version of the StatefulSet's spec when it was made.
+pub const WORKLOAD_VERSION: &str = "sluice.dev/workload-version";
+
+/// Label of a claim that no gateway uses: `true` when a Job has found the volume empty.
+pub const DRAINED: &str = "sluice.dev/drained";
 /// Label: which part of the pipeline an object serves.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Label: the pipeline's name.
@@ -27,11 +34,15 @@ pub const PROGRAM: &str = "sluice-gateway";
 pub const GATEWAY: &str = "gateway";
 /// Value of [`COMPONENT`] on the schema Job.
 pub const SCHEMA: &str = "schema";
+/// Value of [`COMPONENT`] on Jobs that drain volumes.
+pub const DRAIN: &str = "drain";
 
 /// The gateway's container.
 pub const GATEWAY_CONTAINER: &str = "gateway";
 /// The schema Job's container.
 pub const SCHEMA_CONTAINER: &str = "schema";
+/// The container of a Job that drains a volume.
+pub const DRAIN_CONTAINER: &str = "drain";
 /// The volume claim of each gateway; a claim is called `queue-<pod>`.
 pub const QUEUE_CLAIM: &str = "queue";
 /// The admin port's name.
@@ -91,6 +102,16 @@ impl Names {
         format!("{}-schema-{hash}", self.pipeline)
     }
 
+    /// The claims of the gateways, without the number at the end.
+    pub fn claim_prefix(&self) -> String {
+        format!("{QUEUE_CLAIM}-{}-", self.gateway())
+    }
+
+    /// The Job that drains the volume of this gateway.
+    pub fn drain(&self, ordinal: u32) -> String {
+        format!("{}-drain-{ordinal}", self.pipeline)
+    }
+
     /// The consumer group unless the spec names one.
     pub fn consumer_group(&self) -> String {
         format!("{}.{}", self.namespace, self.pipeline)
@@ -144,6 +165,7 @@ mod tests {
         // The Job controller puts the Job's name on its pods as a label.
         assert!(names.schema(&hash).len() <= 63);
         assert!(names.config_map(&hash).len() <= 63);
+        assert!(names.drain(u32::MAX).len() <= 63);
         // The StatefulSet controller puts its name, a dash and up to ten digits on its pods as a label.
         assert!(names.gateway().len() + 1 + 10 <= 63);
     }

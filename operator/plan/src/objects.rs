@@ -5,12 +5,15 @@
 
 mod config_map;
 mod disruption_budget;
+mod drain_job;
 mod network_policy;
 mod pod;
 mod schema_job;
 mod service;
 mod service_account;
 mod workload;
+
+pub use drain_job::drain_job;
 
 use crate::{
     Plan, SchemaStep, hash,
@@ -65,7 +68,8 @@ pub struct Parts {
     /// The schema Job; `None` when none is needed, or when one that failed is to be deleted first
     /// ([`SchemaStep::RunAgain`]).
     pub schema_job: Option<Job>,
-    /// The gateways, without `replicas`; `None` until the schema is as it must be. What runs then goes on as it is.
+    /// The gateways, without `replicas`; `None` until the schema is as it must be, and while the StatefulSet is made anew for larger
+    /// volumes. What runs then goes on as it is.
     pub workload: Option<StatefulSet>,
 }
 
@@ -124,7 +128,7 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
             disruption_budget: disruption_budget::disruption_budget(&plan.identity),
             schema_config_map,
             schema_job: schema_job.filter(|_| plan.schema_step != SchemaStep::RunAgain),
-            workload: plan.schema_step.lets_gateways_start().then(|| workload::workload(plan)),
+            workload: plan.lets_workload_change().then(|| workload::workload(plan)),
         },
         state: PhantomData,
     }

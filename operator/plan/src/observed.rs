@@ -7,6 +7,7 @@ mod secret;
 mod source;
 mod storage;
 mod termination;
+mod volumes;
 mod workload;
 
 pub use schema::{SchemaFailure, SchemaSeen};
@@ -14,6 +15,7 @@ pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
+pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{PodSeen, WorkloadSeen};
 
 use crate::scale::Decision;
@@ -42,6 +44,8 @@ pub struct Observed {
     pub rival: Option<String>,
     /// The storage class of the queue volumes.
     pub storage_class: StorageClassSeen,
+    /// The queue volumes.
+    pub volumes: VolumesSeen,
 }
 
 /// What scaling came to, before anything is planned.

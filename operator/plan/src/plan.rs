@@ -10,8 +10,9 @@ use crate::{
     secrets::{Unusable, mounted},
     size,
     topics::{partitions_known, sum, topics},
+    volumes::{Growth, Volume},
 };
-use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
+use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::reason};
 use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
 
 /// What the operator brings to every plan.
@@ -54,13 +55,7 @@ pub struct Plan {
     pub(crate) schema: Option<SchemaPlan>,
     pub(crate) schema_step: SchemaStep,
     pub(crate) operator_version: String,
-}
-
-/// The queue volume of each gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Volume {
-    pub size: String,
-    pub storage_class: Option<String>,
+    pub(crate) drain_seconds: u32,
 }
 
 impl Plan {
@@ -114,6 +109,21 @@ impl Plan {
     pub fn schema_step(&self) -> SchemaStep {
         self.schema_step
     }
+
+    /// How the queue volumes grow; `None` without them.
+    pub fn growth(&self) -> Option<&Growth> {
+        self.volume.as_ref().map(|volume| &volume.growth)
+    }
+
+    /// Whether volumes that no gateway uses are deleted once they are drained.
+    pub fn deletes_drained_volumes(&self) -> bool {
+        self.volume.as_ref().is_some_and(|volume| volume.retention.deletes_drained)
+    }
+
+    /// Whether the StatefulSet may be applied: the schema lets gateways start, and it is not about to be made anew.
+    pub(crate) fn lets_workload_change(&self) -> bool {
+        self.schema_step.lets_gateways_start() && !self.growth().is_some_and(Growth::holds_workload)
+    }
 }
 
 /// Decides. Everything that is wrong with the spec is named at once.
@@ -136,6 +146,7 @@ pub fn plan(
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
     }
+    let volume = Volume::of(pipeline, observed, is_settled(observed, replicas))?;
     let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
     match (of_source, topics, of_sink) {
         (Err(Unusable { message, .. }), _, _) => waiting(reason::SOURCE_UNAVAILABLE, message),
@@ -148,7 +159,8 @@ pub fn plan(
             config,
             resources: sized.resources,
             grace: sized.grace,
-            volume: volume(pipeline),
+            volume,
+            drain_seconds: sized.terms.timeout_seconds,
             schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
             schema,
             operator_version: defaults.operator_version.clone(),
@@ -180,9 +192,12 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     let decided = scaling.decision.as_ref().map(|decision| decision.replicas);
     // Not decided yet: what there is stays, and whoever was told to leave is not told otherwise by an operator that starts.
     let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
+    // While the StatefulSet is made anew around its pods, the status still knows how many.
+    let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
+    let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));
     let as_it_is = || {
         let target = leaving.map(|drain| drain.target);
-        target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted))
+        target.or_else(|| observed.workload.as_ref().map(|workload| workload.wanted)).or(made_anew)
     };
     // Whoever comes back from a suspension has nothing to decide from yet.
     let remembered =
@@ -203,6 +218,7 @@ struct Sizes {
     format: Format,
     workers: u32,
     policy: Policy,
+    terms: Terms,
 }
 
 impl Sizes {
@@ -213,15 +229,15 @@ impl Sizes {
         let grace = gateway_config::grace_period(spec, &mut found);
         let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
         let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
-        Terms::of(spec).map_err(|others| found.extend(others)).ok();
-        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy)) =
-            (resources, grace, batch, policy)
+        let terms = Terms::of(spec).map_err(|others| found.extend(others)).ok();
+        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(terms)) =
+            (resources, grace, batch, policy, terms)
         else {
             return Err(found);
         };
         let workers = spec.gateway.workers.unwrap_or(resources.cores);
         let format = gateway_config::format(spec);
-        found.or(Self { resources, grace, record_batch_bytes_max, format, workers, policy })
+        found.or(Self { resources, grace, record_batch_bytes_max, format, workers, policy, terms })
     }
 
     /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
@@ -277,8 +293,9 @@ impl Sizes {
     }
 }
 
-fn volume(pipeline: &TracePipeline) -> Option<Volume> {
-    let queue = &pipeline.spec.queue;
-    (queue.mode == QueueMode::Spill)
-        .then(|| Volume { size: queue.size.clone(), storage_class: queue.storage_class_name.clone() })
+/// Whether neither a rollout nor a rescale is under way.
+fn is_settled(observed: &Observed, replicas: u32) -> bool {
+    let Some(seen) = &observed.workload else { return false };
+    let is_rescaled = seen.wanted != replicas || seen.replicas != replicas;
+    seen.is_rolled_out() && !is_rescaled && observed.scaling.drain.is_none()
 }

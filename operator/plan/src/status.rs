@@ -7,6 +7,7 @@ mod progress;
 mod removal;
 mod scaling;
 mod verdict;
+mod volumes;
 
 pub use removal::removing;
 
@@ -42,6 +43,7 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
+        volumes: volumes::volumes(pipeline, observed),
         scaling,
         suspension: lifecycle::suspension(pipeline, observed.workload.as_ref()),
         ..counted(before, observed)
@@ -79,6 +81,8 @@ fn verdicts(
         verdict::scaling_limited(scaling),
         progress.suspended(),
         verdict::reconciliation_paused(Intent::of(pipeline)),
+        volumes::resized(pipeline, observed),
+        volumes::drained(observed),
     ]
 }
 

@@ -22,6 +22,8 @@ pub struct Write {
     /// `configmaps/prod-config-0123456789`, `tracepipelines/prod/status`
     pub what: String,
     pub field_manager: String,
+    /// What becomes of dependents, of a deletion that says so.
+    pub propagation: String,
 }
 
 #[derive(Default)]
@@ -31,6 +33,8 @@ struct State {
     writes: Vec<Write>,
     events: Vec<Value>,
     refusals: Vec<(String, u16)>,
+    /// Writes until whoever writes is cut off.
+    writes_left: Option<u32>,
 }
 
 /// The server; it ends with the test.
@@ -60,7 +64,17 @@ impl ApiServer {
         server
     }
 
-    /// From now on, requests whose path contains `what` are answered with this status.
+    /// Whoever writes is cut off after so many writes: what comes then does not reach the server.
+    pub fn cut_off_after(&self, writes: u32) {
+        self.state.lock().unwrap().writes_left = Some(writes);
+    }
+
+    /// Everything reaches the server again.
+    pub fn go_on(&self) {
+        self.state.lock().unwrap().writes_left = None;
+    }
+
+    /// From now on, requests whose path, or path and method, contain `what` are answered with this status.
     pub fn refuse(&self, what: &str, code: u16) {
         self.state.lock().unwrap().refusals.push((what.to_owned(), code));
     }
@@ -114,10 +128,8 @@ impl ApiServer {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // .../namespaces/<namespace>/<plural>[/<name>[/status]], or .../<plural>/<name> of what is in no namespace
-        let parts: Vec<&str> = uri.path().split('/').collect();
-        let begin = parts.iter().position(|part| *part == "namespaces").map_or(parts.len() - 2, |at| at + 2);
-        let what = parts[begin..].join("/");
+        // .../namespaces/<namespace>/<plural>[/<name>[/status]]
+        let what = what(uri.path());
         let mut state = self.state.lock().unwrap();
         let manager =
             uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
@@ -127,10 +139,14 @@ impl ApiServer {
         }
         if method != Method::GET {
             let field_manager = field_manager.clone();
-            state.writes.push(Write { method: method.to_string(), what: what.clone(), field_manager });
+            let propagation = body["propagationPolicy"].as_str().unwrap_or_default().to_owned();
+            let (method, what) = (method.to_string(), what.clone());
+            state.writes.push(Write { method, what, field_manager, propagation });
         }
-        let refusal =
-            state.refusals.iter().find(|(refused, _)| what.contains(refused)).map(|(_, code)| *code);
+        let full = format!("{what} {method}");
+        let scripted =
+            state.refusals.iter().find(|(refused, _)| full.contains(refused)).map(|(_, code)| *code);
+        let refusal = scripted.or_else(|| state.cuts_off(&method).then_some(503));
         let (code, answer) = match (refusal, method) {
             (Some(code), _) => (code, failure(code, "scripted")),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
@@ -146,12 +162,35 @@ impl ApiServer {
     }
 }
 
+/// `.../namespaces/<namespace>/<plural>[/<name>[/status]]`, or `.../<version>/<plural>/<name>` without a namespace.
+fn what(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    let at = parts.iter().position(|part| *part == "namespaces").map_or(4, |at| at + 2);
+    parts.get(at..).unwrap_or_default().join("/")
+}
+
 impl State {
+    fn cuts_off(&mut self, method: &Method) -> bool {
+        if *method == Method::GET {
+            return false;
+        }
+        let Some(left) = &mut self.writes_left else { return false };
+        let is_cut_off = *left == 0;
+        *left = left.saturating_sub(1);
+        is_cut_off
+    }
+
     fn apply(&mut self, what: &str, patch: Value, field_manager: &str) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
         // The status has one manager, and what it does not apply any more goes.
         if !patch["status"].is_null() {
             object["status"] = Value::Null;
+        }
+        // So have the labels of the mark on claims.
+        if field_manager == "sluice-operator/drained"
+            && let Some(labels) = object["metadata"]["labels"].as_object_mut()
+        {
+            labels.remove("sluice.dev/drained");
         }
         merge(&mut object, patch);
         if object["metadata"]["finalizers"] == json!([]) && !object["metadata"]["deletionTimestamp"].is_null()

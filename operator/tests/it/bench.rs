@@ -152,6 +152,7 @@ fn cache(server: &ApiServer) -> Cache {
         network_policies: store(server, "networkpolicies"),
         jobs: store(server, "jobs"),
         pods: store(server, "pods"),
+        claims: store(server, "persistentvolumeclaims"),
         secrets: store(server, "secrets"),
     }
 }
@@ -165,7 +166,7 @@ where
     writer.apply_watcher_event(&Event::Init);
     for object in server.list(plural) {
         let is_ours = object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "sluice-operator";
-        if is_ours || matches!(plural, "tracepipelines" | "secrets") {
+        if is_ours || matches!(plural, "tracepipelines" | "secrets" | "persistentvolumeclaims") {
             writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
         }
     }

@@ -1,9 +1,8 @@
 //! What users of the nearest projects complain about, and the test that makes each of it impossible here.
 //!
 //! The complaints are issues of open-telemetry/opentelemetry-operator, kedacore/keda, Altinity/clickhouse-operator,
-//! strimzi/strimzi-kafka-operator, kube-rs/kube and others. Changing volumes of a pipeline that runs, and roll-outs that go back by
-//! themselves, are refused or not there yet, so that their complaints (a StatefulSet that is deleted with all its pods, a resize
-//! that stops after the first claim, a roll-out that is stuck) cannot arise either; they come with what they are about.
+//! strimzi/strimzi-kafka-operator, kube-rs/kube and others. Roll-outs that go back by themselves are not there yet, so that their
+//! complaint (one that is stuck) comes with what it is about.
 
 use std::{fs, path::Path};
 
@@ -22,7 +21,14 @@ const COMPLAINTS: &[Complaint] = &[
         &[
             (CRDS, "each_transition_rule_sees_the_change"),
             (E2E, "every_rule_about_a_change_sees_it_on_the_server"),
+            (OPERATOR, "claims_grow_and_the_workload_is_made_anew_without_its_pods"),
+            (E2E, "volumes_grow_around_their_gateways_and_go_once_they_are_drained"),
         ],
+    ),
+    (
+        "a resize stops after the first claim",
+        "clickhouse-operator#188, Altinity/clickhouse-operator#1263",
+        &[(OPERATOR, "growing_goes_on_from_wherever_the_operator_was_cut_off")],
     ),
     (
         "replicas that an autoscaler set are reset",
@@ -61,7 +67,10 @@ const COMPLAINTS: &[Complaint] = &[
     (
         "scaling in strands what is in a pod's queue",
         "opentelemetry-collector-contrib#30916, logging-operator#952",
-        &[(OPERATOR, "gateways_that_are_too_many_leave_once_they_are_empty")],
+        &[
+            (OPERATOR, "gateways_that_are_too_many_leave_once_they_are_empty"),
+            (OPERATOR, "a_volume_without_a_gateway_is_drained_and_then_goes_or_stays"),
+        ],
     ),
     (
         "webhooks and their certificates break installations",
@@ -109,7 +118,10 @@ const COMPLAINTS: &[Complaint] = &[
     (
         "a claim was deleted, and data with it",
         "clickhouse-operator#730",
-        &[(OPERATOR, "no_right_of_the_chart_is_about_a_volume")],
+        &[
+            (PLAN, "no_volume_is_deleted_before_it_is_drained"),
+            (OPERATOR, "rights_about_volumes_are_few_and_deleting_can_be_taken_away"),
+        ],
     ),
     (
         "changed bounds of the autoscaler restart pods",
@@ -168,14 +180,18 @@ fn no_template_of_the_chart_has_a_webhook_or_a_certificate() {
 }
 
 #[test]
-fn no_right_of_the_chart_is_about_a_volume() {
+fn rights_about_volumes_are_few_and_deleting_can_be_taken_away() {
     let rules = read("charts/sluice/templates/_helpers.tpl");
-    let resources: Vec<&str> =
-        rules.lines().filter(|line| line.trim_start().starts_with("resources:")).collect();
-    assert!(resources.len() >= 8, "{resources:?}");
-    for line in resources {
-        for forbidden in ["persistentvolume", "\"*\"", "'*'", "[*]"] {
+    let lines: Vec<&str> = rules.lines().map(str::trim_start).collect();
+    let resources = lines.iter().enumerate().filter(|(_, line)| line.starts_with("resources:"));
+    assert!(resources.clone().count() >= 8, "{lines:?}");
+    for (at, line) in resources {
+        for forbidden in ["persistentvolumes", "\"*\"", "'*'", "[*]"] {
             assert!(!line.contains(forbidden), "{line}");
+        }
+        if line.contains("persistentvolumeclaims") {
+            let only_if = "{{ if .Values.volumes.delete }}, delete{{ end }}";
+            assert_eq!(lines[at + 1], format!("verbs: [get, list, watch, patch{only_if}]"));
         }
     }
 }

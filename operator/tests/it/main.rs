@@ -14,3 +14,4 @@ mod quiet;
 mod scaling;
 mod schema;
 mod telling;
+mod volumes;

@@ -4,7 +4,7 @@ use crate::{
     Plan, hash,
     names::{ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM},
     objects::pod::{config_path, pod, resources},
-    plan::Volume,
+    volumes::Volume,
 };
 use k8s_openapi::{
     api::{
@@ -64,15 +64,21 @@ pub(crate) fn spec(plan: &Plan) -> StatefulSetSpec {
             ..StatefulSetUpdateStrategy::default()
         }),
         revision_history_limit: Some(REVISIONS_KEPT),
-        // Offsets are committed after the insert, so that Kafka has whatever is on a volume: it goes with its gateway. One that
-        // stayed behind a gateway that was scaled in would outlive the pipeline, since nothing owns it any more.
-        persistent_volume_claim_retention_policy: Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
-            when_deleted: Some("Delete".into()),
-            when_scaled: Some("Delete".into()),
-        }),
+        persistent_volume_claim_retention_policy: Some(retention(plan.volume.as_ref())),
         template: template(plan),
         volume_claim_templates: plan.volume.as_ref().map(|volume| vec![claim(plan, volume)]),
         ..StatefulSetSpec::default()
+    }
+}
+
+/// A volume that may be the only copy of something stays, and the operator deletes it once it is drained. Any other goes with its
+/// gateway: one that stayed behind would outlive the pipeline, since nothing owns it any more.
+fn retention(volume: Option<&Volume>) -> StatefulSetPersistentVolumeClaimRetentionPolicy {
+    let policy = |keeps: bool| Some(if keeps { "Retain" } else { "Delete" }.to_owned());
+    let keeps = |of: fn(&Volume) -> bool| policy(volume.is_some_and(of));
+    StatefulSetPersistentVolumeClaimRetentionPolicy {
+        when_deleted: keeps(|volume| volume.retention.keeps_deleted),
+        when_scaled: keeps(|volume| volume.retention.keeps_scaled),
     }
 }
 
@@ -115,7 +121,7 @@ fn container(plan: &Plan) -> Container {
 }
 
 /// What the pod is called, which is the gateway's identity in its consumer group, and the zone that it runs in.
-fn of_pod(name: &str, field: &str) -> EnvVar {
+pub(super) fn of_pod(name: &str, field: &str) -> EnvVar {
     EnvVar {
         name: name.into(),
         value_from: Some(EnvVarSource {
@@ -140,7 +146,7 @@ fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
     }
 }
 
-fn queue_mount(plan: &Plan) -> VolumeMount {
+pub(super) fn queue_mount(plan: &Plan) -> VolumeMount {
     VolumeMount {
         name: QUEUE_CLAIM.into(),
         mount_path: plan.config.config().queue.path.clone(),

@@ -159,7 +159,9 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     }
     let late = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
-    if held.is_empty() || (late && terms.on_timeout == OnTimeout::Force) {
+    // With Job their volumes stay behind, and are drained then.
+    let goes_all_the_same = late && matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job);
+    if held.is_empty() || goes_all_the_same {
         let reason = gone(&held, seen, leaving);
         return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
     }
@@ -312,9 +314,11 @@ mod tests {
         let waiting = aborted.next.unwrap();
         assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
         assert_eq!(waiting.reason, "not empty within 60 s: gateway 3 does not answer");
-        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
-        assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
-        assert_eq!(step(Moment(60_000), forced, Some(&begun), &late).replicas, 2);
+        for on_timeout in [OnTimeout::Force, OnTimeout::Job] {
+            let forced = Terms { on_timeout, ..TERMS };
+            assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
+            assert_eq!(step(Moment(60_000), forced, Some(&begun), &late).replicas, 2);
+        }
         // It is tried again after the same time, once all take part.
         let taking_part = seen(4, 2, &[(2, Answer::Done), (3, Answer::Done)]);
         let still = step(Moment(119_000), TERMS, Some(&waiting), &taking_part);

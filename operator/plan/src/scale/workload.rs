@@ -29,7 +29,12 @@ impl WorkloadSample {
 
 /// The number at the end of a pod's name.
 pub fn ordinal(pod: &Pod) -> Option<u32> {
-    pod.metadata.name.as_deref()?.rsplit_once('-')?.1.parse().ok()
+    number_of(pod.metadata.name.as_deref()?)
+}
+
+/// The number at the end of a name.
+pub(crate) fn number_of(name: &str) -> Option<u32> {
+    name.rsplit_once('-')?.1.parse().ok()
 }
 
 /// Whether a pod is ready and is to stay so.

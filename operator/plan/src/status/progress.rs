@@ -5,7 +5,8 @@
 
 use crate::{
     Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen,
-    objects, status::verdict::Verdict,
+    objects,
+    status::{verdict::Verdict, volumes},
 };
 use sluice_crds::{TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
@@ -26,8 +27,8 @@ pub(super) enum Progress {
     Resting { message: String },
     /// As it is, whatever the spec says.
     LeftAlone { is_ready: bool, message: String },
-    /// Not possible as the spec is.
-    Refused { message: String },
+    /// Not possible as the spec is, for the reason of `Ready` and `Stalled`.
+    Refused { reason: &'static str, message: String },
 }
 
 impl Progress {
@@ -39,7 +40,7 @@ impl Progress {
         match outcome {
             Err(violations) => {
                 let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
-                Self::Refused { message: all.join("; ") }
+                Self::Refused { reason: reason::SPEC_INVALID, message: all.join("; ") }
             }
             Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
             Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed),
@@ -47,7 +48,10 @@ impl Progress {
             Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
                 .or_else(|| Self::of_schema(plan, &observed.schema))
                 .or_else(|| Self::of_leaving(plan, observed))
-                .unwrap_or_else(|| Self::of_workload(pipeline, plan, observed.workload.as_ref())),
+                .or_else(|| volumes::made_anew(plan, observed))
+                .or_else(|| Self::of_workload(plan, observed.workload.as_ref()))
+                .or_else(|| volumes::growing(pipeline, plan, observed))
+                .unwrap_or_else(|| Self::Done { message: running(pipeline, plan) }),
         }
     }
 
@@ -60,7 +64,7 @@ impl Progress {
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
             Self::Resting { message } => Verdict::no(reason::SUSPENDED, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
-            Self::Refused { message } => Verdict::no(reason::SPEC_INVALID, message),
+            Self::Refused { reason, message } => Verdict::no(reason, message),
         }
     }
 
@@ -81,13 +85,13 @@ impl Progress {
             }
             Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
             Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
-            Self::Refused { .. } => Verdict::no(reason::SPEC_INVALID, "what was applied before goes on"),
+            Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before goes on"),
         }
     }
 
     pub(super) fn stalled(&self) -> Verdict {
         match self {
-            Self::Refused { message } => Verdict::yes(reason::SPEC_INVALID, message),
+            Self::Refused { reason, message } => Verdict::yes(reason, message),
             Self::Done { .. }
             | Self::Moving { .. }
             | Self::Held { .. }
@@ -157,41 +161,38 @@ impl Progress {
         })
     }
 
-    fn of_workload(pipeline: &TracePipeline, plan: &Plan, seen: Option<&WorkloadSeen>) -> Self {
+    /// `None` when gateways run as planned.
+    fn of_workload(plan: &Plan, seen: Option<&WorkloadSeen>) -> Option<Self> {
         let wanted = plan.replicas();
         let Some(seen) = seen else {
-            return moving(reason::SPEC_CHANGED, "gateways are about to be started");
+            return Some(moving(reason::SPEC_CHANGED, "gateways are about to be started"));
         };
         if seen.plan_hash.as_deref() != Some(objects::plan_hash(plan).as_str()) {
-            return moving(reason::SPEC_CHANGED, "gateways are about to be changed");
+            return Some(moving(reason::SPEC_CHANGED, "gateways are about to be changed"));
         }
         if !seen.is_observed {
-            return moving(reason::ROLLING_OUT, "gateways are about to be replaced");
+            return Some(moving(reason::ROLLING_OUT, "gateways are about to be replaced"));
         }
         if let Some(message) = troubles(&seen.pods) {
-            return Self::Held {
+            return Some(Self::Held {
                 ready: reason::REPLICAS_NOT_READY,
                 reconciling: reason::ROLLING_OUT,
                 message,
-            };
+            });
         }
         if seen.wanted != wanted || seen.replicas != wanted {
-            return moving(reason::SCALING, format!("{} of {wanted} gateways exist", seen.replicas));
+            return Some(moving(reason::SCALING, format!("{} of {wanted} gateways exist", seen.replicas)));
         }
         if seen.updated < wanted {
-            return moving(
-                reason::ROLLING_OUT,
-                format!("{} of {wanted} gateways are replaced", seen.updated),
-            );
+            let replaced = format!("{} of {wanted} gateways are replaced", seen.updated);
+            return Some(moving(reason::ROLLING_OUT, replaced));
         }
-        if seen.ready < wanted {
-            return moving(reason::ROLLING_OUT, format!("{} of {wanted} gateways are ready", seen.ready));
-        }
-        Self::Done { message: running(pipeline, plan) }
+        (seen.ready < wanted)
+            .then(|| moving(reason::ROLLING_OUT, format!("{} of {wanted} gateways are ready", seen.ready)))
     }
 }
 
-fn moving(reason: &'static str, message: impl Into<String>) -> Progress {
+pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progress {
     Progress::Moving { reason, message: message.into() }
 }
 

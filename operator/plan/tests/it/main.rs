@@ -9,11 +9,13 @@ mod life;
 mod plans;
 mod scale;
 mod statuses;
+mod volumes;
 
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen, TopicSeen, plan,
+    Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen, TopicSeen,
+    VolumesSeen, plan,
 };
 
 /// A sample of `config/samples` as the API server would return it.
@@ -55,6 +57,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         scaling: ScalingSeen::default(),
         rival: None,
         storage_class: StorageClassSeen::NotAsked,
+        volumes: VolumesSeen::default(),
     }
 }
 

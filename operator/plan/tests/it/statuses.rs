@@ -23,12 +23,12 @@ pub fn said(pipeline: &TracePipeline, observed: &Observed) -> TracePipelineStatu
     status(pipeline, observed, outcome.as_ref(), &now(1))
 }
 
-fn condition<'a>(status: &'a TracePipelineStatus, kind: &str) -> &'a Condition {
+pub fn condition<'a>(status: &'a TracePipelineStatus, kind: &str) -> &'a Condition {
     status.conditions.iter().find(|condition| condition.type_ == kind).unwrap()
 }
 
 /// `Ready`, `Reconciling` and `Stalled` as `False/Reason` and so on.
-fn summary(status: &TracePipelineStatus) -> [String; 3] {
+pub fn summary(status: &TracePipelineStatus) -> [String; 3] {
     ["Ready", "Reconciling", "Stalled"].map(|kind| {
         let condition = condition(status, kind);
         format!("{}/{}", condition.status, condition.reason)

@@ -1,0 +1,290 @@
+//! The queue volumes: the claim of each gateway, what the StatefulSet makes new ones from, and the Jobs that drain those that no
+//! gateway uses.
+
+use crate::{
+    names::{CLAIM_UID, DRAINED, WORKLOAD_VERSION},
+    observed::Termination,
+    quantity,
+    scale::workload::number_of,
+};
+use k8s_openapi::{
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::{Job, JobCondition},
+        core::v1::{PersistentVolumeClaim, Pod},
+    },
+    jiff::Timestamp,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// All that concerns the volumes of one pipeline.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VolumesSeen {
+    /// The StatefulSet's side of it; `None` without a StatefulSet.
+    pub template: Option<TemplateSeen>,
+    /// The claims, by ordinal.
+    pub claims: Vec<ClaimSeen>,
+    /// The Jobs that drain, by ordinal.
+    pub jobs: Vec<DrainJobSeen>,
+    /// Whether a storage class lets volumes grow, as far as that was asked and may be known.
+    pub expandable: BTreeMap<String, bool>,
+    /// What the API server said when it did not let a volume grow.
+    pub refusal: Option<String>,
+    /// Gateways there are pods of while there is no StatefulSet: the highest ordinal and one. They are taken over as they are.
+    pub left_alone: Option<u32>,
+}
+
+/// What a StatefulSet makes claims from, and what it does with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TemplateSeen {
+    /// Size of new claims as it is written there; `None` when it makes none.
+    pub size: Option<String>,
+    /// Whether it keeps the claims of gateways that are scaled away, and all of them when it is deleted.
+    pub keeps_all: bool,
+    /// Whether it is on its way out.
+    pub is_going: bool,
+    /// Changes with every change of its spec, also of the number of replicas.
+    pub version: String,
+}
+
+/// The claim of one gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
+pub struct ClaimSeen {
+    /// Its name.
+    pub name: String,
+    /// The very claim.
+    pub uid: String,
+    /// The gateway's number.
+    pub ordinal: u32,
+    /// Bytes that are asked for.
+    pub requested: Option<u64>,
+    /// Bytes that the volume has; `None` before there is one.
+    pub capacity: Option<u64>,
+    /// Its storage class.
+    pub storage_class: Option<String>,
+    /// Whether it has a volume; one that never had holds nothing.
+    pub is_bound: bool,
+    /// Whether the volume has grown and its file system has not.
+    pub waits_for_file_system: bool,
+    /// Whether it carries the label that says so.
+    pub is_drained: bool,
+    /// Whether it is on its way out, or goes with a pod that is.
+    pub is_going: bool,
+    /// Whether there is a pod of its gateway, in whatever state.
+    pub has_gateway: bool,
+}
+
+/// A Job that drains the volume of one gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainJobSeen {
+    /// Its name.
+    pub name: String,
+    /// The gateway's number.
+    pub ordinal: u32,
+    /// The claim that it was made for.
+    pub claim_uid: String,
+    /// [`TemplateSeen::version`] when it was made: with another one, a gateway may have used the volume since.
+    pub workload_version: String,
+    /// How far it is.
+    pub state: DrainJobState,
+    /// For how long it has been on its way out; `None` when it is to stay.
+    pub going_for: Option<Duration>,
+}
+
+/// How far a Job that drains is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DrainJobState {
+    /// At work.
+    Running,
+    /// The volume is empty.
+    Succeeded,
+    /// It failed.
+    Failed {
+        /// How long ago.
+        ago: Duration,
+        /// What it said, for people.
+        message: String,
+    },
+}
+
+impl TemplateSeen {
+    /// Reads the StatefulSet.
+    pub fn of(workload: &StatefulSet) -> Self {
+        let spec = workload.spec.clone().unwrap_or_default();
+        let metadata = &workload.metadata;
+        let size = spec.volume_claim_templates.iter().flatten().find_map(|claim| size(claim, "storage"));
+        let retention = spec.persistent_volume_claim_retention_policy.unwrap_or_default();
+        Self {
+            size,
+            keeps_all: retention.when_scaled.as_deref() != Some("Delete")
+                && retention.when_deleted.as_deref() != Some("Delete"),
+            is_going: metadata.deletion_timestamp.is_some(),
+            version: format!(
+                "{}.{}",
+                metadata.uid.as_deref().unwrap_or_default(),
+                metadata.generation.unwrap_or_default()
+            ),
+        }
+    }
+}
+
+impl ClaimSeen {
+    /// Reads the claim; `None` when its name is not that of a gateway's claim. `prefix` is the name without the number, `pods` are
+    /// all gateways'.
+    pub fn of(claim: &PersistentVolumeClaim, prefix: &str, pods: &[Pod]) -> Option<Self> {
+        let metadata = &claim.metadata;
+        let name = metadata.name.clone()?;
+        let ordinal = name.strip_prefix(prefix)?;
+        let pod = format!("{}{ordinal}", prefix.split_once('-')?.1);
+        let status = claim.status.clone().unwrap_or_default();
+        let goes_with_pod = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Pod");
+        let conditions = status.conditions.iter().flatten();
+        Some(Self {
+            ordinal: ordinal.parse().ok()?,
+            uid: metadata.uid.clone()?,
+            requested: size(claim, "storage").as_deref().and_then(quantity::bytes),
+            capacity: status.capacity.and_then(|capacity| quantity::bytes(&capacity.get("storage")?.0)),
+            storage_class: claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()),
+            is_bound: claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()),
+            waits_for_file_system: conditions
+                .clone()
+                .any(|condition| condition.type_ == "FileSystemResizePending" && condition.status == "True"),
+            is_drained: metadata
+                .labels
+                .iter()
+                .flatten()
+                .any(|(key, value)| key == DRAINED && value == "true"),
+            is_going: metadata.deletion_timestamp.is_some() || goes_with_pod,
+            has_gateway: pods.iter().any(|other| other.metadata.name.as_ref() == Some(&pod)),
+            name,
+        })
+    }
+}
+
+impl DrainJobSeen {
+    /// Reads the Job and its pods; `None` when it is no Job that drains.
+    pub fn of(job: &Job, pods: &[Pod], now: Timestamp) -> Option<Self> {
+        let metadata = &job.metadata;
+        let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
+        let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        let state = if ended(job, "Complete").is_some() {
+            DrainJobState::Succeeded
+        } else if let Some(failed) = ended(job, "Failed") {
+            let at = failed.last_transition_time.as_ref().map_or(now, |time| time.0);
+            let message = last_words(pods).or_else(|| failed.message.clone()).unwrap_or_default();
+            DrainJobState::Failed { ago: since(at), message }
+        } else {
+            DrainJobState::Running
+        };
+        let name = metadata.name.clone()?;
+        Some(Self {
+            ordinal: number_of(&name)?,
+            name,
+            claim_uid: annotation(CLAIM_UID)?,
+            workload_version: annotation(WORKLOAD_VERSION)?,
+            state,
+            going_for: metadata.deletion_timestamp.as_ref().map(|at| since(at.0)),
+        })
+    }
+}
+
+fn size(claim: &PersistentVolumeClaim, of: &str) -> Option<String> {
+    let requests = claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?;
+    requests.get(of).map(|quantity| quantity.0.clone())
+}
+
+fn ended<'a>(job: &'a Job, how: &str) -> Option<&'a JobCondition> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == how && condition.status == "True")
+}
+
+/// What the container of a pod that ended said at last.
+fn last_words(pods: &[Pod]) -> Option<String> {
+    let statuses = pods.iter().filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref()).flatten();
+    let ends = statuses.filter_map(|status| status.state.as_ref()?.terminated.as_ref());
+    ends.map(|end| Termination::of(end).message).find(|message| !message.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn claim(name: &str, change: &Value) -> PersistentVolumeClaim {
+        let mut claim = json!({
+            "metadata": {"name": name, "uid": "u"},
+            "spec": {"storageClassName": "fast", "volumeName": "v", "resources": {"requests": {"storage": "2Gi"}}},
+            "status": {"capacity": {"storage": "1Gi"}},
+        });
+        for (pointer, value) in change.as_object().unwrap() {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            claim.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        serde_json::from_value(claim).unwrap()
+    }
+
+    fn seen(name: &str, change: &Value, pods: &[&str]) -> Option<ClaimSeen> {
+        let pod = |name: &&str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        let pods: Vec<Pod> = pods.iter().map(pod).collect();
+        ClaimSeen::of(&claim(name, change), "queue-a-gateway-", &pods)
+    }
+
+    #[test]
+    fn a_claim_is_read_with_its_gateway() {
+        let plain = seen("queue-a-gateway-3", &json!({}), &["a-gateway-3"]).unwrap();
+        assert_eq!((plain.ordinal, plain.requested, plain.capacity), (3, Some(2 << 30), Some(1 << 30)));
+        assert!(plain.has_gateway && plain.is_bound && !plain.is_going && !plain.is_drained);
+        assert!(!seen("queue-a-gateway-3", &json!({}), &["a-gateway-33"]).unwrap().has_gateway);
+        for name in ["queue-b-gateway-0", "queue-a-gateway-x", "other"] {
+            assert_eq!(seen(name, &json!({}), &[]), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_claim_is_read_from_it() {
+        let of = |change: Value| seen("queue-a-gateway-3", &change, &[]).unwrap();
+        assert!(of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})).is_going);
+        let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "a", "uid": "u"}]);
+        assert!(of(json!({"/metadata/ownerReferences": owner("Pod")})).is_going);
+        assert!(!of(json!({"/metadata/ownerReferences": owner("StatefulSet")})).is_going);
+        assert!(of(json!({"/metadata/labels": {DRAINED: "true"}})).is_drained);
+        assert!(!of(json!({"/spec/volumeName": null})).is_bound);
+        let pending = json!([{"type": "FileSystemResizePending", "status": "True"}]);
+        assert!(of(json!({"/status/conditions": pending})).waits_for_file_system);
+    }
+
+    #[test]
+    fn a_job_is_read_with_what_its_pod_said() {
+        let job = |status: Value| -> Job {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a-drain-3", "annotations": {CLAIM_UID: "u", WORKLOAD_VERSION: "w.2"}},
+                "status": status,
+            }))
+            .unwrap()
+        };
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let of = |status: Value, pods: &[Pod]| DrainJobSeen::of(&job(status), pods, now).unwrap();
+        assert_eq!(of(json!({}), &[]).state, DrainJobState::Running);
+        let ended = |how: &str| {
+            json!({"conditions": [{"type": how, "status": "True", "message": "late",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+        };
+        let done = of(ended("Complete"), &[]);
+        assert_eq!((done.ordinal, done.state.clone()), (3, DrainJobState::Succeeded));
+        assert_eq!((done.claim_uid.as_str(), done.workload_version.as_str()), ("u", "w.2"));
+        let failed = |message: &str| DrainJobState::Failed {
+            ago: Duration::from_mins(1),
+            message: message.to_owned(),
+        };
+        assert_eq!(of(ended("Failed"), &[]).state, failed("late"));
+        let pod: Pod = serde_json::from_value(json!({"status": {"containerStatuses": [{
+            "name": "drain", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 69, "message": "no server answers"}},
+        }]}}))
+        .unwrap();
+        assert_eq!(of(ended("Failed"), &[pod]).state, failed("no server answers"));
+        let none: Job = serde_json::from_value(json!({"metadata": {"name": "a-schema-3"}})).unwrap();
+        assert_eq!(DrainJobSeen::of(&none, &[], now), None);
+    }
+}

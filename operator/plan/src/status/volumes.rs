@@ -1,0 +1,142 @@
+//! What is said of the queue volumes: their size, and whether one without a gateway may hold something.
+
+use super::{
+    progress::{Progress, moving},
+    verdict::Verdict,
+};
+use crate::{
+    ClaimSeen, DrainJobSeen, DrainJobState, Observed, Plan,
+    volumes::{GrowthState, growth::is_small, orphans::left},
+};
+use sluice_crds::{QueueMode, TracePipeline, VolumesStatus, status::reason};
+
+/// How many there are and how far they are; `None` when the spec wants none.
+pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
+    let queue = &pipeline.spec.queue;
+    if queue.mode == QueueMode::Disabled {
+        return None;
+    }
+    let claims = || observed.volumes.claims.iter().filter(|claim| !claim.is_going);
+    let small = claims().filter(|claim| is_small(claim, &queue.size)).count();
+    let drained = claims().filter(|claim| claim.is_drained && !claim.has_gateway).count();
+    Some(VolumesStatus {
+        desired: queue.size.clone(),
+        resized: number(claims().count() - small),
+        pending: number(small),
+        drained: number(drained),
+        orphaned: number(orphaned(observed).count()),
+    })
+}
+
+/// Whether every volume has its size.
+pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+    let size = &pipeline.spec.queue.size;
+    let Some(counted) = volumes(pipeline, observed) else {
+        return Verdict::yes(reason::UP_TO_DATE, "there are no queue volumes: queue.mode is Disabled");
+    };
+    if let Some(message) = not_expandable(pipeline, observed) {
+        return Verdict::no(reason::NOT_EXPANDABLE, message);
+    }
+    if counted.pending == 0 {
+        return Verdict::yes(
+            reason::UP_TO_DATE,
+            format!("{} queue volumes have {size} or more", counted.resized),
+        );
+    }
+    let mut small = observed.volumes.claims.iter().filter(|claim| !claim.is_going && is_small(claim, size));
+    if small.all(|claim| claim.waits_for_file_system) {
+        let message =
+            format!("{} queue volumes have grown, their file systems have not yet", counted.pending);
+        return Verdict::no(reason::FILE_SYSTEM_RESIZE_PENDING, message);
+    }
+    Verdict::no(reason::RESIZING, grown(&counted))
+}
+
+/// Whether no volume without a gateway may hold something.
+pub(super) fn drained(observed: &Observed) -> Verdict {
+    let left: Vec<&ClaimSeen> = orphaned(observed).collect();
+    if left.is_empty() {
+        return Verdict::yes(reason::OK, "no queue volume that may hold blocks is without a gateway");
+    }
+    let failed = left.iter().find_map(|claim| {
+        let jobs = &mut observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
+        jobs.find_map(failure).map(|message| (&claim.name, message))
+    });
+    let count = left.len();
+    match failed {
+        Some((claim, message)) => Verdict::no(
+            reason::DRAIN_FAILED,
+            format!(
+                "{claim}, of {count} that no gateway uses, could not be drained, and it is tried again: {message}"
+            ),
+        ),
+        None => {
+            Verdict::no(reason::DRAINING, format!("{count} queue volumes that no gateway uses are drained"))
+        }
+    }
+}
+
+/// The StatefulSet is made anew for larger volumes.
+pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
+    let is_between = observed.workload.is_none() && observed.volumes.left_alone.is_some();
+    let is_begun = plan
+        .growth()
+        .is_some_and(|growth| matches!(growth.state, GrowthState::Recreate | GrowthState::Recreating));
+    (is_between || is_begun).then(|| {
+        moving(reason::RESIZING_VOLUMES, "the StatefulSet is made again around its gateways, which go on")
+    })
+}
+
+/// Gateways run as planned, and their volumes are not as large yet.
+pub(super) fn growing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
+    let growth = plan.growth()?;
+    if let Some(message) = not_expandable(pipeline, observed) {
+        return Some(Progress::Refused { reason: reason::NOT_EXPANDABLE, message });
+    }
+    let counted = volumes(pipeline, observed)?;
+    let is_at_it = counted.pending > 0 || matches!(growth.state, GrowthState::Ask(_) | GrowthState::Later);
+    is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted)))
+}
+
+/// Why volumes cannot grow, and what would help.
+fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    let (size, seen) = (&pipeline.spec.queue.size, &observed.volumes);
+    let small = || seen.claims.iter().filter(|claim| !claim.is_going && is_small(claim, size));
+    let live = seen.template.as_ref().and_then(|template| template.size.as_deref()).unwrap_or("what it was");
+    let helps = format!(
+        "set allowVolumeExpansion: true on it if its driver can do that, or set queue.size back to {live}; gateways go on with \
+         their volumes as they are"
+    );
+    if let Some(refusal) = seen.refusal.as_ref().filter(|_| small().next().is_some()) {
+        return Some(format!(
+            "the API server does not let a queue volume grow to {size}: {refusal}; {helps}"
+        ));
+    }
+    let fixed = small()
+        .filter(|claim| claim.requested < crate::quantity::bytes(size))
+        .filter_map(|claim| claim.storage_class.as_ref())
+        .find(|class| seen.expandable.get(*class) == Some(&false))?;
+    Some(format!("the storage class {fixed} does not let queue volumes grow to {size}: {helps}"))
+}
+
+fn orphaned(observed: &Observed) -> impl Iterator<Item = &ClaimSeen> {
+    // Without a StatefulSet nobody knows who uses what.
+    let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
+    workload.into_iter().flat_map(|workload| left(workload.wanted, &observed.volumes))
+}
+
+fn failure(job: &DrainJobSeen) -> Option<&str> {
+    match &job.state {
+        DrainJobState::Failed { message, .. } => Some(message),
+        DrainJobState::Running | DrainJobState::Succeeded => None,
+    }
+}
+
+fn grown(counted: &VolumesStatus) -> String {
+    let all = counted.resized.saturating_add(counted.pending);
+    format!("{} of {all} queue volumes have {} or more", counted.resized, counted.desired)
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

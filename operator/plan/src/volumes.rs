@@ -1,0 +1,127 @@
+//! What is to be done with the queue volumes: they grow while gateways run ([`growth`]), and those that no gateway uses are drained
+//! before they go ([`orphans`]). Who may throw one away is decided here too.
+//!
+//! Both follow from what is observed alone, so that an operator that starts after a crash, at whatever step, goes on from there.
+
+pub mod growth;
+pub mod orphans;
+
+pub use growth::{Growth, GrowthState};
+pub use orphans::{Drain, Orphans, orphans};
+
+use crate::{Observed, VolumesSeen, quantity};
+use sluice_crds::{Commit, OnTimeout, QueueMode, Retention, TracePipeline, TracePipelineSpec};
+use sluice_gateway_config::Violations;
+
+/// The queue volume of each gateway, as planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Volume {
+    /// Size of new claims. It follows the spec once all claims there are were asked to grow.
+    pub size: String,
+    pub storage_class: Option<String>,
+    pub growth: Growth,
+    pub retention: VolumeRetention,
+}
+
+/// What becomes of volumes without a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VolumeRetention {
+    /// Whether the StatefulSet keeps those of gateways that are scaled away.
+    pub keeps_scaled: bool,
+    /// Whether the StatefulSet keeps all of them when it is deleted.
+    pub keeps_deleted: bool,
+    /// Whether the operator deletes those of gateways that are scaled away once they are drained.
+    pub deletes_drained: bool,
+}
+
+impl Volume {
+    /// `None` when the spec wants none. `is_settled`: neither a rollout nor a rescale is under way.
+    pub(crate) fn of(
+        pipeline: &TracePipeline,
+        observed: &Observed,
+        is_settled: bool,
+    ) -> Result<Option<Self>, Violations> {
+        let queue = &pipeline.spec.queue;
+        if queue.mode == QueueMode::Disabled {
+            return Ok(None);
+        }
+        let mut found = Violations::default();
+        let seen = &observed.volumes;
+        if let Some(smallest) = larger_template(&queue.size, seen) {
+            found.add(
+                "spec.queue.size",
+                format!(
+                    "{} is less than the volumes have, and a volume cannot shrink; set {smallest} or more",
+                    queue.size
+                ),
+            );
+        }
+        let growth = Growth::of(&queue.size, seen, is_settled);
+        found.or(Some(Self {
+            size: growth.template.clone(),
+            storage_class: queue.storage_class_name.clone(),
+            growth,
+            retention: VolumeRetention::of(&pipeline.spec, observed),
+        }))
+    }
+}
+
+/// The size of the StatefulSet's claims when it is more than is asked for.
+fn larger_template<'a>(wanted: &str, seen: &'a VolumesSeen) -> Option<&'a str> {
+    let live = seen.template.as_ref()?.size.as_deref()?;
+    (quantity::bytes(live)? > quantity::bytes(wanted)?).then_some(live)
+}
+
+impl VolumeRetention {
+    /// With `AfterInsert` Kafka has whatever is on a volume, so that Kubernetes may delete it with its gateway. Else it may be the
+    /// only copy: then it stays until a Job has found it empty, and the operator deletes it.
+    pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed) -> Self {
+        let policy = spec.queue.retention_policy;
+        let is_only_copy =
+            spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed);
+        Self {
+            keeps_scaled: is_only_copy
+                || spec.scaling.drain.on_timeout == OnTimeout::Job
+                || policy.when_scaled == Retention::Retain,
+            keeps_deleted: is_only_copy || policy.when_deleted == Retention::Retain,
+            deletes_drained: policy.when_scaled == Retention::Delete,
+        }
+    }
+}
+
+/// Volumes that were all kept so far may have been filled while what is on them was committed. Kubernetes may throw them away only
+/// after gateways have said, with the config that commits after the insert, that nothing is on them. The same goes for those that are
+/// found without a StatefulSet that could tell.
+fn may_hold_what_was_committed(observed: &Observed) -> bool {
+    let seen = &observed.volumes;
+    if !seen.template.as_ref().map_or(!seen.claims.is_empty(), |template| template.keeps_all) {
+        return false;
+    }
+    let is_known_empty = observed.queue.is_some_and(|queue| queue.blocks == 0);
+    let is_rolled_out = observed
+        .workload
+        .as_ref()
+        .is_some_and(|workload| workload.is_rolled_out() && workload.ready == workload.replicas);
+    !(is_known_empty && is_rolled_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_may_be_the_only_copy_is_nobodys_to_throw_away_but_ours() {
+        let pipeline: TracePipeline = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a"},
+            "spec": {
+                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["a"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+                "delivery": {"commit": "AfterEnqueue"},
+            },
+        }))
+        .unwrap();
+        let found = VolumeRetention::of(&pipeline.spec, &Observed::default());
+        let expected = VolumeRetention { keeps_scaled: true, keeps_deleted: true, deletes_drained: true };
+        assert_eq!(found, expected);
+    }
+}

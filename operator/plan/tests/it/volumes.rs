@@ -1,0 +1,236 @@
+//! Queue volumes: how they grow, who may throw them away, and what is said of them.
+
+use crate::{
+    observed, planned, sample,
+    statuses::{condition, running, said, summary},
+    with,
+};
+use serde_json::{Value, json};
+use sluice_crds::{QueueStatus, TracePipeline};
+use sluice_plan::{
+    ClaimSeen, Observed, TemplateSeen, VolumesSeen, build, drain_job,
+    volumes::{Drain, GrowthState},
+};
+
+mod model;
+
+const GIB: u64 = 1 << 30;
+
+/// The claim of a gateway that runs, of so many GiB asked for and had.
+fn claim(ordinal: u32, requested: u64, capacity: u64) -> ClaimSeen {
+    ClaimSeen {
+        name: format!("queue-demo-gateway-{ordinal}"),
+        uid: format!("u{ordinal}"),
+        ordinal,
+        requested: Some(requested * GIB),
+        capacity: Some(capacity * GIB),
+        storage_class: Some("fast".into()),
+        is_bound: true,
+        has_gateway: true,
+        ..ClaimSeen::default()
+    }
+}
+
+fn template(size: &str) -> TemplateSeen {
+    TemplateSeen { size: Some(size.into()), version: "w.1".into(), ..TemplateSeen::default() }
+}
+
+/// The demo with three gateways that run, whose volumes were 1Gi, and a spec that asks for another size.
+fn growing(size: &str, claims: &[(u64, u64)]) -> (TracePipeline, Observed) {
+    let (_, facts) = running(&json!({}), &[]);
+    let claims = (0..).zip(claims).map(|(ordinal, (asked, has))| claim(ordinal, *asked, *has));
+    let volumes =
+        VolumesSeen { template: Some(template("1Gi")), claims: claims.collect(), ..VolumesSeen::default() };
+    (with("/spec/queue/size", json!(size)), Observed { volumes, ..facts })
+}
+
+#[test]
+fn each_step_of_growing_has_its_words_and_gateways_are_left_alone() {
+    for (claims, state, resized, summed_up) in [
+        ([(1, 1), (1, 1), (1, 1)], "Ask", "False/Resizing", "True/ResizingVolumes"),
+        ([(2, 1), (2, 1), (1, 1)], "Ask", "False/Resizing", "True/ResizingVolumes"),
+        ([(2, 1), (2, 1), (2, 2)], "Recreate", "False/Resizing", "True/ResizingVolumes"),
+        ([(2, 2), (2, 2), (2, 2)], "Recreate", "True/UpToDate", "True/ResizingVolumes"),
+    ] {
+        let (pipeline, facts) = growing("2Gi", &claims);
+        let plan = planned(&pipeline, &facts);
+        assert!(format!("{:?}", plan.growth().unwrap().state).starts_with(state), "{claims:?}");
+        let workload = build(&plan).into_parts().workload;
+        assert_eq!(workload.is_none(), state == "Recreate", "while it is deleted it is not written");
+        let status = said(&pipeline, &facts);
+        let volumes = condition(&status, "VolumesResized");
+        assert_eq!(format!("{}/{}", volumes.status, volumes.reason), resized, "{claims:?}");
+        assert_eq!(summary(&status), ["False/Progressing", summed_up, "False/Ok"], "{claims:?}");
+        let counted = status.volumes.unwrap();
+        assert_eq!((counted.desired.as_str(), counted.resized + counted.pending), ("2Gi", 3));
+    }
+}
+
+#[test]
+fn volumes_whose_file_systems_wait_are_told_apart() {
+    let (pipeline, mut facts) = growing("2Gi", &[(2, 1), (2, 2), (2, 1)]);
+    let reason = |facts: &Observed| condition(&said(&pipeline, facts), "VolumesResized").reason.clone();
+    facts.volumes.claims[0].waits_for_file_system = true;
+    assert_eq!(reason(&facts), "Resizing", "one of them has not grown at all");
+    facts.volumes.claims[2].waits_for_file_system = true;
+    assert_eq!(reason(&facts), "FileSystemResizePending");
+}
+
+#[test]
+fn a_storage_class_that_lets_nothing_grow_is_named_with_what_helps_and_nothing_is_touched() {
+    let (pipeline, mut facts) = growing("2Gi", &[(1, 1), (1, 1), (1, 1)]);
+    for change in [
+        |seen: &mut VolumesSeen| {
+            seen.expandable.insert("fast".into(), false);
+        },
+        |seen: &mut VolumesSeen| {
+            seen.expandable.clear();
+            seen.refusal = Some("only dynamically provisioned pvc can be resized".into());
+        },
+    ] {
+        change(&mut facts.volumes);
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary(&status), ["False/NotExpandable", "False/NotExpandable", "True/NotExpandable"]);
+        let volumes = condition(&status, "VolumesResized");
+        assert_eq!((volumes.status.as_str(), volumes.reason.as_str()), ("False", "NotExpandable"));
+        for words in ["allowVolumeExpansion: true", "queue.size back to 1Gi"] {
+            assert!(volumes.message.contains(words), "{}", volumes.message);
+        }
+        // Whatever else is asked for is done, with claims as they are.
+        let workload = build(&planned(&pipeline, &facts)).into_parts().workload.unwrap();
+        assert_eq!(claim_size(&serde_json::to_value(workload).unwrap()), "1Gi");
+    }
+    // Set back, all is well again.
+    let (pipeline, _) = running(&json!({}), &[]);
+    facts.volumes.refusal = None;
+    assert_eq!(summary(&said(&pipeline, &facts)), ["True/Running", "False/Ok", "False/Ok"]);
+}
+
+#[test]
+fn the_workload_is_made_anew_only_while_nothing_else_changes_it() {
+    let claims = [(2, 2), (2, 2), (2, 2)];
+    for (workload, is_later) in [
+        (json!({}), false),
+        (json!({"updatedReplicas": 2, "updateRevision": "b"}), true),
+        (json!({"replicas": 2}), true),
+    ] {
+        let (_, running) = running(&workload, &[]);
+        let (pipeline, facts) = growing("2Gi", &claims);
+        let plan = planned(&pipeline, &Observed { workload: running.workload, ..facts });
+        assert_eq!(plan.growth().unwrap().state == GrowthState::Later, is_later, "{workload}");
+    }
+}
+
+#[test]
+fn a_smaller_size_is_refused_with_the_one_that_would_do() {
+    let (pipeline, facts) = growing("512Mi", &[(1, 1), (1, 1), (1, 1)]);
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
+    let message = &condition(&status, "Ready").message;
+    assert!(message.contains("spec.queue.size") && message.contains("set 1Gi or more"), "{message}");
+}
+
+#[test]
+fn the_number_of_gateways_outlives_the_workload() {
+    let mut pipeline = with("/spec/scaling", json!({"mode": "Auto"}));
+    let mut facts = observed(&pipeline, 12);
+    facts.volumes.left_alone = Some(5);
+    assert_eq!(planned(&pipeline, &facts).replicas(), 5);
+    pipeline.status = Some(sluice_crds::TracePipelineStatus {
+        desired_replicas: Some(7),
+        ..sluice_crds::TracePipelineStatus::default()
+    });
+    assert_eq!(planned(&pipeline, &facts).replicas(), 7, "one of them may be on its way back");
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/Progressing", "True/ResizingVolumes", "False/Ok"]);
+}
+
+#[test]
+fn kubernetes_throws_away_what_kafka_has_and_nothing_else() {
+    let retention = |spec: &Value, change: &dyn Fn(&mut Observed)| {
+        let (pipeline, mut facts) = running(&json!({}), &[]);
+        let mut pipeline = serde_json::to_value(pipeline).unwrap();
+        for (pointer, value) in spec.as_object().unwrap() {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            pipeline.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        change(&mut facts);
+        let plan = planned(&serde_json::from_value(pipeline).unwrap(), &facts);
+        let workload = serde_json::to_value(build(&plan).into_parts().workload.unwrap()).unwrap();
+        let policy = &workload["spec"]["persistentVolumeClaimRetentionPolicy"];
+        let word = |field: &str| policy[field].as_str().unwrap().to_owned();
+        (word("whenScaled"), word("whenDeleted"))
+    };
+    let (delete, retain) = ("Delete".to_owned(), "Retain".to_owned());
+    let nothing = |_: &mut Observed| {};
+    for (spec, scaled, deleted) in [
+        (json!({}), &delete, &delete),
+        (json!({"/spec/scaling/drain/onTimeout": "Job"}), &retain, &delete),
+        (json!({"/spec/queue/retentionPolicy": {"whenScaled": "Retain"}}), &retain, &delete),
+        (json!({"/spec/queue/retentionPolicy": {"whenDeleted": "Retain"}}), &delete, &retain),
+    ] {
+        assert_eq!(retention(&spec, &nothing), (scaled.clone(), deleted.clone()), "{spec}");
+    }
+    // Back from AfterEnqueue: kept until the gateways that commit after the insert say that nothing is queued.
+    let kept = |blocks: Option<i64>| {
+        move |facts: &mut Observed| {
+            facts.volumes.template = Some(TemplateSeen { keeps_all: true, ..template("1Gi") });
+            facts.queue = blocks.map(|blocks| QueueStatus { blocks, bytes: blocks });
+        }
+    };
+    assert_eq!(retention(&json!({}), &kept(None)), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&json!({}), &kept(Some(3))), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&json!({}), &kept(Some(0))), (delete.clone(), delete));
+    let rolling = |facts: &mut Observed| {
+        kept(Some(0))(facts);
+        facts.workload.as_mut().unwrap().updated = 1;
+    };
+    assert_eq!(retention(&json!({}), &rolling), (retain.clone(), retain));
+}
+
+#[test]
+fn what_gateways_do_not_know_yet_is_refused() {
+    let status = said(&with("/spec/delivery", json!({"commit": "AfterEnqueue"})), &growing("1Gi", &[]).1);
+    assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
+    let message = &condition(&status, "Ready").message;
+    assert!(message.contains("spec.delivery.commit") && message.contains("AfterInsert"), "{message}");
+}
+
+#[test]
+fn a_job_that_drains_is_as_confined_as_a_gateway_and_has_its_volume() {
+    let pipeline = sample("tracepipeline.yaml");
+    let plan = planned(&pipeline, &observed(&pipeline, 12));
+    let drain = Drain {
+        ordinal: 7,
+        claim: "queue-demo-gateway-7".into(),
+        claim_uid: "u7".into(),
+        workload_version: "w.1".into(),
+    };
+    let job = serde_json::to_value(drain_job(&plan, &drain)).unwrap();
+    let gateway = serde_json::to_value(build(&plan).into_parts().workload.unwrap()).unwrap();
+    assert_eq!(job["metadata"]["name"], "demo-drain-7");
+    assert_eq!(job["spec"]["activeDeadlineSeconds"], 900);
+    let (pod, of_gateway) = (&job["spec"]["template"], &gateway["spec"]["template"]);
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!(
+        labels["app.kubernetes.io/component"], "drain",
+        "the StatefulSet does not take it for a gateway"
+    );
+    for field in ["securityContext", "automountServiceAccountToken", "serviceAccountName"] {
+        assert_eq!(pod["spec"][field], of_gateway["spec"][field], "{field}");
+    }
+    let (container, of_gateway) = (&pod["spec"]["containers"][0], &of_gateway["spec"]["containers"][0]);
+    for field in ["image", "securityContext", "volumeMounts"] {
+        assert_eq!(container[field], of_gateway[field], "{field}");
+    }
+    assert_eq!(container["resources"]["limits"]["memory"], of_gateway["resources"]["limits"]["memory"]);
+    assert_eq!(container["args"], json!(["drain", "--config", "/etc/sluice/gateway.yaml"]));
+    let volumes = pod["spec"]["volumes"].as_array().unwrap();
+    let claims: Vec<_> =
+        volumes.iter().filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str()).collect();
+    assert_eq!(claims, ["queue-demo-gateway-7"]);
+}
+
+fn claim_size(workload: &Value) -> &str {
+    workload["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"].as_str().unwrap()
+}

@@ -1,0 +1,315 @@
+//! Queue volumes: they grow around gateways that run, and those without a gateway are drained before they go. The operator is cut off
+//! after each write in turn.
+
+use crate::{
+    api_server::Write,
+    bench::{Bench, NAMESPACE},
+};
+use serde_json::{Value, json};
+
+const GIB: [&str; 2] = ["1Gi", "2Gi"];
+
+/// A pipeline of two gateways with volumes of 1Gi, all running; `change` is made to its spec before.
+async fn running(change: impl FnOnce(&mut Value)) -> Bench {
+    let bench = Bench::start().await;
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["spec"]["queue"] = json!({"size": GIB[0]});
+    change(&mut pipeline["spec"]);
+    bench.server.put("tracepipelines/prod", pipeline);
+    bench.settle("prod").await;
+    for ordinal in 0..2 {
+        put_claim(&bench, ordinal);
+        put_pod(&bench, ordinal);
+    }
+    bench.server.put(
+        "storageclasses/fast",
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "p", "allowVolumeExpansion": true}),
+    );
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
+    bench
+}
+
+fn put_claim(bench: &Bench, ordinal: u32) {
+    let name = format!("queue-prod-gateway-{ordinal}");
+    bench.server.put(
+        &format!("persistentvolumeclaims/{name}"),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {
+                "app.kubernetes.io/name": "sluice-gateway", "app.kubernetes.io/instance": "prod",
+                "app.kubernetes.io/component": "gateway",
+            }},
+            "spec": {
+                "storageClassName": "fast", "volumeName": "v",
+                "resources": {"requests": {"storage": GIB[0]}},
+            },
+            "status": {"capacity": {"storage": GIB[0]}},
+        }),
+    );
+}
+
+/// A gateway that nobody can ask, since it has no address.
+fn put_pod(bench: &Bench, ordinal: u32) {
+    let name = format!("prod-gateway-{ordinal}");
+    bench.server.put(
+        &format!("pods/{name}"),
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {
+                "app.kubernetes.io/managed-by": "sluice-operator", "app.kubernetes.io/instance": "prod",
+                "app.kubernetes.io/component": "gateway",
+            }},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }),
+    );
+}
+
+fn change(bench: &Bench, change: impl FnOnce(&mut Value)) {
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        change(&mut pipeline["spec"]);
+        let generation = pipeline["metadata"]["generation"].as_i64().unwrap();
+        pipeline["metadata"]["generation"] = (generation + 1).into();
+    });
+}
+
+fn claim(bench: &Bench, ordinal: u32) -> Value {
+    bench.server.get(&format!("persistentvolumeclaims/queue-prod-gateway-{ordinal}")).unwrap_or_default()
+}
+
+fn requested(bench: &Bench) -> Vec<Value> {
+    (0..2).map(|ordinal| claim(bench, ordinal)["spec"]["resources"]["requests"]["storage"].clone()).collect()
+}
+
+/// What a resizer does.
+fn resize(bench: &Bench) {
+    for ordinal in 0..2 {
+        bench.server.change(&format!("persistentvolumeclaims/queue-prod-gateway-{ordinal}"), |claim| {
+            claim["status"]["capacity"]["storage"] =
+                claim["spec"]["resources"]["requests"]["storage"].clone();
+        });
+    }
+}
+
+fn template(bench: &Bench) -> Value {
+    let workload = bench.server.get("statefulsets/prod-gateway").unwrap_or_default();
+    workload["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"].clone()
+}
+
+fn of_kind<'a>(writes: &'a [Write], kind: &str) -> Vec<&'a Write> {
+    writes.iter().filter(|write| write.what.starts_with(kind)).collect()
+}
+
+#[tokio::test]
+async fn claims_grow_and_the_workload_is_made_anew_without_its_pods() {
+    let bench = running(|_| {}).await;
+    change(&bench, |spec| spec["queue"]["size"] = GIB[1].into());
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(requested(&bench), [GIB[1], GIB[1]]);
+    assert_eq!(template(&bench), GIB[0], "claims first");
+    assert_eq!(bench.condition("prod", "VolumesResized"), "False Resizing");
+    let writes = bench.server.take_writes();
+    let managers: Vec<_> =
+        of_kind(&writes, "persistentvolumeclaims").iter().map(|write| write.field_manager.as_str()).collect();
+    assert_eq!(managers, ["sluice-operator/volumes"; 2]);
+    bench.reconcile("prod").await.unwrap();
+    let writes = bench.server.take_writes();
+    let deleted = of_kind(&writes, "statefulsets");
+    assert_eq!((deleted.len(), deleted[0].method.as_str()), (1, "DELETE"));
+    assert_eq!(deleted[0].propagation, "Orphan");
+    assert!(of_kind(&writes, "pods").is_empty());
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    assert_eq!(template(&bench), GIB[1]);
+    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 2);
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "VolumesResized"), "False Resizing");
+    assert_eq!(bench.condition("prod", "Reconciling"), "True ResizingVolumes");
+    resize(&bench);
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "VolumesResized"), "True UpToDate");
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
+    let status = bench.server.get("tracepipelines/prod").unwrap()["status"]["volumes"].clone();
+    assert_eq!(status, json!({"desired": GIB[1], "resized": 2, "pending": 0, "drained": 0, "orphaned": 0}));
+}
+
+#[tokio::test]
+async fn growing_goes_on_from_wherever_the_operator_was_cut_off() {
+    for writes_before in 0..12 {
+        let mut bench = running(|spec| spec["scaling"] = json!({"mode": "Auto", "minReplicas": 2})).await;
+        change(&bench, |spec| spec["queue"]["size"] = GIB[1].into());
+        bench.server.cut_off_after(writes_before);
+        for _ in 0..4 {
+            // Cut off or not: the next operator knows nothing of it.
+            drop(bench.reconcile("prod").await);
+        }
+        bench.server.go_on();
+        bench.restart();
+        for _ in 0..3 {
+            bench.reconcile("prod").await.unwrap();
+            if bench.server.get("statefulsets/prod-gateway").is_some() {
+                bench.gateways_become_ready("prod");
+            }
+        }
+        resize(&bench);
+        bench.settle("prod").await;
+        let workload = bench.server.get("statefulsets/prod-gateway").unwrap();
+        assert_eq!(workload["spec"]["replicas"], 2, "after {writes_before} writes");
+        assert_eq!(template(&bench), GIB[1], "after {writes_before} writes");
+        assert_eq!(
+            bench.condition("prod", "VolumesResized"),
+            "True UpToDate",
+            "after {writes_before} writes"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_class_that_lets_nothing_grow_is_said_once_and_nothing_is_written() {
+    let bench = running(|_| {}).await;
+    bench.server.change("storageclasses/fast", |class| class["allowVolumeExpansion"] = false.into());
+    let before = bench.server.get("statefulsets/prod-gateway");
+    change(&bench, |spec| spec["queue"]["size"] = GIB[1].into());
+    let writes = bench.settle("prod").await;
+    assert!(writes.iter().all(|write| write.what.starts_with("tracepipelines") || write.what == "events"));
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), before);
+    for (kind, expected) in [
+        ("VolumesResized", "False NotExpandable"),
+        ("Ready", "False NotExpandable"),
+        ("Stalled", "True NotExpandable"),
+    ] {
+        assert_eq!(bench.condition("prod", kind), expected);
+    }
+    // Without the right to look at classes the API server's refusal says the same, and the rest of the spec is carried out.
+    bench.server.refuse("storageclasses", 403);
+    bench.server.refuse("persistentvolumeclaims", 422);
+    change(&bench, |spec| spec["gateway"] = json!({"logLevel": "debug"}));
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.condition("prod", "VolumesResized"), "False NotExpandable");
+    assert_ne!(bench.server.get("statefulsets/prod-gateway"), before);
+    assert_eq!(template(&bench), GIB[0]);
+}
+
+/// Two gateways become one, and the claim of the other stays.
+async fn left_behind(bench: &Bench) {
+    change(bench, |spec| spec["replicas"] = 1.into());
+    bench.server.remove("pods/prod-gateway-1");
+    bench.reconcile("prod").await.unwrap();
+    bench.gateways_become_ready("prod");
+    bench.reconcile("prod").await.unwrap();
+}
+
+fn job_ends(bench: &Bench, how: &str, at: &str) {
+    bench.server.change("jobs/prod-drain-1", |job| {
+        job["status"] =
+            json!({"conditions": [{"type": how, "status": "True", "lastTransitionTime": at, "message": "late"}]});
+    });
+}
+
+fn retained(scaled: &str) -> impl FnOnce(&mut Value) {
+    let scaled = scaled.to_owned();
+    move |spec| {
+        spec["queue"]["retentionPolicy"] = json!({"whenScaled": scaled});
+        spec["scaling"] = json!({"drain": {"onTimeout": "Job"}});
+    }
+}
+
+#[tokio::test]
+async fn a_volume_without_a_gateway_is_drained_and_then_goes_or_stays() {
+    for (policy, stays) in [("Delete", false), ("Retain", true)] {
+        let bench = running(retained(policy)).await;
+        left_behind(&bench).await;
+        let job = bench.server.get("jobs/prod-drain-1").unwrap();
+        let claim_of = &job["spec"]["template"]["spec"]["volumes"][1]["persistentVolumeClaim"]["claimName"];
+        assert_eq!(claim_of, "queue-prod-gateway-1");
+        bench.settle("prod").await;
+        assert_eq!(bench.condition("prod", "VolumesDrained"), "False Draining");
+        // Servers are away: it is run again.
+        job_ends(&bench, "Failed", "2026-01-01T00:00:00Z");
+        bench.reconcile("prod").await.unwrap();
+        assert_eq!(bench.condition("prod", "VolumesDrained"), "False DrainFailed");
+        assert!(bench.server.get("jobs/prod-drain-1").is_none());
+        bench.settle("prod").await;
+        job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+        bench.server.take_writes();
+        let writes = bench.settle("prod").await;
+        assert_eq!(claim(&bench, 1).is_null(), !stays, "{policy}");
+        let on_claim = of_kind(&writes, "persistentvolumeclaims");
+        assert_eq!(on_claim[0].field_manager, "sluice-operator/drained", "marked before anything else");
+        assert_eq!(on_claim.len(), if stays { 1 } else { 2 });
+        assert!(bench.server.get("jobs/prod-drain-1").is_none(), "{policy}");
+        assert_eq!(bench.condition("prod", "VolumesDrained"), "True Ok");
+        let status = bench.server.get("tracepipelines/prod").unwrap()["status"]["volumes"].clone();
+        assert_eq!((&status["drained"], &status["orphaned"]), (&u32::from(stays).into(), &0.into()));
+    }
+}
+
+#[tokio::test]
+async fn draining_goes_on_from_wherever_the_operator_was_cut_off() {
+    for writes_before in 0..8 {
+        let mut bench = running(retained("Delete")).await;
+        bench.server.cut_off_after(writes_before);
+        change(&bench, |spec| spec["replicas"] = 1.into());
+        bench.server.remove("pods/prod-gateway-1");
+        for _ in 0..3 {
+            drop(bench.reconcile("prod").await);
+        }
+        bench.server.go_on();
+        bench.restart();
+        for _ in 0..8 {
+            bench.gateways_become_ready("prod");
+            bench.reconcile("prod").await.unwrap();
+            if bench.server.get("jobs/prod-drain-1").is_some_and(|job| job["status"].is_null()) {
+                assert!(!claim(&bench, 1).is_null(), "deleted before it was drained");
+                job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+            }
+        }
+        assert!(claim(&bench, 1).is_null(), "after {writes_before} writes");
+        assert!(bench.server.list("jobs").is_empty(), "after {writes_before} writes");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_wanted_again_waits_for_the_job_that_has_its_volume() {
+    let bench = running(retained("Delete")).await;
+    left_behind(&bench).await;
+    assert!(bench.server.get("jobs/prod-drain-1").is_some());
+    bench.server.take_writes();
+    change(&bench, |spec| spec["replicas"] = 2.into());
+    bench.reconcile("prod").await.unwrap();
+    let writes = bench.server.take_writes();
+    let ended = of_kind(&writes, "jobs");
+    assert_eq!((ended.len(), ended[0].propagation.as_str()), (1, "Foreground"));
+    let replicas = || bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
+    assert_eq!(replicas(), 1, "the Job was there when this began");
+    bench.settle("prod").await;
+    assert_eq!(replicas(), 2);
+}
+
+#[tokio::test]
+async fn what_a_gateway_has_meanwhile_is_not_touched() {
+    let bench = running(retained("Delete")).await;
+    change(&bench, |spec| spec["replicas"] = 1.into());
+    bench.reconcile("prod").await.unwrap();
+    bench.gateways_become_ready("prod");
+    // The copies do not have the pod yet; the server has.
+    bench.server.change("pods/prod-gateway-1", |pod| pod["metadata"]["labels"] = json!({}));
+    bench.settle("prod").await;
+    assert!(bench.server.list("jobs").is_empty());
+    assert!(!claim(&bench, 1).is_null());
+}
+
+#[tokio::test]
+async fn without_the_right_to_delete_claims_drained_ones_are_kept() {
+    let bench = running(retained("Delete")).await;
+    left_behind(&bench).await;
+    job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(claim(&bench, 1)["metadata"]["labels"]["sluice.dev/drained"], "true");
+    bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 DELETE", 403);
+    bench.reconcile("prod").await.unwrap();
+    assert!(!claim(&bench, 1).is_null());
+    assert_eq!(bench.condition("prod", "VolumesDrained"), "True Ok");
+}
