@@ -170,7 +170,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         if self.report.is_empty() {
             return Ok(());
         }
-        let partitions = self.partitions(&left, recovered);
+        let partitions = partitions(&left, recovered);
         let logs = match self.ask(partitions).await {
             Ok(logs) => logs,
             Err(Away(text)) => {
@@ -190,15 +190,6 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             self.report.problem = Some(Problem::ByHand(text));
         }
         Ok(())
-    }
-
-    fn partitions(&self, left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
-        let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
-        let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(|covers| PartitionId {
-            topic: covers.partition.topic.clone(),
-            partition: covers.partition.partition,
-        });
-        left.iter().map(LeftBlock::partition).chain(of_lost).collect()
     }
 
     /// Asks Kafka until it answers, or the time is over.
@@ -404,4 +395,14 @@ fn damaged(recovered: &Recovered) -> Vec<Damaged> {
         }
     })
     .collect()
+}
+
+/// Of which partitions a volume has blocks, or had.
+fn partitions(left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
+    let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
+    let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(|covers| PartitionId {
+        topic: covers.partition.topic.clone(),
+        partition: covers.partition.partition,
+    });
+    left.iter().map(LeftBlock::partition).chain(of_lost).collect()
 }

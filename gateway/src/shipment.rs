@@ -306,7 +306,7 @@ impl Shipment {
     async fn over(&self) {
         self.tenure.over().await;
         if self.cargo.is_only_copy() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

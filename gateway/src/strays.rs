@@ -102,7 +102,9 @@ impl Strays {
         match answer {
             Ok(ready) => {
                 self.unanswered = 0;
-                ready.iter().for_each(|_| docks.count_in());
+                for _ in &ready {
+                    docks.count_in();
+                }
                 self.waiting.extend(ready);
             }
             Err((blocks, error)) => {
