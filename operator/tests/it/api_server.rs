@@ -162,10 +162,13 @@ impl ApiServer {
     }
 }
 
-/// `.../namespaces/<namespace>/<plural>[/<name>[/status]]`, or `.../<version>/<plural>/<name>` without a namespace.
+/// `.../namespaces/<namespace>/<plural>[/<name>[/status]]`, or `.../<plural>/<name>` of what is in no namespace.
 fn what(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
-    let at = parts.iter().position(|part| *part == "namespaces").map_or(4, |at| at + 2);
+    let at = parts
+        .iter()
+        .position(|part| *part == "namespaces")
+        .map_or(parts.len().saturating_sub(2), |at| at + 2);
     parts.get(at..).unwrap_or_default().join("/")
 }
 
