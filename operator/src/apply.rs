@@ -158,7 +158,7 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     if !writer.takes_over && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
         return Ok(());
     }
-    writer.scale(names.namespace(), names.gateway(), replicas).await.map(drop)
+    writer.scale((names.namespace(), names.gateway()), replicas, is_scaled_by_us(&now)).await.map(drop)
 }
 
 /// Writes one object of the pipeline that is none of [`Parts`].
@@ -255,11 +255,11 @@ impl<'a> Writer<'a> {
         match find(live, &namespace, &name) {
             None => {
                 self.apply(live, with_replicas(desired.clone(), replicas)).await?;
-                self.scale(&namespace, name, replicas).await?;
+                self.scale((&namespace, name), replicas, false).await?;
                 self.apply(live, desired).await
             }
             Some(now) if self.may_change(&*now) && !is_scaled_by_us(&now) => {
-                self.scale(&namespace, name, replicas).await?;
+                self.scale((&namespace, name), replicas, false).await?;
                 self.apply(live, desired).await
             }
             Some(_) => {
@@ -268,18 +268,25 @@ impl<'a> Writer<'a> {
                 if now.is_some_and(|now| u32::try_from(now) == Ok(replicas)) {
                     return Ok(applied);
                 }
-                self.scale(&namespace, name, replicas).await
+                self.scale((&namespace, name), replicas, true).await
             }
         }
     }
 
-    async fn scale(&self, namespace: &str, name: String, replicas: u32) -> Result<StatefulSet, Error> {
+    /// `is_ours` says that the number has been ours until now: who set the same one by hand shares it with us, and would keep us from
+    /// every other. Who set another one has taken it from us, and keeps it.
+    async fn scale(
+        &self,
+        (namespace, name): (&str, String),
+        replicas: u32,
+        is_ours: bool,
+    ) -> Result<StatefulSet, Error> {
         let scaled = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas},
         });
-        let how = PatchParams { force: self.takes_over, ..PatchParams::apply(SCALER) };
+        let how = PatchParams { force: self.takes_over || is_ours, ..PatchParams::apply(SCALER) };
         self.world.shared.metrics.wrote("replicas");
         self.api::<StatefulSet>(namespace).patch(&name, &how, &Patch::Apply(&scaled)).await.map_err(|error| {
             match ApiError::from(error) {
