@@ -3,7 +3,7 @@
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
-    gateway_config::QUEUE_BYTES_MIN,
+    gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
     insert_settings, kafka_properties,
     violation::Violations,
 };
@@ -196,6 +196,10 @@ impl GatewayConfig {
         found.add_if(!self.queue.path.starts_with('/'), "queue.path", || "must be an absolute path".into());
         let is_small = self.queue.max_bytes.is_some_and(|bytes| bytes < QUEUE_BYTES_MIN);
         found.add_if(is_small, "queue.maxBytes", || format!("must be at least {QUEUE_BYTES_MIN}"));
+        let has_volume = self.queue.mode == QueueMode::Spill;
+        found.add_if(self.delivery.commit == Commit::AfterEnqueue && !has_volume, "delivery.commit", || {
+            "AfterEnqueue commits what is on the queue volume, and queue.mode Disabled has none; use Spill".into()
+        });
         found.add_if(!self.memory.limit.get().is_multiple_of(1 << 20), "memory.limit", || {
             "must be whole MiB".into()
         });
@@ -286,6 +290,7 @@ fn identifier_rule(text: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::*;
     use crate::parse::from_yaml;
 
     pub const SMALLEST: &str = "\
@@ -314,6 +319,14 @@ memory: {limit: 192MiB}
     #[test]
     fn the_smallest_config_passes() {
         from_yaml(SMALLEST).unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn offsets_may_be_committed_once_rows_are_on_a_queue_volume() {
+        let enqueued = SMALLEST.replace("workers: 2", "workers: 2\ndelivery: {commit: AfterEnqueue}");
+        let checked = from_yaml(&enqueued).unwrap().check().unwrap();
+        assert_eq!(checked.config().delivery.commit, Commit::AfterEnqueue);
+        assert_eq!(from_yaml(SMALLEST).unwrap().delivery.commit, Commit::AfterInsert);
     }
 
     #[test]
@@ -366,6 +379,11 @@ memory: {limit: 192MiB}
             ("workers: 2", "workers: 2\nqueue: {path: relative}", "queue.path"),
             ("workers: 2", "workers: 2\nqueue: {maxBytes: 1MiB}", "queue.maxBytes"),
             ("workers: 2", "workers: 2\ndelivery: {deadLetter: {topic: a b}}", "delivery.deadLetter.topic"),
+            (
+                "workers: 2",
+                "workers: 2\ndelivery: {commit: AfterEnqueue}\nqueue: {mode: Disabled}",
+                "delivery.commit",
+            ),
             (
                 "workers: 2",
                 "workers: 2\ndelivery: {deadLetter: {topic: otlp_spans}}",

@@ -280,9 +280,29 @@ impl Default for Insert {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Delivery {
+    /// When an offset may be committed.
+    #[serde(default, skip_serializing_if = "Commit::is_default")]
+    pub commit: Commit,
     /// Messages that cannot be read, and rows that are refused.
     #[serde(default)]
     pub dead_letter: DeadLetter,
+}
+
+/// When an offset may be committed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Commit {
+    /// Once every row below it is in ClickHouse, or a dead letter: Kafka is the durable copy, and the queue volume may be lost.
+    #[default]
+    AfterInsert,
+    /// Also once rows are synced to the queue volume, which is then their only copy: a volume that is lost takes them with it.
+    AfterEnqueue,
+}
+
+impl Commit {
+    /// Whether it is what a config without it means.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Messages that cannot be read, and rows that are refused.

@@ -22,7 +22,7 @@ mod violation;
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use gateway_config::{
-    Admin, ClickHouse, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
+    Admin, ClickHouse, Commit, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
     InitialOffset, Insert, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Shutdown,
     Sink, Source,
 };

@@ -45,6 +45,7 @@ pub(crate) fn build(
         source: contract::Source { kafka: kafka(names, spec, batch, share) },
         sink: contract::Sink { clickhouse: clickhouse(spec) },
         delivery: contract::Delivery {
+            commit: contract::Commit::default(),
             dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) },
         },
         queue: contract::Queue { mode: queue_mode(spec), ..contract::Queue::default() },
