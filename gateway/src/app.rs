@@ -10,6 +10,7 @@ use crate::{
     batch::BlockAge,
     block::Block,
     buffers::Pool,
+    check::AFTER_ENQUEUE,
     clock::Clock,
     delivery::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
     guarantee::{self, Standing},
@@ -26,7 +27,7 @@ use crate::{
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
-use sluice_gateway_config::{CheckedConfig, GatewayConfig, QueueMode};
+use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
 use sluice_kafka::{
     Consumer, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     dead_letter::DeadLetters, ranges::Rule,
@@ -148,6 +149,10 @@ fn open_spool(
     }
     for aside in &found.set_aside {
         tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
+    }
+    if config.delivery.commit == Commit::AfterEnqueue {
+        spool.sync_appends();
+        tracing::warn!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}");
     }
     status.spools(spool.clone());
     Ok(Some(spool))
@@ -341,6 +346,7 @@ impl Parts<'_> {
             account: self.account.clone(),
             metrics: self.metrics.clone(),
             drain,
+            commit: self.config.delivery.commit,
         }
     }
 

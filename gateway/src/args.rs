@@ -136,7 +136,8 @@ pub struct DrainArguments {
 
 const DRAIN_HELP: &str = "\
 What becomes of a block:
-  It lies below the group's committed offset: its rows are in the table, and it is dropped.
+  It lies below the group's committed offset: its rows are in the table, and it is dropped. One that was written with
+  delivery.commit AfterEnqueue is inserted: being on the volume was enough for its offset to be committed.
   It lies there or above, and Kafka has its messages: whoever owns the partition reads them, and it is dropped.
   Kafka no longer has them: it is inserted under the deduplication token that it always had. Rows that may be doubled because
   the server may have forgotten that token are counted.

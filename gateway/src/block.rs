@@ -133,7 +133,12 @@ impl OpenBlock {
             bytes: chunks.len(),
             frames: chunks.into_bytes(),
             span_end_nanos_max: std::mem::take(&mut self.span_end_nanos_max),
-            passport: Passport { cluster: place.cluster.clone(), kept: Kept::of(closed) },
+            passport: Passport {
+                cluster: place.cluster.clone(),
+                kept: Kept::of(closed),
+                // Delivery knows.
+                is_enqueued: false,
+            },
         })
     }
 

@@ -31,7 +31,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
 };
 use tokio::sync::Notify;
@@ -39,11 +39,22 @@ use tokio::sync::Notify;
 /// A block's bytes, wherever they are.
 pub struct Cargo {
     state: Mutex<State>,
-    /// Nobody reads its messages again: it is not given up when its partition goes.
-    is_only_copy: AtomicBool,
+    /// Who answers for its rows.
+    keeping: AtomicU8,
+    /// It does not go to the volume before its range may be sent.
+    waits_for_release: AtomicBool,
+    /// Its record, once it has one, is durable.
+    is_synced: AtomicBool,
     /// Told when it is no longer on its way.
     arrived: Notify,
 }
+
+/// Its range is in flight: Kafka has its messages.
+const RANGED: u8 = 0;
+/// The same, and how far it is in parts is in the partition's plan, which goes with the range.
+const IN_PARTS: u8 = 1;
+/// The volume: nobody reads its messages again, and it is not given up when its partition goes.
+const ONLY_COPY: u8 = 2;
 
 enum State {
     Memory(InMemory),
@@ -149,7 +160,10 @@ impl Cargo {
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
         };
-        Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }))
+        let cargo = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }));
+        // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
+        cargo.waits_for_release.store(block.passport.is_enqueued, Ordering::Release);
+        cargo
     }
 
     /// The bytes of a block that an earlier run has left on the volume.
@@ -160,18 +174,45 @@ impl Cargo {
     /// The same of a block of which the volume has the only copy.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
         let cargo = Self::left(id, is_marked);
-        cargo.is_only_copy.store(true, Ordering::Release);
+        cargo.keeping.store(ONLY_COPY, Ordering::Release);
         cargo
+    }
+
+    /// Its range may be sent: whoever reads its messages makes the same.
+    pub fn release(&self) {
+        self.waits_for_release.store(false, Ordering::Release);
+    }
+
+    /// It goes in parts. From now on its range stays in flight until it is in, unless it is not in flight any more.
+    pub fn begin_parts(&self) {
+        if self.keeping.compare_exchange(RANGED, IN_PARTS, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // It is an only copy, or was in parts already.
+        }
+    }
+
+    /// Makes the volume answer for its rows, if it is on it durably and has not ended. `true` when that is new: then its range counts as
+    /// settled.
+    pub fn become_only_copy(&self) -> bool {
+        let state = self.state();
+        matches!(&*state, State::Spooled(_))
+            && self.is_synced.load(Ordering::Acquire)
+            && self.keeping.compare_exchange(RANGED, ONLY_COPY, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether the volume has the only copy of its rows, so that it is inserted whoever owns its partition.
     pub fn is_only_copy(&self) -> bool {
-        self.is_only_copy.load(Ordering::Acquire)
+        self.keeping.load(Ordering::Acquire) == ONLY_COPY
     }
 
     fn at(state: State) -> Arc<Self> {
-        let is_only_copy = AtomicBool::new(false);
-        Arc::new(Self { state: Mutex::new(state), is_only_copy, arrived: Notify::new() })
+        Arc::new(Self {
+            // What an earlier run has left was synced when the queue was opened.
+            is_synced: AtomicBool::new(matches!(state, State::Spooled(_))),
+            state: Mutex::new(state),
+            keeping: AtomicU8::new(RANGED),
+            waits_for_release: AtomicBool::new(false),
+            arrived: Notify::new(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -192,8 +233,11 @@ impl Cargo {
         matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })
     }
 
-    /// Begins to move it. `None` when it is not in memory, or is being sent.
+    /// Begins to move it. `None` when it is not in memory, or is being sent, or may not be on the volume yet.
     pub fn begin_spill(&self) -> Option<Leaving> {
+        if self.waits_for_release.load(Ordering::Acquire) {
+            return None;
+        }
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Gone) {
             State::Memory(from) if from.tries == 0 => {
@@ -209,10 +253,11 @@ impl Cargo {
         }
     }
 
-    /// It has arrived as this record, or it stays in memory. Says how the block has ended meanwhile, if it has: then its record is
+    /// It has arrived as this record, durably if `is_synced`, or it stays in memory. Says how the block has ended meanwhile, if it has: then its record is
     /// the caller's to end.
-    pub fn end_spill(&self, id: Option<BlockId>) -> Option<Ended> {
+    pub fn end_spill(&self, id: Option<BlockId>, is_synced: bool) -> Option<Ended> {
         let mut state = self.state();
+        self.is_synced.store(is_synced, Ordering::Release);
         let before = std::mem::replace(&mut *state, State::Gone);
         let mut gone = None;
         let mut chunks = None;

@@ -43,7 +43,7 @@ fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
         bytes: chunks.len(),
         frames: chunks.into_bytes(),
         span_end_nanos_max: 0,
-        passport: Passport { cluster: "c".into(), kept: Some(kept) },
+        passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued: false },
     };
     let cargo = Cargo::of(&mut block, 9);
     block.account.settled();
@@ -201,4 +201,44 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
     assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
     assert!(left.strays(true).is_empty() && strays[0].cluster() == Some("c") && strays[0].rows() == 7);
     assert_eq!(spool.numbers().dropped.blocks(), 0, "Kafka is asked before");
+}
+
+/// A block of `delivery.commit: AfterEnqueue`.
+fn enqueued(pool: &Pool, first: i64) -> Arc<Cargo> {
+    let cargo = cargo(pool, first);
+    cargo.waits_for_release.store(true, Ordering::Release);
+    cargo
+}
+
+#[tokio::test]
+async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_sent() {
+    let (volume, pool) = (Volume::new("enqueued"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    spool.sync_appends();
+    let cargo = enqueued(&pool, 10);
+    assert!(cargo.begin_spill().is_none(), "another owner may cut otherwise");
+    cargo.release();
+    assert!(!cargo.become_only_copy(), "it is in memory");
+    spool.spill(&cargo);
+    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+    assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(10));
+    assert!(cargo.become_only_copy() && !cargo.become_only_copy(), "that is new once");
+    assert!(cargo.is_only_copy());
+    cargo.end(Some(&spool), Ended::Settled);
+    assert!(!cargo.become_only_copy());
+
+    let cargo = enqueued(&pool, 20);
+    cargo.release();
+    cargo.begin_parts();
+    spool.spill(&cargo);
+    cargo.load(Some(&spool), 5).await.unwrap();
+    assert!(!cargo.become_only_copy(), "how far its parts are is in the plan of its range");
+}
+
+#[tokio::test]
+async fn a_record_that_is_not_durable_is_no_only_copy() {
+    let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = spilled(&pool, &spool, 10).await;
+    assert!(!cargo.become_only_copy());
 }

@@ -7,7 +7,7 @@ use crate::{
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, ClickHouse, DeadLetter, Kafka, OnMissing, SchemaManagement,
+    ByteSize, CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement,
 };
 use sluice_kafka::{
     TopicPartitions, batch_bytes_max,
@@ -21,6 +21,10 @@ const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
 const BATCH_OVERHEAD_BYTES: u64 = 12;
+
+/// What `delivery.commit: AfterEnqueue` gives up.
+pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
+                                 volume that is lost takes them with it; rows are doubled no more than otherwise";
 
 /// What was found.
 #[derive(Debug, Serialize)]
@@ -51,6 +55,9 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         checked.budget().parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
     let mut findings =
         Findings { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() };
+    if checked.config().delivery.commit == Commit::AfterEnqueue {
+        findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
+    }
     let kafka = &checked.config().source.kafka;
     let topics = check_topics(kafka, &mut findings).await;
     check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;

@@ -15,6 +15,7 @@ use crate::{
     breaker::Endpoints,
     buffers::Pool,
     cargo::Cargo,
+    enqueue::Enqueue,
     guarantee::Standing,
     held::{Held, Stowed},
     metrics::Metrics,
@@ -24,12 +25,12 @@ use crate::{
     sink::{Sink, Targets},
     spill::Spill,
     spool::Spool,
-    strays::Strays,
+    strays::{self, Strays},
     table_watch::TableWatch,
 };
 use crossbeam_channel::Sender;
 use sluice_clickhouse::row_ends::RowShape;
-use sluice_gateway_config::{Kafka, OnMissing};
+use sluice_gateway_config::{Commit, Kafka, OnMissing};
 use sluice_kafka::{
     Drain, Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
 };
@@ -101,6 +102,8 @@ pub struct Stores {
     pub metrics: Arc<Metrics>,
     /// Whether the group is to be left.
     pub drain: Drain,
+    /// When offsets may be committed.
+    pub commit: Commit,
 }
 
 /// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
@@ -144,6 +147,8 @@ struct Holding {
     held: Held,
     spill: Option<Spill>,
     strays: Option<Strays>,
+    /// With `delivery.commit: AfterEnqueue`.
+    enqueue: Option<Enqueue>,
     /// Each ends with the partition of its block.
     shipments: JoinSet<PartitionId>,
     /// Of the columns that blocks are encoded for.
@@ -157,19 +162,34 @@ struct Holding {
 
 impl Holding {
     fn new(shards: Vec<Delivery>, stores: Stores) -> Self {
-        let Stores { pool, spool, account, metrics, drain } = stores;
+        let Stores { pool, spool, account, metrics, drain, commit } = stores;
         let first = shards.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
         let spill = spool.clone().map(|spool| Spill::new(pool, spool));
         let kafka = first.kafka.clone();
+        let enqueues = commit == Commit::AfterEnqueue;
+        let enqueue = enqueues.then(|| Enqueue::new(first.reports.clone()));
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
         let (docks, behind_since) = (Docks::new(shards), None);
         let strays = spool.clone().map(|spool| {
             let (account, metrics, route) = (account.clone(), metrics.clone(), docks.route());
-            Strays::new(Caster { spool, account, metrics, route, columns }, kafka, drain, sending_max)
+            let caster = Caster { spool, account, metrics, route, columns };
+            Strays::new(caster, kafka, strays::Policy { drain, enqueues, sending_max })
         });
-        Self { docks, held, spill, strays, shipments, columns, spool, account, behind_since, metrics }
+        Self {
+            docks,
+            held,
+            spill,
+            strays,
+            enqueue,
+            shipments,
+            columns,
+            spool,
+            account,
+            behind_since,
+            metrics,
+        }
     }
 
     /// Whether nothing is being sent, and nothing may be.
@@ -178,6 +198,7 @@ impl Holding {
     }
 
     fn block(&mut self, mut block: Block) {
+        block.passport.is_enqueued = self.enqueue.is_some();
         let cargo = Cargo::of(&mut block, self.columns);
         if let Some(spill) = &mut self.spill {
             spill.add(&cargo);
@@ -206,7 +227,11 @@ impl Holding {
 
     fn send(&mut self) {
         while let Some(ready) = self.held.pop() {
-            let dock = self.docks.of(&ready.stowed.block, &ready.release);
+            let Stowed { block, cargo } = &ready.stowed;
+            if let Some(enqueue) = &mut self.enqueue {
+                enqueue.add(cargo, block.id.clone(), (block.generation, block.range));
+            }
+            let dock = self.docks.of(block, &ready.release);
             self.shipments.spawn(Shipment::new(dock, ready).run());
         }
     }
@@ -214,6 +239,9 @@ impl Holding {
     fn look(&mut self) {
         if let Some(spill) = &mut self.spill {
             spill.look(self.docks.is_any_failing());
+        }
+        if let Some(enqueue) = &mut self.enqueue {
+            enqueue.look(&mut self.held);
         }
         if let Some(strays) = &mut self.strays {
             strays.look(&self.docks);

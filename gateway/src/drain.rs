@@ -27,7 +27,7 @@ pub use report::{Damaged, Fate, Problem, Report, Tally};
 use crate::{
     account::RowAccount,
     metrics::Metrics,
-    only_copy::{Caster, Logs, OnlyCopy, Whereabouts, whereabouts},
+    only_copy::{Caster, Logs, OnlyCopy, Whereabouts, partition_of},
     reject::ROW_REFUSED,
     retry::{self, Pace},
     sink,
@@ -36,8 +36,8 @@ use crate::{
 use crossbeam_channel::{Receiver, bounded};
 use inserts::Inserts;
 use sluice_clickhouse::column::TableColumns;
-use sluice_gateway_config::{CheckedConfig, GatewayConfig};
-use sluice_kafka::{OffsetRange, PartitionId, Patience, TopicReader};
+use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig};
+use sluice_kafka::{PartitionId, Patience, TopicReader};
 use sluice_spool::{Fatal, Identity, Options, Recovered, Volume};
 use std::{
     collections::BTreeSet,
@@ -225,14 +225,9 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
 
     fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
         let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
+        let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
         for (damaged, lost) in self.report.damaged.iter_mut().zip(lost) {
-            let whereabouts = lost.coordinates.as_ref().map(|covers| {
-                let name = &covers.partition;
-                let id = PartitionId { topic: name.topic.clone(), partition: name.partition };
-                // Its cluster was in its body.
-                whereabouts(OffsetRange { first: covers.first, next: covers.next }, None, &logs.log(&id))
-            });
-            damaged.fate = match whereabouts {
+            damaged.fate = match logs.whereabouts_of_lost(lost, enqueues) {
                 Some(Whereabouts::Settled) => Fate::Settled,
                 Some(Whereabouts::InKafka) => Fate::InKafka,
                 Some(Whereabouts::OnlyCopy(_)) | None if self.request.give_up_damaged => Fate::GivenUp,
@@ -400,9 +395,6 @@ fn damaged(recovered: &Recovered) -> Vec<Damaged> {
 /// Of which partitions a volume has blocks, or had.
 fn partitions(left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
     let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
-    let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(|covers| PartitionId {
-        topic: covers.partition.topic.clone(),
-        partition: covers.partition.partition,
-    });
+    let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(partition_of);
     left.iter().map(LeftBlock::partition).chain(of_lost).collect()
 }

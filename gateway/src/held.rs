@@ -12,7 +12,7 @@ use crate::{
     cargo::Cargo,
     spool::{Ended, Spool},
 };
-use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
+use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, ranges::Release};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -190,6 +190,13 @@ impl Held {
         self.partitions.values().any(|of| !of.ready.is_empty())
     }
 
+    /// Ranges whose blocks may be sent and have become only copies on the volume since the last question.
+    pub fn become_only_copies(&mut self) -> Vec<(PartitionId, Generation, OffsetRange)> {
+        let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| &ready.stowed);
+        let new = ready.filter(|stowed| stowed.cargo.become_only_copy());
+        new.map(|Stowed { block, .. }| (block.id.clone(), block.generation, block.range)).collect()
+    }
+
     /// Blocks that wait.
     pub fn len(&self) -> usize {
         self.partitions.values().map(|of| of.blocks.len() + of.ready.len()).sum()
@@ -212,7 +219,10 @@ impl Held {
             entry.remove().end(is_leaving);
         }
         let (over, ready): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| is_over(&ready.stowed));
+            std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| {
+                // The volume has the only copy of some: they are sent, whoever owns the partition.
+                is_over(&ready.stowed) && !ready.stowed.cargo.is_only_copy()
+            });
         of.ready = ready;
         dropped.extend(over.into_iter().map(|(_, ready)| ready.stowed));
         dropped
@@ -228,6 +238,7 @@ impl OfPartition {
         };
         let tenure = self.tenures.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
+        stowed.cargo.release();
         self.ready.push_back((*releases, Ready { stowed, release, tenure }));
     }
 }
@@ -236,10 +247,7 @@ impl OfPartition {
 mod tests {
     use super::*;
     use crate::{account::RowAccount, message_rows::MessageRows};
-    use sluice_kafka::{
-        OffsetRange,
-        ranges::{Content, Token},
-    };
+    use sluice_kafka::ranges::{Content, Token};
 
     fn id(partition: i32) -> PartitionId {
         PartitionId { topic: "spans".into(), partition }
@@ -325,6 +333,27 @@ mod tests {
         assert!(held.order(send(2, 10)).is_empty());
         let begun = held.pop().unwrap();
         assert_eq!((begun.stowed.block.range.first, begun.tenure.is_over()), (10, false));
+    }
+
+    #[test]
+    fn an_only_copy_is_sent_after_its_generation_is_over() {
+        let mut held = Held::new(9);
+        let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
+        for first in [0, 10] {
+            let stowed = block(1, first);
+            let cargo = Cargo::left(id_of(u32::try_from(first).unwrap()), false);
+            assert!(held.block(Stowed { cargo, ..stowed }).is_empty());
+        }
+        assert!(held.become_only_copies().is_empty(), "their ranges may not be sent yet");
+        assert!(held.order(send(1, 0)).is_empty());
+        let range = OffsetRange { first: 0, next: 10 };
+        assert_eq!(held.become_only_copies(), [(id(3), Generation(1), range)]);
+        assert!(held.become_only_copies().is_empty());
+        assert!(held.order(send(1, 10)).is_empty());
+        assert_eq!(held.order(forget(1)).len(), 1, "the other one is read again");
+        let ready = held.pop().unwrap();
+        assert_eq!((ready.stowed.block.range, ready.tenure.is_over()), (range, true));
+        assert!(held.is_empty());
     }
 
     #[test]

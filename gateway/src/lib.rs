@@ -21,6 +21,7 @@ pub mod dead_letter;
 pub mod delivery;
 pub mod drain;
 pub mod encode;
+pub mod enqueue;
 pub mod guarantee;
 pub mod health;
 pub mod held;

@@ -6,6 +6,7 @@
 //! | the range of the block | what is true | what becomes of the block |
 //! | --- | --- | --- |
 //! | lies below the committed offset | it was settled before that was committed | dropped |
+//! | the same, of `delivery.commit: AfterEnqueue` | being on the volume was enough for that | inserted |
 //! | begins there or above, and Kafka has all of it | whoever owns the partition reads it | dropped |
 //! | begins there or above, and Kafka no longer has all of it | nobody reads all of it again | inserted |
 //! | the committed offset lies within | an owner before has cut otherwise; what is below is settled | as what is above it |
@@ -23,7 +24,7 @@ mod cast;
 mod logs;
 
 pub use cast::Caster;
-pub use logs::Logs;
+pub use logs::{Logs, partition_of};
 
 use sluice_kafka::OffsetRange;
 
@@ -58,14 +59,30 @@ pub struct OnlyCopy {
     pub alone: OffsetRange,
 }
 
-/// Finds out what is true of the block of a range that was read from `cluster`.
-pub fn whereabouts(range: OffsetRange, cluster: Option<&str>, log: &Log<'_>) -> Whereabouts {
+/// A block, as far as it is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Its offsets.
+    pub range: OffsetRange,
+    /// The cluster that it was read from; `None` when that is not known.
+    pub cluster: Option<&'a str>,
+    /// Whether its offsets may be committed while it is on the volume.
+    pub is_enqueued: bool,
+}
+
+/// Finds out what is true of a block.
+pub fn whereabouts(subject: Subject<'_>, log: &Log<'_>) -> Whereabouts {
+    let Subject { range, cluster, is_enqueued } = subject;
     let OffsetRange { first, next } = range;
     if cluster.is_some_and(|cluster| cluster != log.cluster) {
         return Whereabouts::OnlyCopy(OnlyCopy { alone: range });
     }
     if log.committed.is_some_and(|committed| next <= committed) {
-        return Whereabouts::Settled;
+        return if is_enqueued {
+            Whereabouts::OnlyCopy(OnlyCopy { alone: range })
+        } else {
+            Whereabouts::Settled
+        };
     }
     let from = log.committed.map_or(first, |committed| committed.max(first));
     let is_read = log.committed.is_some() || log.begins_at_oldest;
@@ -91,7 +108,7 @@ mod tests {
         Log { cluster: "c", bounds: Some(range(100, 200)), committed: Some(150), begins_at_oldest: true };
 
     fn of(first: i64, next: i64, log: &Log<'_>) -> Whereabouts {
-        whereabouts(range(first, next), Some("c"), log)
+        whereabouts(Subject { range: range(first, next), cluster: Some("c"), is_enqueued: false }, log)
     }
 
     fn only(first: i64, next: i64) -> Whereabouts {
@@ -125,9 +142,20 @@ mod tests {
     #[test]
     fn a_log_that_ends_before_the_block_is_another_one() {
         assert_eq!(of(190, 201, &LOG), only(190, 201));
-        assert_eq!(whereabouts(range(150, 160), Some("other"), &LOG), only(150, 160));
-        assert_eq!(whereabouts(range(10, 20), Some("other"), &LOG), only(10, 20), "its offsets say nothing");
-        assert_eq!(whereabouts(range(150, 160), None, &LOG), Whereabouts::InKafka);
+        let other = Subject { range: range(150, 160), cluster: Some("other"), is_enqueued: false };
+        assert_eq!(whereabouts(other, &LOG), only(150, 160));
+        let below = Subject { range: range(10, 20), ..other };
+        assert_eq!(whereabouts(below, &LOG), only(10, 20), "its offsets say nothing");
+        assert_eq!(whereabouts(Subject { cluster: None, ..other }, &LOG), Whereabouts::InKafka);
+    }
+
+    #[test]
+    fn what_is_committed_because_it_is_on_the_volume_is_an_only_copy() {
+        let enqueued =
+            |first, next| Subject { range: range(first, next), cluster: Some("c"), is_enqueued: true };
+        assert_eq!(whereabouts(enqueued(140, 150), &LOG), only(140, 150), "whatever Kafka has");
+        assert_eq!(whereabouts(enqueued(10, 20), &LOG), only(10, 20));
+        assert_eq!(whereabouts(enqueued(150, 160), &LOG), Whereabouts::InKafka, "its commit was not stored");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | 1 | version, [`VERSION`] |
+//! | 1 | version: [`VERSION`], or [`VERSION_ENQUEUED`] for one whose offsets may be committed while it is on the volume |
 //! | 1 | whether the range's end follows from the log or from the plan that its reader found |
 //! | 8 | behind the message that decided its end |
 //! | 1 | rule: version; 0 for a range that must not be gone on with |
@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// The version that this program writes and reads.
 const VERSION: u8 = 1;
 
+/// The same of a block of `delivery.commit: AfterEnqueue`. A program that does not know it must not take it for one that Kafka has.
+const VERSION_ENQUEUED: u8 = 2;
+
 /// What is kept with a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passport {
@@ -34,11 +37,13 @@ pub struct Passport {
     pub cluster: Arc<str>,
     /// Its range; `None` when it must not be gone on with.
     pub kept: Option<Kept>,
+    /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).
+    pub is_enqueued: bool,
 }
 
 impl Default for Passport {
     fn default() -> Self {
-        Self { cluster: "".into(), kept: None }
+        Self { cluster: "".into(), kept: None, is_enqueued: false }
     }
 }
 
@@ -52,7 +57,8 @@ impl Passport {
         let decided = kept.map_or(0, |kept| kept.decided);
         let (version, rule_bytes, messages_max) =
             kept.map_or((0, 0, 0), |Kept { rule, .. }| (rule.version.number(), rule.bytes, rule.messages));
-        let mut bytes = vec![VERSION, u8::from(is_derivable)];
+        let version_written = if self.is_enqueued { VERSION_ENQUEUED } else { VERSION };
+        let mut bytes = vec![version_written, u8::from(is_derivable)];
         bytes.extend_from_slice(&decided.to_le_bytes());
         bytes.push(version);
         bytes.extend_from_slice(&rule_bytes.to_le_bytes());
@@ -66,9 +72,11 @@ impl Passport {
     /// Reads those of the block of this range; `None` for what this program does not know.
     pub fn decode(bytes: &[u8], range: OffsetRange) -> Option<(Self, MessageRows)> {
         let ([version, is_derivable], rest) = bytes.split_first_chunk()?;
-        if *version != VERSION {
-            return None;
-        }
+        let is_enqueued = match *version {
+            VERSION => false,
+            VERSION_ENQUEUED => true,
+            _ => return None,
+        };
         let (decided, rest) = rest.split_first_chunk()?;
         let (rule_version, rest) = rest.split_first()?;
         let (rule_bytes, rest) = rest.split_first_chunk()?;
@@ -83,7 +91,7 @@ impl Passport {
         let (cluster_bytes, rest) = rest.split_first_chunk()?;
         let (cluster, messages) = rest.split_at_checked(usize::from(u16::from_le_bytes(*cluster_bytes)))?;
         let cluster = std::str::from_utf8(cluster).ok()?.into();
-        Some((Self { cluster, kept }, MessageRows::kept(messages.to_vec())))
+        Some((Self { cluster, kept, is_enqueued }, MessageRows::kept(messages.to_vec())))
     }
 }
 
@@ -96,12 +104,17 @@ mod tests {
         let range = OffsetRange { first: 5, next: 9 };
         let rule = Rule { version: Version::Before, bytes: 1 << 24, messages: 100_000 };
         let kept = Kept { range, is_derivable: true, decided: 10, rule };
-        let passport = Passport { cluster: "MkU3OEVBNTcwNTJENDM2Qk".into(), kept: Some(kept) };
+        let cluster = "MkU3OEVBNTcwNTJENDM2Qk".into();
+        let passport = Passport { cluster, kept: Some(kept), is_enqueued: false };
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = passport.encode(&messages);
-        assert_eq!(Passport::decode(&bytes, range), Some((passport, messages)));
+        assert_eq!(Passport::decode(&bytes, range), Some((passport.clone(), messages)));
         assert!((0..51).all(|len| Passport::decode(&bytes[..len], range).is_none()));
-        assert_eq!(Passport::decode(&[&[2], &bytes[1..]].concat(), range), None);
+        assert_eq!(Passport::decode(&[&[3], &bytes[1..]].concat(), range), None);
+        let enqueued = Passport { is_enqueued: true, ..passport };
+        let messages = MessageRows::kept(vec![5, 6]);
+        let bytes = enqueued.encode(&messages);
+        assert_eq!((bytes[0], Passport::decode(&bytes, range)), (2, Some((enqueued, messages))));
         let none = Passport { kept: None, ..Passport::default() };
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = none.encode(&messages);

@@ -153,8 +153,11 @@ impl Shipment {
         self.leave_doubt();
         match dead_lettered {
             Some(rows) => self.settle(rows),
-            None if self.damage.is_some() && self.cargo.is_only_copy() => self.lose(),
-            None if self.damage.is_some() => self.read_again(),
+            None if self.damage.is_some() => {
+                self.cargo.end(self.dock.spool(), Ended::Damaged);
+                // From here on it does not become one.
+                if self.cargo.is_only_copy() { self.lose() } else { self.read_again() }
+            }
             None => {
                 let is_leaving = self.tenure.is_leaving();
                 self.dock.abandon(vec![Stowed { block: self.block, cargo: self.cargo }], is_leaving);
@@ -329,7 +332,6 @@ impl Shipment {
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
             "a block on the queue volume cannot be read; its messages are read again"
         );
-        self.cargo.end(self.dock.spool(), Ended::Damaged);
         self.dock.delivery.metrics.blocks_in_flight.dec();
         self.block.account.abandon();
         let Block { id, generation, .. } = self.block;
@@ -349,7 +351,6 @@ impl Shipment {
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
             "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
         );
-        self.cargo.end(self.dock.spool(), Ended::Damaged);
         self.dock.delivery.metrics.blocks_in_flight.dec();
         self.dock.delivery.metrics.spool.rows_lost.inc_by(rows);
         self.block.account.lost();

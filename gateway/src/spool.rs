@@ -12,7 +12,7 @@
 //! ```
 //!
 //! An append is not synced: Kafka has the messages until they are inserted, and what a crash of the machine takes from the volume is
-//! read again. A mark is, since it says that a block may be in the table; and so is everything that the queue itself relies on.
+//! read again. With `delivery.commit: AfterEnqueue` it is, before anybody hears of it ([`crate::enqueue`]). A mark is always, since it says that a block may be in the table; and so is everything that the queue itself relies on.
 //!
 //! Limits: [`REQUESTS_MAX`]; the memory of the index and of what the gateway knows of each block is the part `spool` of the budget.
 //! A call that fails on the volume ends the process: after it, nothing that is on the volume may be relied on.
@@ -120,6 +120,8 @@ struct Shared {
     is_full: AtomicBool,
     /// Everything is to be moved to the volume: the process leaves.
     everything: AtomicBool,
+    /// A block counts as on the volume once its record is durable.
+    syncs: AtomicBool,
     /// Blocks are on the volume.
     has_blocks: Arc<AtomicBool>,
 }
@@ -148,7 +150,7 @@ impl Spool {
         let (requests, requests_in) = bounded(REQUESTS_MAX);
         let shared = Arc::new(Shared::default());
         let reads = Reads::start().map_err(Error::Thread)?;
-        let left = Left::of(&queue);
+        let left = Left::of(&queue, &recovered);
         let notes = Notes::new(path.to_owned());
         let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
         named("spool", move || {
@@ -177,6 +179,11 @@ impl Spool {
     /// Says whether blocks are on the volume.
     pub fn behind(&self) -> Arc<AtomicBool> {
         self.shared.has_blocks.clone()
+    }
+
+    /// From now on a block counts as on the volume once its record is durable: its offsets are committed then.
+    pub fn sync_appends(&self) {
+        self.shared.syncs.store(true, Ordering::Relaxed);
     }
 
     /// From now on everything is moved to the volume that has room there and is not being sent: the process leaves.

@@ -37,7 +37,8 @@ impl Caster {
         let parts = noted.or_else(|| logs.parts(&id, range));
         let ready = block.only_copy(parts, self.route, &self.account)?;
         // Another owner may have had them in flight: the same ranges, where they are known to everybody.
-        let is_known = block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
+        let is_known =
+            block.is_enqueued() || block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
         let others = if is_known { self.rows_of_others(block, only).await } else { block.rows() };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
         Some(ready)

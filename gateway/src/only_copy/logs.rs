@@ -3,14 +3,20 @@
 //! Owner: one thread, which is blocked while brokers are asked. The committed offsets are asked for first: what is committed meanwhile
 //! only makes a block that is in the table look like one that is read again.
 
-use super::{Log, Whereabouts, whereabouts};
+use super::{Log, Subject, Whereabouts, whereabouts};
 use crate::spool::LeftBlock;
 use sluice_gateway_config::{InitialOffset, Kafka};
 use sluice_kafka::{
     CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
     ranges::{Parts, Plan},
 };
+use sluice_spool::{Coordinates, Lost};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The partition of a record that cannot be read.
+pub fn partition_of(covers: &Coordinates) -> PartitionId {
+    PartitionId { topic: covers.partition.topic.clone(), partition: covers.partition.partition }
+}
 
 /// One partition.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +76,16 @@ impl Logs {
 
     /// What is true of a block.
     pub fn whereabouts(&self, block: &LeftBlock) -> Whereabouts {
-        whereabouts(block.range(), block.cluster(), &self.log(&block.partition()))
+        whereabouts(block.subject(), &self.log(&block.partition()))
+    }
+
+    /// What is true of a block that cannot be read; `None` when not even its header can. `is_enqueued` says whether its offsets may be
+    /// committed while it is on the volume.
+    pub fn whereabouts_of_lost(&self, lost: &Lost, is_enqueued: bool) -> Option<Whereabouts> {
+        let covers = lost.coordinates.as_ref()?;
+        // Its cluster was in its body.
+        let range = OffsetRange { first: covers.first, next: covers.next };
+        Some(whereabouts(Subject { range, cluster: None, is_enqueued }, &self.log(&partition_of(covers))))
     }
 
     /// How far the block of a range is that an owner of its partition has sent in parts.

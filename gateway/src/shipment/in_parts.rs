@@ -56,6 +56,7 @@ impl Shipment {
         tracing::debug!(partition = %self.block.id, rows = self.block.rows, "a block is sent in parts");
         self.dock.delivery.metrics.refused.blocks_in_parts.inc();
         self.is_in_parts = true;
+        self.cargo.begin_parts();
         let mut course = Course { first_sent, ..Course::default() };
         loop {
             self.have_turn(&mut course).await?;

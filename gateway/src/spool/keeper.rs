@@ -68,9 +68,7 @@ impl Keeper {
             self.sync_marks()?;
             self.end_blocks()?;
             // The largest piece of work, one at a time: who waits for a mark or a place is served in between.
-            if let Some(spill) = self.spills.pop_front() {
-                self.append(spill)?;
-            }
+            self.append_next()?;
             if std::mem::take(&mut self.has_changed) {
                 self.tell_usage();
             }
@@ -159,36 +157,55 @@ impl Keeper {
         Ok(())
     }
 
-    fn append(&mut self, Spill { cargo, leaving }: Spill) -> Result<(), Fatal> {
-        let Leaving { head, metadata, body } = leaving;
+    /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their cargoes.
+    fn append_next(&mut self) -> Result<(), Fatal> {
+        let syncs = self.shared.syncs.load(Ordering::Relaxed);
+        let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
+        let mut appended = Vec::with_capacity(count);
+        for _ in 0..count {
+            if let Some(Spill { cargo, leaving }) = self.spills.pop_front() {
+                let bytes = leaving.body.len();
+                appended.push((cargo, self.append(leaving)?, bytes));
+            }
+        }
+        if syncs {
+            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
+            self.queue.sync_blocks(&ids)?;
+        }
+        for (cargo, id, bytes) in appended {
+            if let (Some(ended), Some(id)) = (cargo.end_spill(id, syncs), id) {
+                self.end_block(id, ended)?;
+            }
+            self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.spills.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Appends a block. `None` when there is no room for it.
+    fn append(&mut self, Leaving { head, metadata, body }: Leaving) -> Result<Option<BlockId>, Fatal> {
         let bytes = body.len();
         let pieces: Vec<Bytes> =
             std::iter::once(metadata).chain(body.chunks().unwrap_or_default().iter().cloned()).collect();
         let appended = self.queue.append(&head, &pieces, now_ms());
         // Its chunks go back to the pool with the last copy.
         drop((pieces, body));
-        let id = match appended {
+        match appended {
             Ok(id) => {
                 self.shared.numbers.appended.add(self.queue.body_bytes(id).unwrap_or(bytes));
                 self.has_changed = true;
-                Some(id)
+                Ok(Some(id))
             }
-            Err(AppendError::Fatal(fatal)) => return Err(fatal),
+            Err(AppendError::Fatal(fatal)) => Err(fatal),
             Err(AppendError::Full(full)) => {
                 self.refuse(&full);
-                None
+                Ok(None)
             }
             Err(AppendError::Unfit(unfit)) => {
                 self.refuse(&unfit);
-                None
+                Ok(None)
             }
-        };
-        if let (Some(ended), Some(id)) = (cargo.end_spill(id), id) {
-            self.end_block(id, ended)?;
         }
-        self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.shared.spills.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
     }
 
     /// There is no room: blocks stay in memory, and reading waits for inserts as it does without a volume.

@@ -9,6 +9,7 @@ use crate::{
     cargo::Cargo,
     held::{Ready, Stowed},
     message_rows::MessageRows,
+    only_copy::Subject,
     passport::Passport,
     route::Route,
     spool::Spool,
@@ -17,7 +18,7 @@ use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Kept, Parts, Release, Token},
 };
-use sluice_spool::{BlockHead, BlockId, Directory, Queue, Sent};
+use sluice_spool::{BlockHead, BlockId, Directory, Lost, Queue, Recovered, Sent};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -28,11 +29,16 @@ use std::{
 /// partition, and Kafka is asked whether it has their messages.
 const LEFT_WAIT: Duration = Duration::from_mins(10);
 
+/// The same for blocks whose offsets may be committed: nobody reads their messages again, so that they are late until they are inserted.
+/// Chosen: above a restart and the rebalance that follows it.
+const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
+
 /// A block that was left.
 pub struct LeftBlock {
     id: BlockId,
     head: BlockHead,
     sent: Sent,
+    appended_ms: u64,
     passport: Option<Passport>,
 }
 
@@ -43,6 +49,8 @@ struct Kinds {
     of: BTreeMap<PartitionId, Vec<LeftBlock>>,
     /// Its partition came, and does not go on with it.
     strays: Vec<LeftBlock>,
+    /// Records that cannot be read.
+    lost: Vec<Lost>,
 }
 
 /// What was left, behind a lock.
@@ -54,7 +62,7 @@ pub struct Left {
 
 impl Left {
     /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
-    pub(super) fn of(queue: &Queue<Directory>) -> Self {
+    pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Self {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
         for held in queue.held() {
             let Ok((head, mut body)) = queue.read(held.id) else { continue };
@@ -64,9 +72,16 @@ impl Left {
             let passport =
                 Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
             let id = PartitionId { topic: head.topic.clone(), partition: head.partition };
-            of.entry(id).or_default().push(LeftBlock { id: held.id, head, sent: held.sent, passport });
+            of.entry(id).or_default().push(LeftBlock {
+                id: held.id,
+                head,
+                sent: held.sent,
+                appended_ms: held.appended_ms,
+                passport,
+            });
         }
-        let kinds = Kinds { of, strays: Vec::new() };
+        let lost = recovered.set_aside.iter().flat_map(|aside| aside.lost.iter().cloned()).collect();
+        let kinds = Kinds { of, strays: Vec::new(), lost };
         Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
     }
 
@@ -121,17 +136,30 @@ impl Left {
 
     /// Everything that is left: none of it is taken over any more.
     pub fn take_all(&self) -> Vec<LeftBlock> {
-        let Kinds { of, strays } = std::mem::take(&mut *self.lock());
+        let mut kinds = self.lock();
+        let (of, strays) = (std::mem::take(&mut kinds.of), std::mem::take(&mut kinds.strays));
         of.into_values().flatten().chain(strays).collect()
     }
 
+    /// Records that could not be read when the volume was opened.
+    pub fn take_lost(&self) -> Vec<Lost> {
+        std::mem::take(&mut self.lock().lost)
+    }
+
     /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
-    /// [`LEFT_WAIT`]. With `everything` none comes any more.
+    /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more.
     pub fn strays(&self, everything: bool) -> Vec<LeftBlock> {
         if everything || self.since.elapsed() >= LEFT_WAIT {
             return self.take_all();
         }
-        std::mem::take(&mut self.lock().strays)
+        let mut kinds = self.lock();
+        let mut strays = std::mem::take(&mut kinds.strays);
+        if self.since.elapsed() >= ENQUEUED_WAIT {
+            for blocks in kinds.of.values_mut() {
+                strays.extend(blocks.extract_if(.., |block| block.is_enqueued()));
+            }
+        }
+        strays
     }
 }
 
@@ -171,6 +199,16 @@ impl LeftBlock {
         std::str::from_utf8(&self.head.token).ok().and_then(Token::parse)
     }
 
+    /// Whether its offsets may be committed while it is on the volume.
+    pub fn is_enqueued(&self) -> bool {
+        self.passport.as_ref().is_some_and(|passport| passport.is_enqueued)
+    }
+
+    /// What is asked about it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
+    }
+
     /// Whether it was sent, or may have been.
     pub fn is_marked(&self) -> bool {
         self.sent != Sent::Never
@@ -191,13 +229,15 @@ impl LeftBlock {
         let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.sent != Sent::Never), ..stowed };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
+            // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
+            Sent::Never => self.appended_ms / 1_000,
             // At a time that nobody knows: the token is taken to be forgotten.
-            Sent::Doubtful | Sent::Never => 0,
+            Sent::Doubtful => 0,
         };
         let release = Release {
             range: self.range(),
             first_sent,
-            is_inherited: self.sent != Sent::Never,
+            is_inherited: self.sent != Sent::Never || self.is_enqueued(),
             parts,
             routing_epoch: route.epoch(),
         };

@@ -80,13 +80,18 @@ impl Scene {
 
     /// Leaves blocks of one message each on the volume; `marked` as sent just now.
     fn leave(&self, offsets: &[i64], marked: &[i64]) {
+        self.leave_as(offsets, marked, false);
+    }
+
+    /// The same, of `delivery.commit: AfterEnqueue` if `is_enqueued`.
+    fn leave_as(&self, offsets: &[i64], marked: &[i64], is_enqueued: bool) {
         let identity = Identity::of("live", "live");
         let _claimed = Volume::claim(&self.folder, &identity).unwrap();
         let options = Options::new(identity.number(), 1 << 30);
         let (mut queue, _) = Queue::open(Directory::open(&self.folder).unwrap(), options).unwrap();
         let columns = self.table.0.targets(&self.table.1).unwrap().columns();
         for offset in offsets {
-            let passport = Passport { cluster: self.cluster.as_str().into(), kept: None };
+            let passport = Passport { cluster: self.cluster.as_str().into(), kept: None, is_enqueued };
             let mut messages = MessageRows::default();
             messages.add(*offset, ROWS);
             let metadata = passport.encode(&messages);
@@ -169,6 +174,18 @@ async fn a_volume_whose_gateway_is_gone_is_emptied() {
     assert_eq!(scene.database.count().await, 2 * ROWS, "the server has dropped what it had");
     let again = scene.drain(Some("http://127.0.0.1:1"), REQUEST).await.unwrap();
     assert!(again.is_empty() && again.found == blocks(0), "{again:?}");
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_committed_because_it_was_on_the_volume_is_inserted() {
+    let scene = Scene::open("drain_enqueued").await;
+    // Below the committed offset; gone from Kafka; there to be read again.
+    scene.leave_as(&[0, 1, 3, 4], &[1], true);
+    let report = scene.drain(None, REQUEST).await.unwrap();
+    assert_eq!((report.inserted, report.in_kafka, report.settled), (blocks(3), blocks(1), blocks(0)));
+    assert!(report.is_empty() && report.possible_duplicate_rows == 0, "{report:?}");
+    assert_eq!(scene.database.count().await, 3 * ROWS);
     scene.close().await;
 }
 
