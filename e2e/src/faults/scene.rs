@@ -288,6 +288,15 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// Messages that the group has committed.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn committed_messages(&self) -> Result<i64> {
+        let all: i64 = self.topic.watermarks().await?.iter().map(|marks| marks.high).sum();
+        Ok(all - self.topic.lag(&self.group).await?.messages)
+    }
+
     /// Ends the load, waits until everything is in, ends the gateways and counts.
     ///
     /// # Errors

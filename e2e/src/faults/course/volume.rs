@@ -10,6 +10,7 @@ use super::INSERTS_BEFORE;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, Scene};
 use crate::process::Signal;
+use crate::spans::Shape;
 
 /// The smallest memory limit for one worker and these inserts, so that the pool of chunks is as small as it gets: 24 MiB.
 const MEMORY: &str = "137MiB";
@@ -49,11 +50,15 @@ pub enum Volume {
     KillInDrain,
     /// The gateway is gone, and so are the messages; `sluice-gateway drain` empties its volume.
     DrainCommand,
+    /// Offsets are committed once rows are on the volume, and that is lost.
+    LostAfterEnqueue,
+    /// The same, and SIGKILL: the next run inserts what is on it.
+    KillAfterEnqueue,
 }
 
 impl Volume {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Volume, &'static str, u32, &'static str); 4] = [
+    pub const ALL: [(Volume, &'static str, u32, &'static str); 6] = [
         (
             Volume::Outage,
             "volume-outage",
@@ -73,6 +78,18 @@ impl Volume {
             3,
             "a gateway leaves its blocks on its volume, Kafka deletes their messages, and `drain` inserts them",
         ),
+        (
+            Volume::LostAfterEnqueue,
+            "volume-lost-after-enqueue",
+            3,
+            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed and not inserted",
+        ),
+        (
+            Volume::KillAfterEnqueue,
+            "volume-kill-after-enqueue",
+            u32::MAX,
+            "commit: AfterEnqueue; SIGKILL while blocks on the volume are committed and ClickHouse is away",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.
@@ -82,7 +99,10 @@ impl Volume {
         let insert = json!({"maxRows": 1, "concurrency": 8});
         // One that leaves for good has nothing to wait for.
         let deadline = if self == Volume::DrainCommand { LEAVE_SOON } else { "50s" };
+        let is_enqueued = matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue);
+        let commit = if is_enqueued { "AfterEnqueue" } else { "AfterInsert" };
         json!({
+            "delivery": {"commit": commit},
             "queue": queue,
             "sink": {"clickhouse": {"insert": insert}},
             "workers": 1,
@@ -121,6 +141,9 @@ impl Volume {
             let taken = |taken| taken > 0.0;
             scene.wait_metric(0, "sluice_gateway_spool_taken_over_blocks_total", taken).await?;
         }
+        if matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue) {
+            return after_enqueue(self, scene, since).await;
+        }
         let recovery = scene.recovered(since).await?;
         scene.produce(SPANS_AFTER).await?;
         scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
@@ -131,7 +154,16 @@ impl Volume {
     async fn fill(self, scene: &mut Scene<'_>) -> Result<()> {
         scene.produce(SPANS_AWAY).await?;
         scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
-        if self == Volume::KillInSpill { kill(scene).await } else { Ok(()) }
+        match self {
+            Volume::KillInSpill => kill(scene).await,
+            Volume::LostAfterEnqueue | Volume::KillAfterEnqueue => {
+                // More is committed than was inserted: what is on the volume.
+                let spans = scene.stop_load().await?.acked.count();
+                scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
+                scene.gateway(0).kill().await
+            }
+            Volume::Outage | Volume::KillInDrain | Volume::DrainCommand => Ok(()),
+        }
     }
 }
 
@@ -145,9 +177,7 @@ async fn kill(scene: &mut Scene<'_>) -> Result<()> {
 async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     let spans = scene.stop_load().await?.acked.count();
-    // Whole numbers, so small that they are exact.
-    #[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
-    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= spans as f64).await?;
+    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
     scene.gateway(0).signal(Signal::TERM)?;
     scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
     scene.retire(0)?;
@@ -193,4 +223,36 @@ async fn run_drain(scene: &mut Scene<'_>, timeout: &str) -> Result<(i32, Value)>
     let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let report = serde_json::from_str(&said).with_context(|| format!("read what drain says: {said}{why}"))?;
     Ok((output.status.code().unwrap_or(-1), report))
+}
+
+/// What was committed and is not in the table was on the volume of the gateway that was killed.
+async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
+    let sent = scene.stop_load().await?.clone();
+    let messages = u64::try_from(scene.committed_messages().await?).context("count messages")?;
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let committed = messages * Shape::Numbered.message_spans();
+    let on_volume = committed.checked_sub(inserted).context("more is inserted than committed")?;
+    ensure!(on_volume > 0, "nothing is committed that is not inserted ({committed} spans)");
+    let is_lost = volume == Volume::LostAfterEnqueue;
+    if is_lost {
+        let queue = scene.gateway(0).orders().config.with_extension("queue");
+        std::fs::remove_dir_all(&queue).with_context(|| format!("lose {}", queue.display()))?;
+        std::fs::create_dir(&queue).with_context(|| format!("create {}", queue.display()))?;
+    }
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(since).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    Ok(Expected {
+        lost: if is_lost { on_volume } else { 0 },
+        recovery_s: Some(recovery),
+        measures: vec![("spans on the volume alone", as_real(on_volume))],
+        ..Expected::default()
+    })
+}
+
+/// Whole numbers, so small that they are exact.
+#[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
+fn as_real(spans: u64) -> f64 {
+    spans as f64
 }
