@@ -21,7 +21,7 @@ pub struct Derived {
     /// The part of it that compressed blocks may take, in whole Mi.
     #[schemars(length(max = 16))]
     pub memory_for_blocks: String,
-    /// Inserts at the same time from one gateway.
+    /// Inserts at the same time from one gateway, to all shards together.
     pub insert_concurrency: u32,
     /// Blocks whose tokens the table should remember: its setting non_replicated_deduplication_window, or
     /// replicated_deduplication_window.

@@ -21,10 +21,10 @@ pub use status::{
 };
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
-    ExtraColumn, Format, Gateway, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout, LogLevel,
-    ManagementState, OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources, Retention,
-    RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Sink,
-    Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
+    ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout,
+    LogLevel, ManagementState, OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources,
+    Retention, RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef,
+    SettingValue, Shard, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
 };
 
 /// The API group.

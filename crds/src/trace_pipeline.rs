@@ -22,8 +22,8 @@ pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
-pub use sink::{ClickHouseSink, Credentials, SecretRef, Sink};
-pub use source::{Format, InitialOffset, KafkaSource, PropertyValue, Source};
+pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
+pub use source::{Format, GroupProtocol, InitialOffset, KafkaSource, PropertyValue, Source};
 
 use crate::status::TracePipelineStatus;
 use kube::{CustomResource, KubeSchema};

@@ -1,4 +1,4 @@
-//! Where rows go: one ClickHouse table.
+//! Where rows go: one ClickHouse table, on one shard or on several.
 
 use crate::{
     security::Tls,
@@ -18,10 +18,21 @@ pub struct Sink {
 /// Servers and table.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.tls) || self.endpoints.exists(e, e.startsWith('https:'))")
-    .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"))]
+#[x_kube(
+    validation = Rule::new("has(self.endpoints) != has(self.shards)")
+        .message("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard"),
+    validation = Rule::new(
+        "!has(self.tls) || (has(self.endpoints) && self.endpoints.exists(e, e.startsWith('https:'))) \
+         || (has(self.shards) && self.shards.exists(s, s.endpoints.exists(e, e.startsWith('https:'))))")
+        .message("tls is set, but endpoints are http: write them as https://host:port, or leave tls out"),
+    validation = Rule::new(
+        "!has(oldSelf.shards) || (has(self.shards) ? size(self.shards) >= size(oldSelf.shards) : size(oldSelf.shards) == 1)")
+        .message("shards are only ever added, at the end: what is in flight to one that goes away could not be finished")
+)]
 pub struct ClickHouseSink {
-    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16.
+    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
+    /// tried in turn. Either these or shards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
         validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
@@ -31,6 +42,21 @@ pub struct ClickHouseSink {
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
+
+    /// Several shards, 1 to 64, instead of endpoints: the partitions of the topics are spread over them, each always to the
+    /// same one, and one that is away stops its own partitions and no others. The place of a shard in the list is what it is
+    /// known by: others are added at the end, and none is taken away. Every shard has the table; each insert that may be under
+    /// way at the same time takes memory for every shard.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(
+        validation = Rule::new(
+            "self.all(s, s.endpoints.all(e, e.startsWith('https:'))) || !self.exists(s, s.endpoints.exists(e, e.startsWith('https:')))")
+            .message("the endpoints of shards are all http or all https: one without TLS would be sent the password in the clear"),
+        // The order decides where partitions go: two managers of a list whose items are merged would change it.
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub shards: Vec<Shard>,
 
     /// Which certificates to trust where endpoints are https, and the gateways' own. When it is not set: the authorities
     /// that the image trusts, and none.
@@ -58,6 +84,20 @@ pub struct ClickHouseSink {
     /// How rows are inserted.
     #[serde(default)]
     pub insert: Insert,
+}
+
+/// One of several shards.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shard {
+    /// HTTP interfaces of its replicas, as in endpoints; 1 to 16, none of them in another shard.
+    #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
+    #[x_kube(
+        validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
+            .message("each of the endpoints of a shard is http://host:port or https://host:port, such as http://clickhouse-0:8123"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub endpoints: Vec<String>,
 }
 
 fn database() -> String {

@@ -51,6 +51,12 @@ pub struct KafkaSource {
         .message("consumerGroup cannot be changed once it is set: another group would read everything again"))]
     pub consumer_group: String,
 
+    /// How gateways are members of the group. Classic (the default): one of them divides the partitions, and one that is back
+    /// within 45 s has its own again, while nobody else moves. Consumer (KIP-848, brokers from 4.0 on): the brokers divide them and
+    /// no member waits for another, but a restart moves partitions. While it is changed, the group may have members of both.
+    #[serde(default)]
+    pub group_protocol: GroupProtocol,
+
     /// Where a partition without a committed offset is begun: Earliest (the default) or Latest.
     #[serde(default)]
     pub initial_offset: InitialOffset,
@@ -84,6 +90,16 @@ pub struct PropertyValue(#[schemars(length(max = 1024))] pub String);
 
 fn record_batch_bytes_max() -> String {
     "1Mi".to_owned()
+}
+
+/// The protocol between the members of a consumer group and its coordinator.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupProtocol {
+    /// One of the members divides the partitions; gateways are static members.
+    #[default]
+    Classic,
+    /// The coordinator divides them (KIP-848); gateways are dynamic members.
+    Consumer,
 }
 
 /// Where a partition without a committed offset is begun.

@@ -68,6 +68,37 @@ pub const VALUES: &[Case] = &[
         message: "tls is set, but endpoints are http",
     },
     Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}], "tls": {}}"#],
+        refused: &[r#"{"shards": [{"endpoints": ["http://a:8123"]}], "tls": {}}"#],
+        message: "tls is set, but endpoints are http",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"endpoints": ["http://a:8123"]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
+        ],
+        refused: &["{}", r#"{"endpoints": ["http://a:8123"], "shards": [{"endpoints": ["http://b:8123"]}]}"#],
+        message: "one of endpoints and shards is set, and not both",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://10.0.0.1:80/"]}]}"#],
+        refused: &[
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["clickhouse:8123"]}]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123", "http://clickhouse"]}]}"#,
+        ],
+        message: "each of the endpoints of a shard is http://host:port",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}, {"endpoints": ["https://b:8443"]}]}"#],
+        refused: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}, {"endpoints": ["http://b:8123"]}]}"#],
+        message: "the endpoints of shards are all http or all https",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse/schema",
         taken: &[
             r#"{"maxDynamicPaths": 0}"#,
@@ -244,12 +275,23 @@ pub const REPLICAS: &[(&str, &str, &str)] = &[
     ("null", "External", "replicas must be set while scaling.mode is External"),
 ];
 
+const ONE_SHARD: &str = r#"{"shards": [{"endpoints": ["http://a:8123"]}]}"#;
+const TWO_SHARDS: &str =
+    r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}"#;
+/// As a merge patch says it: `shards` goes away.
+const NO_SHARDS: &str = r#"{"endpoints": ["http://a:8123"], "shards": null}"#;
+
 /// Rules about a change: from, to, whether it is taken, and a part of the message.
 pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""""#, r#""a""#, true, ""),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""a""#, true, ""),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""b""#, false, "consumerGroup cannot be changed"),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, false, "consumerGroup cannot be changed"),
+    ("/spec/sink/clickhouse", ONE_SHARD, TWO_SHARDS, true, ""),
+    ("/spec/sink/clickhouse", TWO_SHARDS, TWO_SHARDS, true, ""),
+    ("/spec/sink/clickhouse", TWO_SHARDS, ONE_SHARD, false, "shards are only ever added"),
+    ("/spec/sink/clickhouse", ONE_SHARD, NO_SHARDS, true, ""),
+    ("/spec/sink/clickhouse", TWO_SHARDS, NO_SHARDS, false, "shards are only ever added"),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
     // Whether volumes can grow is their storage class's to say, and whether they would have to shrink is seen on them.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),

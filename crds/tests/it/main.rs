@@ -36,6 +36,17 @@ fn smallest() -> Value {
     sample("tracepipeline.yaml")
 }
 
+/// The files of `config/samples` that hold a pipeline and nothing else, by name.
+fn samples() -> Vec<String> {
+    let folder = format!("{}/../config/samples", env!("CARGO_MANIFEST_DIR"));
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("tracepipeline")).collect();
+    names.sort();
+    assert!(names.len() >= 3, "{names:?}");
+    names
+}
+
 fn sample(name: &str) -> Value {
     let path = format!("{}/../config/samples/{name}", env!("CARGO_MANIFEST_DIR"));
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()

@@ -24,6 +24,7 @@ const MANAGER: &str = "sluice-e2e-dry-run";
 const DEFINITION: &str = include_str!("../../../crds/tracepipelines.yaml");
 const SMALLEST: &str = include_str!("../../../config/samples/tracepipeline.yaml");
 const FULL: &str = include_str!("../../../config/samples/tracepipeline-full.yaml");
+const SHARDED: &str = include_str!("../../../config/samples/tracepipeline-sharded.yaml");
 
 async fn cluster() -> Result<Cluster> {
     Cluster::connect(&TargetArgs::from_environment().target()?.resolve()?.kubeconfig).await
@@ -60,6 +61,9 @@ async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
     let full = create(&cluster, &read(FULL)?).await?.map_err(anyhow::Error::msg)?;
     let of_full = differences(&read(FULL)?["spec"], &full["spec"], "spec");
     ensure!(of_full.is_empty(), "the full sample: {}", of_full.join("\n"));
+    let sharded = create(&cluster, &read(SHARDED)?).await?.map_err(anyhow::Error::msg)?;
+    let of_sharded = differences(&read(SHARDED)?["spec"], &sharded["spec"], "spec");
+    ensure!(of_sharded.is_empty(), "the sharded sample: {}", of_sharded.join("\n"));
     // What the server fills in is what the types fill in.
     let typed: TracePipeline = serde_json::from_value(read(SMALLEST)?).context("read the smallest sample")?;
     let typed = serde_json::to_value(typed).context("write the smallest sample")?;

@@ -26,7 +26,7 @@ pub fn derived(plan: &Plan) -> Derived {
         workers: config.workers,
         memory: format!("{}Mi", plan.resources.memory.mib_ceil()),
         memory_for_blocks: whole_mib(blocks_bytes(plan)),
-        insert_concurrency: config.sink.clickhouse.insert.concurrency,
+        insert_concurrency: config.sizing().insert_concurrency,
         deduplication_window: deduplication_window(plan),
     }
 }

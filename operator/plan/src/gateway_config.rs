@@ -2,8 +2,8 @@
 
 use crate::{Names, secrets::file};
 use sluice_crds::{
-    Commit, Engine, Format, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode, SaslMechanism,
-    SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    Commit, Engine, Format, GroupProtocol, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode,
+    SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -111,7 +111,10 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
         }),
         topics,
         consumer_group: consumer_group(names, spec),
-        group_protocol: contract::GroupProtocol::default(),
+        group_protocol: match kafka.group_protocol {
+            GroupProtocol::Classic => contract::GroupProtocol::Classic,
+            GroupProtocol::Consumer => contract::GroupProtocol::Consumer,
+        },
         initial_offset: match kafka.initial_offset {
             InitialOffset::Earliest => contract::InitialOffset::Earliest,
             InitialOffset::Latest => contract::InitialOffset::Latest,
@@ -143,7 +146,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
     let clickhouse = &spec.sink.clickhouse;
     contract::ClickHouse {
         endpoints: clickhouse.endpoints.clone(),
-        shards: Vec::new(),
+        shards: clickhouse.shards.iter().map(|shard| shard.endpoints.clone()).collect(),
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),
@@ -158,6 +161,12 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
         },
         insert: contract::Insert { settings: settings(spec), ..contract::Insert::default() },
     }
+}
+
+/// Inserts at the same time from one gateway, to all shards together.
+pub(crate) fn insert_concurrency(spec: &TracePipelineSpec) -> u32 {
+    let shards = u32::try_from(spec.sink.clickhouse.shards.len().max(1)).unwrap_or(u32::MAX);
+    contract::Insert::default().concurrency.saturating_mul(shards)
 }
 
 fn settings(spec: &TracePipelineSpec) -> BTreeMap<String, String> {

@@ -12,7 +12,7 @@ use crate::{
     topics::{partitions_known, sum, topics},
     volumes::{Growth, Volume},
 };
-use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::reason};
+use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
 use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
 
 /// What the operator brings to every plan.
@@ -216,6 +216,7 @@ struct Sizes {
     grace: Duration,
     record_batch_bytes_max: ByteSize,
     format: Format,
+    insert_concurrency: u32,
     workers: u32,
     policy: Policy,
     terms: Terms,
@@ -237,7 +238,17 @@ impl Sizes {
         };
         let workers = spec.gateway.workers.unwrap_or(resources.cores);
         let format = gateway_config::format(spec);
-        found.or(Self { resources, grace, record_batch_bytes_max, format, workers, policy, terms })
+        let insert_concurrency = gateway_config::insert_concurrency(spec);
+        found.or(Self {
+            resources,
+            grace,
+            record_batch_bytes_max,
+            format,
+            insert_concurrency,
+            workers,
+            policy,
+            terms,
+        })
     }
 
     /// The number of gateways and their config. Without topics a partition is assumed, so that a memory limit that can
@@ -278,7 +289,7 @@ impl Sizes {
             partitions_active_max: 1,
             record_batch_bytes_max: self.record_batch_bytes_max,
             format: self.format,
-            insert_concurrency: Insert::default().concurrency,
+            insert_concurrency: self.insert_concurrency,
         }
     }
 

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline};
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, Delivery, Insert, Log, Queue, Shutdown, Violations,
+    ByteSize, CheckedConfig, Delivery, GroupProtocol, Insert, Log, Queue, Shutdown, Violations,
     budget::RECORD_BATCH_BYTES_DEFAULT,
 };
 use std::time::Duration;
@@ -96,9 +96,13 @@ impl SchemaPlan {
         // The Job reads no message, inserts and queues no block and drains nothing: what the pipeline says of those must not run it
         // again, and Kafka's Secrets are not its business.
         config.sink.clickhouse.insert = Insert::default();
+        // Every server of every shard has the table: for the Job they are one list, and it sets no memory aside for each shard.
+        let of_shards = std::mem::take(&mut config.sink.clickhouse.shards);
+        config.sink.clickhouse.endpoints.extend(of_shards.into_iter().flatten());
         config.source.kafka.tls = None;
         config.source.kafka.sasl = None;
         config.source.kafka.properties.clear();
+        config.source.kafka.group_protocol = GroupProtocol::default();
         config.source.kafka.record_batch_bytes_max = RECORD_BATCH_BYTES_DEFAULT;
         config.delivery = Delivery::default();
         config.queue = Queue::default();

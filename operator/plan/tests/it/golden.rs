@@ -7,7 +7,8 @@ use sluice_plan::{Parts, build};
 
 #[test]
 fn the_objects_of_the_samples_are_the_golden_ones() {
-    for (name, partitions) in [("tracepipeline.yaml", 12), ("tracepipeline-full.yaml", 12)] {
+    let samples = ["tracepipeline.yaml", "tracepipeline-full.yaml", "tracepipeline-sharded.yaml"];
+    for (name, partitions) in samples.map(|name| (name, 12)) {
         let pipeline = sample(name);
         let plan = planned(&pipeline, &observed(&pipeline, partitions));
         let found = yaml(build(&plan).into_parts());

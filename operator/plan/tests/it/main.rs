@@ -8,6 +8,7 @@ mod golden;
 mod life;
 mod plans;
 mod scale;
+mod shards;
 mod statuses;
 mod volumes;
 
