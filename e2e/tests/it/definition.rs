@@ -23,8 +23,6 @@ const MANAGER: &str = "sluice-e2e-dry-run";
 
 const DEFINITION: &str = include_str!("../../../crds/tracepipelines.yaml");
 const SMALLEST: &str = include_str!("../../../config/samples/tracepipeline.yaml");
-const FULL: &str = include_str!("../../../config/samples/tracepipeline-full.yaml");
-const SHARDED: &str = include_str!("../../../config/samples/tracepipeline-sharded.yaml");
 
 async fn cluster() -> Result<Cluster> {
     Cluster::connect(&TargetArgs::from_environment().target()?.resolve()?.kubeconfig).await
@@ -36,6 +34,22 @@ fn pipelines(cluster: &Cluster) -> Api<DynamicObject> {
 
 fn read(text: &str) -> Result<Value> {
     serde_saphyr::from_str(text).context("understand a file of this repository")
+}
+
+/// Names and texts of the files of `config/samples` that hold a pipeline.
+fn samples() -> Result<Vec<(String, String)>> {
+    let folder = e2e::stack::paths::workspace().join("config/samples");
+    let mut found = Vec::new();
+    for file in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+        let file = file.context("read the folder of samples")?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.starts_with("tracepipeline") {
+            let text = std::fs::read_to_string(file.path()).with_context(|| format!("read {name}"))?;
+            found.push((name, text));
+        }
+    }
+    ensure!(found.len() >= 7, "{} samples", found.len());
+    Ok(found)
 }
 
 /// Argo CD compares like this, and shows a resource that differs as out of sync for ever.
@@ -58,18 +72,16 @@ async fn the_definition_comes_back_from_the_server_as_it_was_sent() -> Result<()
 #[tokio::test]
 async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
     let cluster = cluster().await?;
-    let full = create(&cluster, &read(FULL)?).await?.map_err(anyhow::Error::msg)?;
-    let of_full = differences(&read(FULL)?["spec"], &full["spec"], "spec");
-    ensure!(of_full.is_empty(), "the full sample: {}", of_full.join("\n"));
-    let sharded = create(&cluster, &read(SHARDED)?).await?.map_err(anyhow::Error::msg)?;
-    let of_sharded = differences(&read(SHARDED)?["spec"], &sharded["spec"], "spec");
-    ensure!(of_sharded.is_empty(), "the sharded sample: {}", of_sharded.join("\n"));
     // What the server fills in is what the types fill in.
-    let typed: TracePipeline = serde_json::from_value(read(SMALLEST)?).context("read the smallest sample")?;
-    let typed = serde_json::to_value(typed).context("write the smallest sample")?;
-    let smallest = create(&cluster, &read(SMALLEST)?).await?.map_err(anyhow::Error::msg)?;
-    let of_smallest = differences(&typed["spec"], &smallest["spec"], "spec");
-    ensure!(of_smallest.is_empty(), "the smallest sample: {}", of_smallest.join("\n"));
+    for (name, text) in samples()? {
+        let typed: TracePipeline =
+            serde_json::from_value(read(&text)?).with_context(|| format!("read {name}"))?;
+        let typed = serde_json::to_value(typed).with_context(|| format!("write {name}"))?;
+        let back =
+            create(&cluster, &read(&text)?).await?.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let differences = differences(&typed["spec"], &back["spec"], "spec");
+        ensure!(differences.is_empty(), "{name}: {}", differences.join("\n"));
+    }
     Ok(())
 }
 
