@@ -17,6 +17,7 @@ pub mod kubernetes;
 pub mod part;
 pub mod paths;
 pub mod requirements;
+pub mod rulecheck;
 pub mod target;
 pub mod volumes;
 

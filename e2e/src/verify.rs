@@ -6,6 +6,7 @@
 
 mod manifests;
 mod packages;
+mod rules;
 mod step;
 
 use std::process::{Command, ExitCode};
@@ -89,6 +90,8 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
     steps.once("scaling stays within its limits in simulation", simulate::check);
     steps.once("chart lints", manifests::lint);
     steps.once("chart renders", manifests::render);
+    steps.once("alert rules are read by Prometheus, fire and keep quiet", rules::tests);
+    steps.once("rules and dashboards ask for metrics that there are", rules::queries);
     interrupt::check()
 }
 

@@ -12,10 +12,13 @@ pub use spool::SpoolMetrics;
 
 use prometheus::{
     Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::{Collector, Desc},
+    proto::MetricType,
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::Budget;
+use std::cell::RefCell;
 
 /// What a worker does with its time.
 #[derive(Debug, Clone)]
@@ -33,6 +36,7 @@ pub struct WorkerSeconds {
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
+    families: Vec<Family>,
     /// Spans that were read and encoded.
     pub spans: IntCounter,
     /// Messages that were read.
@@ -114,47 +118,79 @@ pub struct Metrics {
     worker_seconds: CounterVec,
 }
 
-fn registered<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
-    let collector = made.expect("the name and labels of a metric are constants that are valid");
-    registry.register(Box::new(collector.clone())).expect("every metric has a name of its own");
-    collector
+/// A metric as it is registered, with or without series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Family {
+    /// Its name.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Its labels, in their order.
+    pub labels: Vec<String>,
+}
+
+impl Family {
+    fn of(collector: &impl Collector) -> Vec<Self> {
+        let kinds = collector.collect().into_iter().map(|family| match family.get_field_type() {
+            MetricType::COUNTER => "counter",
+            MetricType::HISTOGRAM => "histogram",
+            _ => "gauge",
+        });
+        let described = collector.desc().into_iter().zip(kinds);
+        let family = |(desc, kind): (&Desc, _)| Self {
+            name: desc.fq_name.clone(),
+            kind,
+            labels: desc.variable_labels.clone(),
+        };
+        described.map(family).collect()
+    }
 }
 
 /// Makes metrics of one registry under the gateway's prefix.
-struct Maker(Registry);
+struct Maker {
+    registry: Registry,
+    families: RefCell<Vec<Family>>,
+}
 
 impl Maker {
+    fn registered<C: Collector + Clone + 'static>(&self, made: prometheus::Result<C>) -> C {
+        let collector = made.expect("the name and labels of a metric are constants that are valid");
+        self.families.borrow_mut().extend(Family::of(&collector));
+        self.registry.register(Box::new(collector.clone())).expect("every metric has a name of its own");
+        collector
+    }
+
     fn opts(name: &str, help: &str) -> Opts {
         Opts::new(format!("sluice_gateway_{name}"), help)
     }
 
     fn counter(&self, name: &str, help: &str) -> IntCounter {
-        registered(&self.0, IntCounter::with_opts(Self::opts(name, help)))
+        self.registered(IntCounter::with_opts(Self::opts(name, help)))
     }
 
     fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        registered(&self.0, IntCounterVec::new(Self::opts(name, help), labels))
+        self.registered(IntCounterVec::new(Self::opts(name, help), labels))
     }
 
     fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        registered(&self.0, IntGauge::with_opts(Self::opts(name, help)))
+        self.registered(IntGauge::with_opts(Self::opts(name, help)))
     }
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        registered(&self.0, IntGaugeVec::new(Self::opts(name, help), labels))
+        self.registered(IntGaugeVec::new(Self::opts(name, help), labels))
     }
 
     fn real(&self, name: &str, help: &str) -> Gauge {
-        registered(&self.0, Gauge::with_opts(Self::opts(name, help)))
+        self.registered(Gauge::with_opts(Self::opts(name, help)))
     }
 
     fn float_gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        registered(&self.0, GaugeVec::new(Self::opts(name, help), labels))
+        self.registered(GaugeVec::new(Self::opts(name, help), labels))
     }
 
     fn seconds(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         let opts = HistogramOpts::new(format!("sluice_gateway_{name}"), help).buckets(buckets.to_vec());
-        registered(&self.0, Histogram::with_opts(opts))
+        self.registered(Histogram::with_opts(opts))
     }
 }
 
@@ -165,7 +201,7 @@ impl Metrics {
     /// Makes all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
     pub fn new(budget: &Budget) -> Self {
-        let make = Maker(Registry::new());
+        let make = Maker { registry: Registry::new(), families: RefCell::default() };
         let insert_failures = make.counters(
             "insert_failures_total",
             "Inserts that failed, by what is done about it.",
@@ -294,9 +330,7 @@ impl Metrics {
             spool: SpoolMetrics::new(&make),
             guarantee: GuaranteeMetrics::new(&make),
             refused: RefusedMetrics::new(&make),
-            worker_seconds: registered(
-                &make.0,
-                CounterVec::new(
+            worker_seconds: make.registered(CounterVec::new(
                     Maker::opts(
                         "worker_seconds_total",
                         "Seconds of the workers by what they do or wait for.",
@@ -304,8 +338,14 @@ impl Metrics {
                     &["worker", "state"],
                 ),
             ),
-            registry: make.0,
+            families: make.families.into_inner(),
+            registry: make.registry,
         }
+    }
+
+    /// Every metric that there is, also those that have no series yet.
+    pub fn families(&self) -> &[Family] {
+        &self.families
     }
 
     /// The seconds of one worker.

@@ -199,6 +199,8 @@ fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_crds::ScalingStatus;
+    use std::collections::BTreeMap;
 
     fn text(metrics: &Metrics) -> String {
         String::from_utf8(metrics.render().unwrap()).unwrap()
@@ -227,6 +229,73 @@ mod tests {
         assert!(text(&metrics).contains(line));
         metrics.forget("tracing", "prod");
         assert!(!text(&metrics).contains("prod"));
+    }
+
+    /// Rows of the table that describe the operator's metrics: name with type, unit and labels.
+    fn rows() -> BTreeMap<&'static str, [&'static str; 3]> {
+        const TABLE: &str = include_str!("../../config/prometheus/METRICS.md");
+        let rows = TABLE.lines().filter_map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let [_, name, kind, unit, labels, meaning, _] = cells[..] else { return None };
+            let name = name.trim_matches('`');
+            let is_ours = name.starts_with("sluice_operator_");
+            assert!(!is_ours || meaning.ends_with('.'), "{name} has no meaning: {meaning}");
+            is_ours.then_some((name, [kind, unit, labels]))
+        });
+        rows.collect()
+    }
+
+    /// Every metric with a series of it.
+    fn all() -> Metrics {
+        let metrics = Metrics::new("1", &["conflict"]).unwrap();
+        let scaling = ScalingStatus {
+            recommended_replicas: Some(2),
+            arrival_rate: Some(1),
+            capacity_per_replica: Some(1),
+            lag_seconds: Some(1),
+            ..ScalingStatus::default()
+        };
+        let of = |desired| TracePipelineStatus {
+            ready_replicas: Some(1),
+            desired_replicas: Some(desired),
+            scaling: Some(scaling.clone()),
+            ..TracePipelineStatus::default()
+        };
+        metrics.set_scaling(("tracing", "prod"), &of(1), &of(2));
+        metrics.set_lag("tracing", "prod", 1);
+        metrics.wrote("ConfigMap");
+        metrics
+    }
+
+    #[test]
+    fn the_table_of_metrics_is_what_is_exported() {
+        let metrics = all();
+        let mut rows = rows();
+        let families = metrics.registry.gather();
+        for family in &families {
+            let name = family.name();
+            let Some([kind, unit, labels]) = rows.remove(name) else {
+                panic!("config/prometheus/METRICS.md has no row for {name}");
+            };
+            let mut told: Vec<_> = labels.split(", ").map(|label| label.trim_matches('`')).collect();
+            told.retain(|label| !label.is_empty());
+            told.sort_unstable();
+            let found: Vec<_> = family.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
+            assert_eq!(told, found, "{name}");
+            assert_eq!(kind.to_uppercase(), format!("{:?}", family.get_field_type()), "{name}");
+            assert!(!unit.is_empty() && (!name.ends_with("_seconds") || unit == "seconds"), "{name}: {unit}");
+        }
+        assert!(
+            rows.is_empty(),
+            "config/prometheus/METRICS.md names what nothing exports: {:?}",
+            rows.keys()
+        );
+        // One without a series in `all` would not be gathered: every name that this file makes must be among them.
+        let source = include_str!("metrics.rs").split("#[cfg(test)]").next().unwrap();
+        for name in source.split("\"sluice_operator_").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let name = format!("sluice_operator_{name}");
+            assert!(families.iter().any(|family| family.name() == name), "`all` makes no series of {name}");
+        }
     }
 
     #[test]

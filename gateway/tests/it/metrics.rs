@@ -1,15 +1,62 @@
 //! What the operator reads of `/metrics`. It does not link the gateway: a name that changed would be noticed only by pipelines
 //! whose number of gateways is decided no more.
 
-use sluice_gateway::{admin::Health, buffers::Pool, health::Status, metrics::Metrics};
+use sluice_gateway::{
+    admin::Health,
+    buffers::Pool,
+    health::Status,
+    metrics::{Family, Metrics},
+};
 use sluice_gateway_config::parse;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 const READ_BY_THE_OPERATOR: &str = include_str!("../../../operator/tests/gateway-metrics.txt");
 
 const CONFIG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
                       source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
                       sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+
+const TABLE: &str = include_str!("../../../config/prometheus/METRICS.md");
+
+/// The rows of the table that describe a gateway's metrics: name, type, unit and labels.
+fn rows() -> BTreeMap<&'static str, [&'static str; 3]> {
+    let rows = TABLE.lines().filter_map(|line| {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, name, kind, unit, labels, meaning, _] = cells[..] else { return None };
+        let name = name.trim_matches('`');
+        let is_ours = name.starts_with("sluice_gateway_");
+        assert!(!is_ours || meaning.ends_with('.'), "{name} has no meaning: {meaning}");
+        is_ours.then_some((name, [kind, unit, labels]))
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_table_of_metrics_is_what_is_exported() {
+    let checked = parse::from_yaml(CONFIG).unwrap().check().unwrap();
+    let metrics = Metrics::new(checked.budget());
+    let mut rows = rows();
+    for Family { name, kind, labels } in metrics.families() {
+        let Some([kind_told, unit, labels_told]) = rows.remove(name.as_str()) else {
+            panic!("config/prometheus/METRICS.md has no row for {name}");
+        };
+        let mut labels_told: Vec<_> = labels_told.split(", ").map(|label| label.trim_matches('`')).collect();
+        labels_told.retain(|label| !label.is_empty());
+        assert_eq!((kind_told, labels_told), (*kind, labels.iter().map(String::as_str).collect()), "{name}");
+        let base = name.trim_end_matches("_total");
+        for (ending, expected) in
+            [("_seconds", "seconds"), ("_bytes", "bytes"), ("_ratio", "ratio"), ("_rows", "rows")]
+        {
+            assert!(!base.ends_with(ending) || unit == expected, "{name} is in {unit}");
+        }
+        assert!(!unit.is_empty(), "{name} has no unit");
+        assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
+    }
+    assert!(rows.is_empty(), "config/prometheus/METRICS.md names what nothing exports: {:?}", rows.keys());
+}
 
 /// Names and labels without values.
 fn series(text: &str) -> BTreeSet<&str> {

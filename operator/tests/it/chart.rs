@@ -1,6 +1,7 @@
 //! The chart carries copies of files, because a chart cannot reach outside of itself; and what watches Sluice asks for metrics that
 //! there are.
 
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 fn read(path: &str) -> String {
@@ -31,7 +32,8 @@ fn the_charts_rules_and_dashboards_are_those_of_config() {
 
 #[test]
 fn rules_and_dashboards_ask_for_metrics_that_there_are() {
-    let known = format!("{}{}", read("operator/src/metrics.rs"), read("gateway/src/metrics.rs"));
+    // Labels and syntax are looked at by Prometheus's own code in `cargo verify`.
+    let known = read("config/prometheus/METRICS.md");
     let mut asked = BTreeSet::new();
     for text in WATCHING.map(read) {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned);
@@ -41,8 +43,40 @@ fn rules_and_dashboards_ask_for_metrics_that_there_are() {
     }
     assert!(asked.len() >= 15, "{asked:?}");
     for name in asked {
-        // The gateway's prefix is put in front of all its names in one place; a histogram's series have an ending of their own.
-        let name = name.trim_start_matches("sluice_gateway_").trim_end_matches("_bucket");
-        assert!(known.contains(&format!("\"{name}\"")), "nothing is called {name}");
+        let name = name.trim_end_matches("_bucket");
+        assert!(known.contains(&format!("| `{name}` |")), "nothing is called {name}");
     }
+}
+
+#[test]
+fn every_alert_has_an_entry_in_the_runbook_and_points_at_it() {
+    let rules: Value = serde_saphyr::from_str(&read(WATCHING[0])).unwrap();
+    let mut alerts = Vec::new();
+    for rule in
+        rules["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap())
+    {
+        let name = rule["alert"].as_str().unwrap();
+        let url = rule["annotations"]["runbook_url"].as_str();
+        assert_eq!(url, Some(format!("RUNBOOK.md#{}", name.to_lowercase()).as_str()), "{name}");
+        alerts.push(name.to_owned());
+    }
+    let runbook = read("config/prometheus/RUNBOOK.md");
+    let entries: Vec<_> = runbook.split("\n## ").skip(1).collect();
+    let named: Vec<_> = entries.iter().map(|entry| entry.lines().next().unwrap()).collect();
+    assert_eq!(named, alerts, "entries stand in the order of the alerts");
+    for entry in &entries {
+        let parts = ["\n\n**Means** ", "\n\n**Look at** ", "\n\n**Do** "];
+        assert!(parts.iter().all(|part| entry.contains(part)), "{entry}");
+    }
+    // Links between entries lead somewhere.
+    for link in runbook.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(alerts.iter().any(|alert| alert.to_lowercase() == link), "{link}");
+    }
+}
+
+#[test]
+fn kafkas_retention_is_watched() {
+    let rules = read(WATCHING[0]);
+    assert!(rules.contains("predict_linear(sluice_gateway_retention_seconds_left"), "{rules}");
+    assert!(rules.contains("sluice_gateway_messages_lost_total"), "{rules}");
 }
