@@ -15,7 +15,8 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 #[command(name = "sluice-operator", version, max_term_width = 120)]
 #[command(
     after_help = "`sluice-operator plan -f FILE` says what would be done with a pipeline, without a cluster; \
-    see `sluice-operator plan --help`.\n\n\
+    see `sluice-operator plan --help`.\n\
+    Called kubectl-sluice, it is the plugin `kubectl sluice`; see `kubectl-sluice --help`.\n\n\
     Example, outside of the cluster:\n  \
     KUBECONFIG=./kubeconfig sluice-operator --gateway-image registry.example.com/sluice-gateway:0.1.0 --log-format text"
 )]

@@ -26,6 +26,7 @@ pub mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod plan_command;
+pub mod plugin;
 pub mod prune;
 pub mod reconcile;
 pub mod removal;

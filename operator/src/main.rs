@@ -4,28 +4,26 @@
 use anyhow::Context;
 use clap::error::ErrorKind;
 use sluice_operator::{
-    args::{Args, Invocation, LogFormat, PlanArgs},
-    plan_command::{Assumed, outline, violations_json},
+    args::{Args, Invocation, LogFormat},
+    plan_command,
+    plugin::program,
     run::{Ending, run},
 };
-use sluice_plan::Server;
-use std::{
-    io::{Read, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 use tracing::error;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
 /// Exit status for arguments that cannot be right (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
 
-/// Exit status for a file that cannot be read (`EX_NOINPUT` of sysexits.h).
-const EXIT_NO_INPUT: u8 = 66;
-
 fn main() -> ExitCode {
-    let args = match Invocation::try_parse_from(std::env::args_os()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    if program::is_called(&words) {
+        return program::start(&words);
+    }
+    let args = match Invocation::try_parse_from(words) {
         Ok(Invocation::Run(args)) => args,
-        Ok(Invocation::Plan(args)) => return plan(&args),
+        Ok(Invocation::Plan(args)) => return plan_command::run(&args),
         Err(error) => return usage(&error),
     };
     if let Err(error) = start_log(&args) {
@@ -60,49 +58,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     // Where nobody reads the text there is nobody to tell either.
     error.print().ok();
     if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
-}
-
-/// Prints a plan to standard output, or what is wrong: for people on standard error, for programs as JSON on standard output.
-fn plan(args: &PlanArgs) -> ExitCode {
-    let text = match read(args) {
-        Ok(text) => text,
-        Err(error) => {
-            let told = writeln!(std::io::stderr(), "cannot read {}: {error}", args.file.display());
-            return if told.is_ok() { ExitCode::from(EXIT_NO_INPUT) } else { ExitCode::FAILURE };
-        }
-    };
-    let server = args.clickhouse_memory.zip(args.clickhouse_cores);
-    let assumed = Assumed {
-        partitions: args.partitions,
-        server: server.map(|(gib, cores)| Server { memory_bytes: u64::from(gib) << 30, cores }),
-        gateway_image: args.gateway_image.clone(),
-    };
-    let planned = outline(&text, &assumed);
-    let is_valid = planned.is_ok();
-    let written = match planned {
-        Ok(outline) if args.json => print(serde_json::to_string(&outline)),
-        Ok(outline) => print(outline.to_yaml()),
-        Err(found) if args.json => writeln!(std::io::stdout(), "{}", violations_json(&found)),
-        Err(found) => writeln!(std::io::stderr(), "{found}"),
-    };
-    match (written, is_valid) {
-        (Err(_), _) => ExitCode::FAILURE,
-        (Ok(()), true) => ExitCode::SUCCESS,
-        (Ok(()), false) => ExitCode::from(EXIT_USAGE),
-    }
-}
-
-fn read(args: &PlanArgs) -> std::io::Result<String> {
-    if args.file.as_os_str() != "-" {
-        return std::fs::read_to_string(&args.file);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map(|_| text)
-}
-
-fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) -> std::io::Result<()> {
-    let text = text.map_err(std::io::Error::other)?;
-    writeln!(std::io::stdout(), "{}", text.trim_end())
 }
 
 fn start_log(args: &Args) -> Result<(), ParseError> {

@@ -3,6 +3,7 @@
 //! The same functions decide as in a reconcile; the facts are assumed: so many partitions, every Secret there, the schema as it
 //! must be. What the API server checks by itself (types, ranges and rules of the CRD) is not repeated here.
 
+use crate::args::PlanArgs;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,7 +12,17 @@ use sluice_plan::{
     Advice, Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, Server, TopicSeen, Violations, advice,
     build, derived, plan,
 };
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    process::ExitCode,
+};
+
+/// Exit status for a pipeline that is wrong (`EX_USAGE` of sysexits.h).
+const EXIT_USAGE: u8 = 64;
+
+/// Exit status for a file that cannot be read (`EX_NOINPUT` of sysexits.h).
+const EXIT_NO_INPUT: u8 = 66;
 
 /// What is assumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +49,49 @@ pub struct Outline {
     pub advice: Advice,
     /// Every object, in the order in which they are applied.
     pub objects: Vec<Value>,
+}
+
+/// Prints a plan to standard output, or what is wrong: for people on standard error, for programs as JSON on standard output.
+pub fn run(args: &PlanArgs) -> ExitCode {
+    let text = match text_of(args) {
+        Ok(text) => text,
+        Err(error) => {
+            let told = writeln!(std::io::stderr(), "cannot read {}: {error}", args.file.display());
+            return if told.is_ok() { ExitCode::from(EXIT_NO_INPUT) } else { ExitCode::FAILURE };
+        }
+    };
+    let server = args.clickhouse_memory.zip(args.clickhouse_cores);
+    let assumed = Assumed {
+        partitions: args.partitions,
+        server: server.map(|(gib, cores)| Server { memory_bytes: u64::from(gib) << 30, cores }),
+        gateway_image: args.gateway_image.clone(),
+    };
+    let planned = outline(&text, &assumed);
+    let is_valid = planned.is_ok();
+    let written = match planned {
+        Ok(outline) if args.json => print(serde_json::to_string(&outline)),
+        Ok(outline) => print(outline.to_yaml()),
+        Err(found) if args.json => writeln!(std::io::stdout(), "{}", violations_json(&found)),
+        Err(found) => writeln!(std::io::stderr(), "{found}"),
+    };
+    match (written, is_valid) {
+        (Err(_), _) => ExitCode::FAILURE,
+        (Ok(()), true) => ExitCode::SUCCESS,
+        (Ok(()), false) => ExitCode::from(EXIT_USAGE),
+    }
+}
+
+fn text_of(args: &PlanArgs) -> std::io::Result<String> {
+    if args.file.as_os_str() != "-" {
+        return std::fs::read_to_string(&args.file);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map(|_| text)
+}
+
+fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) -> std::io::Result<()> {
+    let text = text.map_err(std::io::Error::other)?;
+    writeln!(std::io::stdout(), "{}", text.trim_end())
 }
 
 /// Plans the pipeline in a text of YAML or JSON, or says everything that is wrong with it.
@@ -181,10 +235,23 @@ mod tests {
         Assumed { partitions, server, gateway_image: "sluice-gateway:0.1.0".into() }
     }
 
+    /// The files of `config/samples` that hold a pipeline, by name.
+    fn samples() -> Vec<(String, String)> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let read = |file: std::path::PathBuf| {
+            let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+            name.starts_with("tracepipeline").then(|| (name, std::fs::read_to_string(file).unwrap()))
+        };
+        let samples: Vec<_> = files.filter_map(read).collect();
+        assert!(samples.len() >= 7, "{samples:?}");
+        samples
+    }
+
     #[test]
     fn the_samples_are_planned_without_a_cluster() {
-        for sample in SAMPLES {
-            let outline = outline(sample, &assumed(12)).unwrap();
+        for (name, sample) in samples() {
+            let outline = outline(&sample, &assumed(12)).unwrap_or_else(|found| panic!("{name}: {found}"));
             let kinds: Vec<_> =
                 outline.objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
             assert_eq!(
@@ -207,6 +274,44 @@ mod tests {
                 assert!(outline.objects.contains(&read), "{document}");
             }
         }
+    }
+
+    #[test]
+    fn what_stands_beside_a_pipeline_has_the_names_that_it_says() {
+        let beside = include_str!("../../config/samples/side-by-side.yaml");
+        let beside: Vec<Value> = serde_saphyr::from_multiple(beside).unwrap();
+        let find = |kind: &str, name: &str| {
+            let found =
+                beside.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+            found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
+        };
+        let text = include_str!("../../config/samples/tracepipeline-side-by-side.yaml");
+        let pipeline: TracePipeline = serde_saphyr::from_str(text).unwrap();
+        let (kafka, clickhouse) = (&pipeline.spec.source.kafka, &pipeline.spec.sink.clickhouse);
+        let [topic] = &kafka.topics[..] else { panic!("{:?}", kafka.topics) };
+        let cluster = &find("KafkaTopic", topic)["metadata"]["labels"]["strimzi.io/cluster"];
+        let cluster = cluster.as_str().unwrap();
+        find("KafkaTopic", &format!("{topic}.dead-letter"));
+        assert!(kafka.bootstrap_servers[0].starts_with(&format!("{cluster}-kafka-bootstrap.")));
+        assert_eq!(
+            kafka.tls.as_ref().unwrap().ca_secret_ref.as_ref().unwrap().name,
+            format!("{cluster}-cluster-ca-cert")
+        );
+        let user = find("Secret", &kafka.sasl.as_ref().unwrap().secret_ref.name);
+        let user = find("KafkaUser", user["stringData"]["username"].as_str().unwrap());
+        let acls = user["spec"]["authorization"]["acls"].to_string();
+        assert!(acls.contains(&format!("\"name\":\"{}\"", kafka.consumer_group)), "{acls}");
+        let writer = find("Secret", &clickhouse.credentials.as_ref().unwrap().secret_ref.name);
+        let servers = find("ClickHouseInstallation", "traces");
+        let name = writer["stringData"]["username"].as_str().unwrap();
+        assert!(
+            servers["spec"]["configuration"]["users"]
+                .to_string()
+                .contains(&format!("{name}/k8s_secret_password"))
+        );
+        let first = &servers["spec"]["configuration"]["clusters"][0];
+        assert_eq!(clickhouse.schema.cluster.as_deref(), first["name"].as_str());
+        assert_eq!(Some(clickhouse.endpoints.len() as u64), first["layout"]["replicasCount"].as_u64());
     }
 
     #[test]

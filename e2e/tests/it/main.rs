@@ -22,6 +22,7 @@ mod mutants;
 mod objects;
 mod odd_values;
 mod outage;
+mod plugin;
 mod process;
 mod scene;
 mod schema;

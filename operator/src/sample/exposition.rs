@@ -16,7 +16,16 @@ pub struct Line<'a> {
     labels: &'a str,
 }
 
+/// Numbers up to here are exact in a float; larger ones are none of ours.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
 impl<'a> Line<'a> {
+    /// The value without its fraction, where it is a number that can be counted to.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
+    pub fn whole(&self) -> Option<u64> {
+        (0.0..EXACT_MAX).contains(&self.value).then_some(self.value as u64)
+    }
+
     /// The value of a label.
     pub fn label(&self, wanted: &str) -> Option<Cow<'a, str>> {
         let mut rest = self.labels;

@@ -19,9 +19,6 @@ const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
 const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
 
-/// Numbers up to here are exact in a float; larger ones are none of ours.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-
 /// One gateway's numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GatewayNumbers {
@@ -97,7 +94,7 @@ impl Found {
             WORKER_SECONDS => self.see_worker(line),
             MESSAGES => add(&mut self.messages, line),
             MESSAGE_BYTES => add(&mut self.message_bytes, line),
-            INSERT_FAILURES => self.insert_failures += whole(line).unwrap_or(0),
+            INSERT_FAILURES => self.insert_failures += line.whole().unwrap_or(0),
             MEMORY_USED if line.label("part").as_deref() == Some("process") => {
                 add(&mut self.resident_bytes, line);
             }
@@ -127,14 +124,9 @@ impl Found {
 }
 
 fn add(sum: &mut Option<u64>, line: &Line<'_>) {
-    if let Some(value) = whole(line) {
+    if let Some(value) = line.whole() {
         *sum = Some(sum.unwrap_or(0).saturating_add(value));
     }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is checked first")]
-fn whole(line: &Line<'_>) -> Option<u64> {
-    (0.0..EXACT_MAX).contains(&line.value).then_some(line.value as u64)
 }
 
 /// The partition's number over all topics.

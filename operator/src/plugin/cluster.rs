@@ -1,0 +1,212 @@
+//! What the plugin asks of a cluster: pipelines, what their gateways say, and programs in their pods.
+//!
+//! Gateways are asked through the API server, which reaches pods where a terminal does not. Limits: [`ASK_SECONDS`] for one
+//! gateway, [`ASKED_MAX`] of them at the same time; an answer is as large as a gateway's `/metrics`, two lines of 100 bytes for each
+//! partition and the rest.
+
+use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
+use futures::{StreamExt as _, stream};
+use hyper::{Method, Request};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, Config, ResourceExt,
+    api::{AttachParams, AttachedProcess, ListParams},
+    config::{InferConfigError, KubeConfigOptions, KubeconfigError},
+};
+use sluice_crds::TracePipeline;
+use sluice_plan::{
+    Names,
+    names::{ADMIN_PORT, GATEWAY_CONTAINER},
+    scale::workload,
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest question to one gateway, in seconds: several times what a busy node needs.
+const ASK_SECONDS: u64 = 10;
+
+/// Gateways that are asked at the same time: more would be a burden on the API server that no person waits for.
+const ASKED_MAX: usize = 16;
+
+/// Why the plugin could not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No kubeconfig, or none that says where the cluster is.
+    #[error("cannot find out where the cluster is (KUBECONFIG, ~/.kube/config): {0}")]
+    Infer(#[source] Box<InferConfigError>),
+    /// The context is not in the kubeconfig.
+    #[error("cannot use the context {context:?}: {source}")]
+    Context {
+        /// Its name.
+        context: String,
+        /// Why.
+        source: Box<KubeconfigError>,
+    },
+    /// The API server gave no answer, or another one.
+    #[error("cannot {what}: {source}")]
+    Ask {
+        /// What was asked for.
+        what: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+    /// Nothing in time.
+    #[error("cannot {what}: no answer within {ASK_SECONDS} s")]
+    Late {
+        /// What was asked for.
+        what: String,
+    },
+    /// There is no such thing.
+    #[error("there is no {what} in the namespace {namespace}")]
+    Missing {
+        /// What.
+        what: String,
+        /// Where it was looked for.
+        namespace: String,
+    },
+    /// The gateway says something that cannot be read.
+    #[error("cannot understand what {pod} says of its drain: {source}")]
+    Drain {
+        /// The gateway.
+        pod: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Standard output or standard error cannot be written to.
+    #[error("cannot write: {0}")]
+    Write(#[source] std::io::Error),
+}
+
+impl Error {
+    /// The exit status.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Missing { .. } => EXIT_MISSING,
+            _ => EXIT_UNAVAILABLE,
+        }
+    }
+}
+
+/// What one gateway said of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Its pod.
+    pub pod: String,
+    /// In Prometheus' text format, or why there is no answer.
+    pub text: Result<String, String>,
+}
+
+/// One namespace of a cluster.
+pub struct Cluster {
+    client: Client,
+    namespace: String,
+}
+
+impl Cluster {
+    /// Reads the kubeconfig, or the pod's service account; nothing is asked yet.
+    pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {
+        let config = match context {
+            None => Config::infer().await.map_err(|error| Error::Infer(Box::new(error)))?,
+            Some(context) => {
+                let options =
+                    KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+                let failed =
+                    |source| Error::Context { context: context.to_owned(), source: Box::new(source) };
+                Config::from_kubeconfig(&options).await.map_err(failed)?
+            }
+        };
+        let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
+        let client = Client::try_from(config).map_err(|source| Error::Ask {
+            what: "connect to the cluster".into(),
+            source: Box::new(source),
+        })?;
+        Ok(Self { client, namespace })
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// All pipelines, by name.
+    pub async fn pipelines(&self) -> Result<Vec<TracePipeline>, Error> {
+        let listed = self.of_pipelines().list(&ListParams::default()).await;
+        Ok(listed.map_err(|source| self.failed("list the pipelines", source))?.items)
+    }
+
+    /// The pipeline of that name.
+    pub async fn pipeline(&self, name: &str) -> Result<TracePipeline, Error> {
+        let found = self.of_pipelines().get_opt(name).await;
+        let found = found.map_err(|source| self.failed(&format!("read the pipeline {name}"), source))?;
+        found.ok_or_else(|| self.missing(format!("pipeline {name}")))
+    }
+
+    /// What each gateway of the pipeline says of itself, by name.
+    pub async fn metrics(&self, pipeline: &TracePipeline) -> Result<Vec<Said>, Error> {
+        let pods = self.gateways(pipeline).await?;
+        let names = pods.iter().map(ResourceExt::name_any);
+        let said = stream::iter(names).map(|pod| async move {
+            let text = self.ask(&pod, Method::GET, "/metrics").await.map_err(|error| error.to_string());
+            Said { pod, text }
+        });
+        Ok(said.buffered(ASKED_MAX).collect().await)
+    }
+
+    /// A gateway that can be asked: one that is ready, else any that runs.
+    pub async fn a_gateway(&self, pipeline: &TracePipeline) -> Result<String, Error> {
+        let pods = self.gateways(pipeline).await?;
+        let ready = pods.iter().find(|pod| workload::is_ready(pod));
+        let found = ready.or_else(|| pods.iter().find(|pod| workload::is_running(pod)));
+        let none = || self.missing(format!("gateway of {} that runs", pipeline.name_any()));
+        found.map(ResourceExt::name_any).ok_or_else(none)
+    }
+
+    /// Asks a gateway's admin port through the API server.
+    pub async fn ask(&self, pod: &str, method: Method, path: &str) -> Result<String, Error> {
+        let what = format!("ask {pod} for {path}");
+        let uri = format!("/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy{path}", self.namespace);
+        let request = Request::builder().method(method).uri(uri).body(Vec::new());
+        let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
+        let answer = timeout(Duration::from_secs(ASK_SECONDS), self.client.request_text(request)).await;
+        match answer {
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                Err(self.missing(format!("pod {pod}")))
+            }
+            Ok(answer) => answer.map_err(|source| self.failed(&what, source)),
+            Err(_) => Err(Error::Late { what }),
+        }
+    }
+
+    /// Starts a program in a gateway's container; its output is for the caller to read.
+    pub async fn execute(&self, pod: &str, words: &[String]) -> Result<AttachedProcess, Error> {
+        let how = AttachParams::default().container(GATEWAY_CONTAINER).stdin(false).stdout(true).stderr(true);
+        let started = self.of_pods().exec(pod, words, &how).await;
+        started.map_err(|source| self.failed(&format!("run {} in {pod}", words.join(" ")), source))
+    }
+
+    async fn gateways(&self, pipeline: &TracePipeline) -> Result<Vec<Pod>, Error> {
+        // A name that no object can be called by has no gateways.
+        let Ok(names) = Names::of(pipeline) else { return Ok(Vec::new()) };
+        let of_it = ListParams::default().labels(&names.selector_text());
+        let listed = self.of_pods().list(&of_it).await;
+        let mut pods = listed.map_err(|source| self.failed("list the gateways", source))?.items;
+        pods.sort_by_key(workload::ordinal);
+        Ok(pods)
+    }
+
+    fn of_pipelines(&self) -> Api<TracePipeline> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn of_pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn failed(&self, what: &str, source: kube::Error) -> Error {
+        Error::Ask { what: format!("{what} in the namespace {}", self.namespace), source: Box::new(source) }
+    }
+
+    fn missing(&self, what: String) -> Error {
+        Error::Missing { what, namespace: self.namespace.clone() }
+    }
+}

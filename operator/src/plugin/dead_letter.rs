@@ -1,0 +1,107 @@
+//! `kubectl sluice dead-letter`: the gateway's own command, run in one of its pods, where config and credentials are.
+//!
+//! What it writes is passed on as it comes; nothing is kept. It ends as the program in the pod does.
+
+use super::{
+    EXIT_UNAVAILABLE, EXIT_WELL, Terminal,
+    args::DeadLetterArgs,
+    cluster::{Cluster, Error},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use std::io::{self, Write};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+/// The program in the image.
+const PROGRAM: &str = "/usr/bin/sluice-gateway";
+
+/// Bytes that are passed on at a time. Chosen: a page of text.
+const PASSED_ON_BYTES: usize = 8 << 10;
+
+pub(super) async fn run(
+    cluster: &Cluster,
+    asked: &DeadLetterArgs,
+    terminal: &mut Terminal<'_>,
+) -> Result<u8, Error> {
+    let pipeline = cluster.pipeline(&asked.name).await?;
+    let pod = cluster.a_gateway(&pipeline).await?;
+    let mut process = cluster.execute(&pod, &words(asked)).await?;
+    let (out, told) = (process.stdout(), process.stderr());
+    let ended = process.take_status();
+    let (written, said) = tokio::join!(pass_on(out, terminal.out), pass_on(told, terminal.told));
+    written.and(said).map_err(Error::Write)?;
+    let status = match ended {
+        Some(ended) => ended.await,
+        None => None,
+    };
+    Ok(exit_code(status.as_ref()))
+}
+
+fn words(asked: &DeadLetterArgs) -> Vec<String> {
+    let words = [PROGRAM, "dead-letter", asked.action.word()];
+    words.into_iter().map(str::to_owned).chain(asked.options.iter().cloned()).collect()
+}
+
+async fn pass_on(from: Option<impl AsyncRead + Unpin>, to: &mut dyn Write) -> io::Result<()> {
+    let Some(mut from) = from else { return Ok(()) };
+    let mut page = vec![0; PASSED_ON_BYTES];
+    loop {
+        let read = from.read(&mut page).await?;
+        if read == 0 {
+            return to.flush();
+        }
+        to.write_all(&page[..read])?;
+    }
+}
+
+/// The exit code of the program, which the kubelet gives as a cause of its failure.
+fn exit_code(status: Option<&Status>) -> u8 {
+    let Some(status) = status else { return EXIT_UNAVAILABLE };
+    if status.status.as_deref() == Some("Success") {
+        return EXIT_WELL;
+    }
+    let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let code = causes
+        .filter(|cause| cause.reason.as_deref() == Some("ExitCode"))
+        .find_map(|cause| cause.message.as_ref());
+    code.and_then(|code| code.parse().ok()).unwrap_or(EXIT_UNAVAILABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugin::args::Letters;
+    use serde_json::json;
+
+    #[test]
+    fn options_are_passed_on_as_they_are() {
+        let options = ["--partition", "3", "--json"].map(str::to_owned).to_vec();
+        let asked = DeadLetterArgs { name: "prod".into(), action: Letters::Replay, options };
+        assert_eq!(
+            words(&asked).join(" "),
+            "/usr/bin/sluice-gateway dead-letter replay --partition 3 --json"
+        );
+    }
+
+    #[test]
+    fn it_ends_as_the_program_in_the_pod_does() {
+        let failed = |causes| json!({"status": "Failure", "details": {"causes": causes}});
+        for (status, code) in [
+            (json!({"status": "Success"}), 0),
+            (failed(json!([{"reason": "ExitCode", "message": "69"}])), 69),
+            (failed(json!([{"reason": "ExitCode", "message": "many"}])), EXIT_UNAVAILABLE),
+            (json!({"status": "Failure", "message": "container not found"}), EXIT_UNAVAILABLE),
+        ] {
+            let read: Status = serde_json::from_value(status.clone()).unwrap();
+            assert_eq!(exit_code(Some(&read)), code, "{status}");
+        }
+        assert_eq!(exit_code(None), EXIT_UNAVAILABLE);
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_passed_on_whole() {
+        let text = "a line of a letter\n".repeat(2_000);
+        let mut to = Vec::new();
+        pass_on(Some(text.as_bytes()), &mut to).await.unwrap();
+        assert_eq!(to, text.as_bytes());
+    }
+}

@@ -1,0 +1,162 @@
+//! How far each partition is behind, from what the gateways say of themselves.
+
+use super::{
+    cluster::Said,
+    table::{NOTHING, number, table, time},
+};
+use crate::sample::exposition::lines;
+use serde::Serialize;
+use sluice_crds::TopicStatus;
+use std::{collections::BTreeMap, fmt};
+
+const LAG: &str = "sluice_gateway_lag_messages";
+const COMMITTED: &str = "sluice_gateway_committed_offset";
+const POSITION: &str = "sluice_gateway_position";
+const RETENTION: &str = "sluice_gateway_retention_seconds_left";
+const STILL: &str = "sluice_gateway_partition_still";
+
+/// Every partition of a pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Partitions {
+    /// By topic and number.
+    partitions: Vec<OfPartition>,
+    /// Gateways that give no answer, with the reason.
+    silent: BTreeMap<String, String>,
+}
+
+/// One of them. What is not known is not set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfPartition {
+    topic: String,
+    partition: u32,
+    /// Who reads it.
+    gateway: Option<String>,
+    /// Messages between the committed offset and the end.
+    lag_messages: Option<u64>,
+    committed_offset: Option<u64>,
+    /// Where reading goes on.
+    position: Option<u64>,
+    /// Until Kafka's retention overtakes what is not inserted.
+    retention_seconds_left: Option<u64>,
+    /// Why it stands still; not set while it does not.
+    still: Option<String>,
+}
+
+impl Partitions {
+    /// What the gateways say; partitions of the topics that none of them names are there without a gateway.
+    pub(super) fn of(topics: &[TopicStatus], said: &[Said]) -> Self {
+        let mut known: BTreeMap<(String, u32), OfPartition> = BTreeMap::new();
+        for TopicStatus { name, partitions } in topics {
+            for partition in 0..*partitions {
+                let one = OfPartition { topic: name.clone(), partition, ..OfPartition::default() };
+                known.insert((name.clone(), partition), one);
+            }
+        }
+        for (gateway, text) in said.iter().filter_map(|said| Some((&said.pod, said.text.as_ref().ok()?))) {
+            for line in
+                lines(text).filter(|line| [LAG, COMMITTED, POSITION, RETENTION, STILL].contains(&line.name))
+            {
+                let place =
+                    (line.label("topic"), line.label("partition").and_then(|number| number.parse().ok()));
+                let (Some(topic), Some(partition)) = place else { continue };
+                let one = known.entry((topic.clone().into_owned(), partition)).or_default();
+                (one.topic, one.partition) = (topic.into_owned(), partition);
+                one.gateway = Some(gateway.clone());
+                match line.name {
+                    LAG => one.lag_messages = line.whole(),
+                    COMMITTED => one.committed_offset = line.whole(),
+                    POSITION => one.position = line.whole(),
+                    RETENTION => one.retention_seconds_left = line.whole(),
+                    _ => one.still = line.label("reason").map(std::borrow::Cow::into_owned),
+                }
+            }
+        }
+        let silent =
+            said.iter().filter_map(|said| Some((said.pod.clone(), said.text.as_ref().err()?.clone())));
+        Self { partitions: known.into_values().collect(), silent: silent.collect() }
+    }
+
+    /// Whether every partition has a gateway that answers for it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.silent.is_empty() && self.partitions.iter().all(|one| one.gateway.is_some())
+    }
+}
+
+impl fmt::Display for Partitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header =
+            ["TOPIC", "PARTITION", "GATEWAY", "LAG", "COMMITTED", "POSITION", "RETENTION LEFT", "STILL"];
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| NOTHING.to_owned());
+        let rows = self.partitions.iter().map(|one| {
+            vec![
+                one.topic.clone(),
+                one.partition.to_string(),
+                text(&one.gateway),
+                number(one.lag_messages),
+                number(one.committed_offset),
+                number(one.position),
+                one.retention_seconds_left.map_or_else(|| NOTHING.to_owned(), time),
+                text(&one.still),
+            ]
+        });
+        let rows: Vec<_> = rows.collect();
+        let lag = self.partitions.iter().filter_map(|one| one.lag_messages).fold(0_u64, u64::saturating_add);
+        f.write_str(&table(&header, &rows))?;
+        writeln!(f, "{lag} messages behind in {} partitions", rows.len())?;
+        for (gateway, why) in &self.silent {
+            writeln!(f, "{gateway} gives no answer: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "sluice_gateway_lag_messages{partition=\"0\",topic=\"spans\"} 3\n\
+        sluice_gateway_committed_offset{partition=\"0\",topic=\"spans\"} 17\n\
+        sluice_gateway_position{partition=\"0\",topic=\"spans\"} 20\n\
+        sluice_gateway_retention_seconds_left{partition=\"0\",topic=\"spans\"} 7260.5\n\
+        sluice_gateway_lag_messages{partition=\"1\",topic=\"spans\"} 1200\n\
+        sluice_gateway_partition_still{partition=\"1\",topic=\"spans\",reason=\"sink\"} 1\n\
+        sluice_gateway_spool_bytes 9\n";
+
+    fn said(pod: &str, text: Result<&str, &str>) -> Said {
+        Said { pod: pod.into(), text: text.map(str::to_owned).map_err(str::to_owned) }
+    }
+
+    fn topics() -> [TopicStatus; 1] {
+        [TopicStatus { name: "spans".into(), partitions: 3 }]
+    }
+
+    #[test]
+    fn every_partition_is_told_with_who_reads_it() {
+        let found =
+            Partitions::of(&topics(), &[said("p-gateway-0", Ok(ONE)), said("p-gateway-1", Err("refused"))]);
+        assert_eq!(
+            found.to_string(),
+            "TOPIC  PARTITION  GATEWAY       LAG  COMMITTED  POSITION  RETENTION LEFT  STILL\n\
+             spans          0  p-gateway-0     3         17        20       2 h 1 min  -\n\
+             spans          1  p-gateway-0  1200          -         -               -  sink\n\
+             spans          2  -               -          -         -               -  -\n\
+             1203 messages behind in 3 partitions\n\
+             p-gateway-1 gives no answer: refused\n"
+        );
+        assert!(!found.is_whole());
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["partitions"][1]["lagMessages"], 1_200);
+        assert_eq!(json["partitions"][2]["gateway"], serde_json::Value::Null);
+        assert_eq!(json["silent"]["p-gateway-1"], "refused");
+    }
+
+    #[test]
+    fn it_is_whole_when_every_partition_is_answered_for() {
+        let of_two = [TopicStatus { name: "spans".into(), partitions: 2 }];
+        assert!(Partitions::of(&of_two, &[said("p-gateway-0", Ok(ONE))]).is_whole());
+        assert!(!Partitions::of(&topics(), &[said("p-gateway-0", Ok(ONE))]).is_whole());
+        assert!(!Partitions::of(&of_two, &[said("p-gateway-0", Ok(ONE)), said("b", Err("x"))]).is_whole());
+    }
+}

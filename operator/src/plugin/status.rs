@@ -1,0 +1,335 @@
+//! `kubectl sluice status`: the story of a pipeline, told from its spec and its status alone.
+
+use super::table::{size, time};
+use serde::Serialize;
+use sluice_crds::{
+    EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+use std::fmt;
+
+/// Conditions that are false for something that only a person, or what lies outside of the cluster, can change.
+const TO_BE_MENDED: [&str; 3] =
+    [condition::SOURCE_REACHABLE, condition::SINK_REACHABLE, condition::SCHEMA_READY];
+
+/// Reasons with which a condition is false for a moment, and by itself well again.
+const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
+
+/// What is said where the operator has said nothing.
+const UNSEEN: &str = "no operator has looked at it yet: is one running, and does it watch this namespace?";
+
+/// A pipeline, as a person asks after it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Story {
+    pub name: String,
+    pub namespace: String,
+    /// Whether the operator has looked at the newest spec, and all is as it says.
+    pub ready: bool,
+    /// Each line of the story, by what it answers.
+    pub runs: String,
+    pub reads: String,
+    pub writes: String,
+    pub behind: String,
+    pub queue: String,
+    pub delivery: String,
+    /// Why there are as many gateways as there are.
+    pub size: String,
+    /// What is going on.
+    pub now: String,
+    /// What a person must do; empty for nothing.
+    pub to_do: Vec<String>,
+}
+
+impl Story {
+    pub(super) fn of(pipeline: &TracePipeline) -> Self {
+        let nothing = TracePipelineStatus::default();
+        let status = pipeline.status.as_ref().unwrap_or(&nothing);
+        let seen = Seen { status };
+        let is_current = status.observed_generation == pipeline.metadata.generation;
+        Self {
+            name: pipeline.metadata.name.clone().unwrap_or_default(),
+            namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
+            ready: is_current && seen.is(condition::READY, "True"),
+            runs: runs(pipeline, status),
+            reads: reads(pipeline, status),
+            writes: writes(pipeline),
+            behind: behind(status),
+            queue: queue(status),
+            delivery: delivery(status),
+            size: size_of(pipeline, status),
+            now: if is_current {
+                seen.now()
+            } else {
+                "the operator has not looked at the newest spec yet".into()
+            },
+            to_do: seen.to_do(),
+        }
+    }
+
+    fn lines(&self) -> [(&'static str, &str); 8] {
+        [
+            ("runs", &self.runs),
+            ("reads", &self.reads),
+            ("writes", &self.writes),
+            ("behind", &self.behind),
+            ("queue", &self.queue),
+            ("delivery", &self.delivery),
+            ("size", &self.size),
+            ("now", &self.now),
+        ]
+    }
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_ready = if self.ready { "ready" } else { "not ready" };
+        writeln!(f, "{}/{}: {is_ready}", self.namespace, self.name)?;
+        for (name, line) in self.lines() {
+            writeln!(f, "  {name:<9} {line}")?;
+        }
+        let nothing = ["nothing".to_owned()];
+        let to_do = if self.to_do.is_empty() { &nothing[..] } else { &self.to_do };
+        for (at, line) in to_do.iter().enumerate() {
+            writeln!(f, "  {:<9} {line}", if at == 0 { "to do" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// The conditions of a status.
+struct Seen<'a> {
+    status: &'a TracePipelineStatus,
+}
+
+impl Seen<'_> {
+    fn is(&self, kind: &str, value: &str) -> bool {
+        self.status.conditions.iter().any(|condition| condition.type_ == kind && condition.status == value)
+    }
+
+    /// Reason and words of a condition that has this value.
+    fn words(&self, kind: &str, value: &str) -> Option<(&str, &str)> {
+        let conditions = self.status.conditions.iter();
+        let mut found = conditions.filter(|condition| condition.type_ == kind && condition.status == value);
+        found.next().map(|condition| (condition.reason.as_str(), condition.message.as_str()))
+    }
+
+    fn now(&self) -> String {
+        if self.status.conditions.is_empty() {
+            return UNSEEN.into();
+        }
+        let drain = self.status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
+        let leaving = drain.map(|drain| {
+            format!("{:?} from {} to {} gateways: {}", drain.state, drain.from, drain.target, drain.reason)
+        });
+        let going_on =
+            self.words(condition::RECONCILING, "True").map(|(reason, words)| format!("{reason}: {words}"));
+        let all: Vec<_> = going_on.into_iter().chain(leaving).collect();
+        if all.is_empty() { "nothing is on its way".into() } else { all.join("; ") }
+    }
+
+    fn to_do(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for kind in TO_BE_MENDED {
+            if let Some((reason, words)) =
+                self.words(kind, "False").filter(|(reason, _)| !PASSING.contains(reason))
+            {
+                found.push(format!("{kind} is false ({reason}): {words}"));
+            }
+        }
+        if let Some((reason, words)) = self.words(condition::STALLED, "True")
+            && !found.iter().any(|line| line.ends_with(words))
+        {
+            found.push(format!("nothing changes before someone changes something ({reason}): {words}"));
+        }
+        if let Some((reason, words)) = self.words(condition::SCALING_LIMITED, "True") {
+            found.push(format!("the number of gateways is kept from changing ({reason}): {words}"));
+        }
+        found
+    }
+}
+
+fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
+    let of = |count: Option<u32>| count.unwrap_or(0);
+    let image = status.image.as_deref().unwrap_or("an image that is not known yet");
+    let updated = match of(status.updated_replicas) {
+        updated if updated == wanted => String::new(),
+        updated => format!(", {updated} of the newest revision"),
+    };
+    format!(
+        "{} of {wanted} gateways ready{updated}; {image}, {} each",
+        of(status.ready_replicas),
+        pipeline.spec.gateway.resources.memory
+    )
+}
+
+fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let kafka = &pipeline.spec.source.kafka;
+    let topics = kafka.topics.iter().map(|name| {
+        let known = status.topics.iter().find(|topic| topic.name == *name);
+        known.map_or_else(|| name.clone(), |topic| format!("{name} ({} partitions)", topic.partitions))
+    });
+    let topics = topics.collect::<Vec<_>>().join(", ");
+    let group = status.consumer_group.as_deref().unwrap_or(&kafka.consumer_group);
+    let group = if group.is_empty() { String::new() } else { format!(" as {group}") };
+    format!("{topics}{group} from {}", kafka.bootstrap_servers.join(", "))
+}
+
+fn writes(pipeline: &TracePipeline) -> String {
+    let clickhouse = &pipeline.spec.sink.clickhouse;
+    let servers = match clickhouse.shards.len() {
+        0 => clickhouse.endpoints.join(", "),
+        1 => format!("one shard, {}", clickhouse.shards[0].endpoints.join(", ")),
+        shards => format!("{shards} shards"),
+    };
+    format!("{}.{} at {servers}", clickhouse.database, clickhouse.table)
+}
+
+fn behind(status: &TracePipelineStatus) -> String {
+    let Some(lag) = status.lag else { return "not known".into() };
+    let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
+    let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
+    format!("{} messages{as_time}", lag.messages)
+}
+
+fn queue(status: &TracePipelineStatus) -> String {
+    let Some(queue) = status.queue else { return "no volume, or not known".into() };
+    if queue.blocks == 0 {
+        return "nothing waits on the queue volumes".into();
+    }
+    format!("{} blocks, {} on the queue volumes", queue.blocks, size(u64::try_from(queue.bytes).unwrap_or(0)))
+}
+
+fn delivery(status: &TracePipelineStatus) -> String {
+    let Some(delivery) = &status.delivery else { return "not known".into() };
+    match &delivery.reason {
+        _ if delivery.guarantee == EXACTLY_ONCE => format!("{EXACTLY_ONCE}: every row is in the table once"),
+        Some(reason) => {
+            format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
+        }
+        None => delivery.guarantee.clone(),
+    }
+}
+
+fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let (spec, scaling) = (&pipeline.spec, status.scaling.as_ref());
+    let why = scaling.map(|scaling| scaling.reason.as_str()).filter(|words| !words.is_empty());
+    match (spec.scaling.mode, why) {
+        (mode, Some(why)) => format!("{mode:?}: {why}"),
+        (ScalingMode::External, None) => "External: whoever writes the scale subresource decides".into(),
+        (mode, None) => match spec.replicas {
+            Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
+            None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    fn pipeline(status: &Value) -> TracePipeline {
+        let object = json!({
+            "apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
+            "metadata": {"name": "prod", "namespace": "tracing", "generation": 2},
+            "spec": {
+                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["otlp_spans"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+                "gateway": {"resources": {"memory": "256Mi"}},
+            },
+            "status": status,
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// A pipeline that is well, with other conditions in front.
+    fn well(conditions: &[Value]) -> Value {
+        let usual = [
+            condition("Ready", "True", "Running", "all 3 gateways are ready"),
+            condition("Reconciling", "False", "Ok", "nothing is on its way"),
+            condition("Stalled", "False", "Ok", "nothing keeps it"),
+            condition("SourceReachable", "True", "Ok", "12 partitions in 1 topics"),
+        ];
+        let named = |one: &&Value| !conditions.iter().any(|other| other["type"] == one["type"]);
+        let all: Vec<_> = conditions.iter().chain(usual.iter().filter(named)).cloned().collect();
+        json!({
+            "observedGeneration": 2, "conditions": all, "desiredReplicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+            "topics": [{"name": "otlp_spans", "partitions": 12}], "consumerGroup": "tracing.prod",
+            "lag": {"messages": 1200}, "delivery": {"guarantee": "exactly_once_effect"},
+            "queue": {"blocks": 3, "bytes": 24_000_000}, "image": "sluice-gateway:0.1.0",
+            "scaling": {"reason": "3 gateways: 12,000 messages/s arrive and one takes 5,000", "lagSeconds": 61},
+        })
+    }
+
+    #[test]
+    fn a_pipeline_that_is_well_is_told_in_ten_lines() {
+        let story = Story::of(&pipeline(&well(&[])));
+        assert_eq!(
+            story.to_string(),
+            "tracing/prod: ready\n\
+            \x20 runs      3 of 3 gateways ready; sluice-gateway:0.1.0, 256Mi each\n\
+            \x20 reads     otlp_spans (12 partitions) as tracing.prod from kafka:9092\n\
+            \x20 writes    otel.otel_traces at http://clickhouse:8123\n\
+            \x20 behind    1200 messages, 1 min 1 s of arrivals\n\
+            \x20 queue     3 blocks, 22 MiB on the queue volumes\n\
+            \x20 delivery  exactly_once_effect: every row is in the table once\n\
+            \x20 size      Fixed: 3 gateways: 12,000 messages/s arrive and one takes 5,000\n\
+            \x20 now       nothing is on its way\n\
+            \x20 to do     nothing\n"
+        );
+        let json = serde_json::to_value(&story).unwrap();
+        assert_eq!(
+            (&json["ready"], &json["toDo"], &json["name"]),
+            (&json!(true), &json!([]), &json!("prod"))
+        );
+    }
+
+    #[test]
+    fn what_a_person_must_do_is_said_once_each() {
+        let missing = "Kafka has no topic \"otlp_spans\"";
+        let story = Story::of(&pipeline(&well(&[
+            condition("Ready", "False", "SourceUnavailable", missing),
+            condition("SourceReachable", "False", "TopicMissing", missing),
+            condition("SchemaReady", "False", "JobRunning", "the schema Job is at work"),
+            condition("Stalled", "True", "TopicMissing", missing),
+            condition("ScalingLimited", "True", "MaxReplicas", "16 are wanted, scaling.maxReplicas is 12"),
+            condition("Reconciling", "True", "Waiting", missing),
+        ])));
+        assert!(!story.ready);
+        assert_eq!(story.now, format!("Waiting: {missing}"));
+        assert_eq!(
+            story.to_do,
+            [
+                format!("SourceReachable is false (TopicMissing): {missing}"),
+                "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_nobody_has_said_is_not_made_up() {
+        let story = Story::of(&pipeline(&json!({"observedGeneration": 2})));
+        assert_eq!((story.ready, story.now.as_str()), (false, UNSEEN));
+        assert_eq!((story.behind.as_str(), story.delivery.as_str()), ("not known", "not known"));
+        assert_eq!(
+            (story.runs.as_str(), story.size.as_str()),
+            ("no gateways yet", "Fixed: one gateway for 4 partitions")
+        );
+        // A spec that is newer than what was said of it is not ready, whatever was said.
+        let mut older = well(&[]);
+        older["observedGeneration"] = json!(1);
+        let story = Story::of(&pipeline(&older));
+        assert_eq!(
+            (story.ready, story.now.as_str()),
+            (false, "the operator has not looked at the newest spec yet")
+        );
+    }
+}
