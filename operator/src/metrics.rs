@@ -199,6 +199,7 @@ fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prometheus::proto::LabelPair;
     use sluice_crds::ScalingStatus;
     use std::collections::BTreeMap;
 
@@ -280,7 +281,7 @@ mod tests {
             let mut told: Vec<_> = labels.split(", ").map(|label| label.trim_matches('`')).collect();
             told.retain(|label| !label.is_empty());
             told.sort_unstable();
-            let found: Vec<_> = family.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
+            let found: Vec<_> = family.get_metric()[0].get_label().iter().map(LabelPair::name).collect();
             assert_eq!(told, found, "{name}");
             assert_eq!(kind.to_uppercase(), format!("{:?}", family.get_field_type()), "{name}");
             assert!(!unit.is_empty() && (!name.ends_with("_seconds") || unit == "seconds"), "{name}: {unit}");
