@@ -12,8 +12,8 @@ use crate::{
     topics::{partitions_known, sum, topics},
     volumes::{Growth, Volume},
 };
-use sluice_crds::{DrainState, QueueMode, ScalingMode, TopicStatus, TracePipeline, status::reason};
-use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Insert, Sizing, Violations, parse};
+use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::reason};
+use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Sizing, Violations, parse};
 
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
