@@ -216,7 +216,8 @@ fn a_limit_that_cannot_be_read_is_the_default_one() {
 fn a_pipeline_that_is_deleted_says_what_is_waited_for_and_keeps_what_was_said_of_the_rest() {
     let (before, facts) = running(&json!({}), &[]);
     let mut pipeline = deleted(DeletionPolicy::Drain);
-    pipeline.status = Some(said(&before, &facts));
+    let said_before = said(&before, &facts);
+    pipeline.status = Some(said_before.clone());
     let drain = DrainStatus {
         state: DrainState::Draining,
         target: 0,
@@ -230,7 +231,8 @@ fn a_pipeline_that_is_deleted_says_what_is_waited_for_and_keeps_what_was_said_of
     assert_eq!(summary(&status)[..3], ["False/Deleting", "True/Draining", "False/Ok"]);
     assert!(message(&status).ends_with("for 15m at the longest: 1 of 3 are empty"), "{}", message(&status));
     let reachable = status.conditions.iter().find(|condition| condition.type_ == "SourceReachable").unwrap();
-    assert_eq!((reachable.status.as_str(), status.topics.len(), status.conditions.len()), ("True", 1, 10));
+    assert_eq!((reachable.status.as_str(), status.topics.len()), ("True", 1));
+    assert_eq!(status.conditions.len(), said_before.conditions.len());
     // Said again it is no news.
     pipeline.status = Some(status.clone());
     assert_eq!(removing(&pipeline, &facts, &Time("2026-01-01T00:01:00Z".parse().unwrap())), status);
