@@ -63,16 +63,35 @@ pub fn render() -> anyhow::Result<()> {
         of_kind(&without, "CustomResourceDefinition").is_none(),
         "crds.enabled=false still renders a definition"
     );
-    let namespaced = rendered(&["--set", "watchNamespaces={tracing}"])?;
-    let cluster_wide = of_kind(&namespaced, "ClusterRole");
-    ensure!(cluster_wide.is_none(), "a namespaced installation asks for rights in the whole cluster");
-    ensure!(of_kind(&namespaced, "Role").is_some(), "a namespaced installation has no Role");
+    namespaced()?;
     volumes(&usual)?;
     monitoring(&usual)?;
     network_policy(&usual)?;
     for value in REFUSED {
         ensure!(rendered(&["--set", value]).is_err(), "values.schema.json takes {value}");
     }
+    Ok(())
+}
+
+/// What an installation that looks after some namespaces may do in all of them: little, and nothing when it is asked to.
+fn namespaced() -> anyhow::Result<()> {
+    const SOME: [&str; 2] = ["--set", "watchNamespaces={tracing}"];
+    let usual = rendered(&SOME)?;
+    ensure!(of_kind(&usual, "Role").is_some(), "a namespaced installation has no Role");
+    let role = of_kind(&usual, "ClusterRole").context("nobody lets pipelines of a deleted namespace go")?;
+    let rules = role["rules"].as_array().context("a ClusterRole without rules")?;
+    let resources: Vec<&Value> =
+        rules.iter().flat_map(|rule| rule["resources"].as_array().into_iter().flatten()).collect();
+    ensure!(
+        resources == ["tracepipelines", "storageclasses"],
+        "a namespaced installation asks for rights to {resources:?} in the whole cluster"
+    );
+    let without = rendered(&[&SOME[..], &["--set", "clusterRole.enabled=false"]].concat())?;
+    let kinds = ["ClusterRole", "ClusterRoleBinding"];
+    ensure!(
+        kinds.iter().all(|kind| of_kind(&without, kind).is_none()),
+        "clusterRole.enabled=false still asks for rights in the whole cluster"
+    );
     Ok(())
 }
 
