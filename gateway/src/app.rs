@@ -4,6 +4,8 @@
 //! leaving: the poll thread takes the partitions back, workers seal what is whole and let go, delivery inserts it, the
 //! poll thread commits and leaves the group. What is not in by the deadline is read again by the next owner.
 
+mod leaving;
+
 use crate::{
     account::RowAccount,
     admin,
@@ -25,7 +27,8 @@ use crate::{
     worker::{self, Worker},
 };
 use anyhow::Context as _;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
 use sluice_kafka::{
@@ -46,19 +49,6 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// How long a rebalance waits for the blocks of a partition that goes. Long enough for an insert, short of the 45 s
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
-
-/// How often it is said what leaving waits for, and looked whether it is late.
-const SAY_INTERVAL: Duration = Duration::from_secs(2);
-
-/// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
-/// the grace period.
-const LATE_MAX: Duration = Duration::from_secs(3);
-/// How long before the deadline what is not inserted begins to go to the queue volume. Chosen: the whole pool of chunks takes less, on a
-/// disk of 100 MB/s.
-const SPILL_BEFORE: Duration = Duration::from_secs(3);
-
-/// How long the queue volume may take to make everything durable when the process leaves.
-const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
 /// Events that wait for this thread: one of each kind.
 const EVENTS_MAX: usize = 4;
@@ -227,16 +217,6 @@ struct Outlets {
     blocks: mpsc::Sender<Block>,
     reports: Sender<Report>,
     dead_letters: DeadLetters,
-}
-
-/// The threads.
-struct Running {
-    status: Arc<Status>,
-    stop: Stop,
-    /// How long leaving may take.
-    leave_wait: Duration,
-    spool: Option<Spool>,
-    workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Parts<'_> {
@@ -418,91 +398,4 @@ pub(crate) fn identity(config: &GatewayConfig) -> Identity {
     let (pod, rack) = (named("POD_NAME"), named("NODE_ZONE"));
     let client_id = pod.clone().unwrap_or_else(|| config.pipeline.name.clone());
     Identity { client_id: format!("sluice-gateway-{client_id}"), instance_id: pod, rack }
-}
-
-impl Running {
-    /// Has what is not inserted [`SPILL_BEFORE`] the deadline moved to the queue volume, where the next run finds it.
-    fn keep_rest(&self, io: &Runtime) {
-        let Some(spool) = self.spool.clone() else { return };
-        let wait = self.leave_wait.saturating_sub(SPILL_BEFORE);
-        io.spawn(async move {
-            tokio::time::sleep(wait).await;
-            spool.spill_everything();
-        });
-    }
-
-    fn close_volume(&self) {
-        let Some(spool) = &self.spool else { return };
-        let is_closed = spool.close(CLOSE_WAIT);
-        let usage = spool.usage();
-        if usage.blocks > 0 {
-            let (blocks, rows) = (usage.blocks, usage.rows);
-            tracing::info!(is_closed, blocks, rows, "blocks stay on the queue volume for the next run");
-        }
-    }
-
-    fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
-        let mut changed = None;
-        let result = loop {
-            match next(events)? {
-                Some(Event::Ended(result)) => break result,
-                // The second one is impatience.
-                Some(Event::Signal) if self.stop.is_requested() => break Ok(()),
-                Some(Event::Signal) => {
-                    self.status.say("leaving: what was read is inserted and committed");
-                    self.stop.request(self.leave_wait);
-                    self.keep_rest(&io);
-                }
-                Some(Event::VolumeFailed(fatal)) => {
-                    // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
-                    io.shutdown_background();
-                    return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
-                }
-                Some(Event::TableChanged(found)) => {
-                    tracing::error!("leaving: {found}");
-                    self.stop.request(self.leave_wait);
-                    changed = Some(found);
-                }
-                None if self.is_late() => {
-                    self.status.say("given up: the time to leave is over");
-                    anyhow::bail!("the poll thread did not end in time; what is not committed is read again");
-                }
-                None if self.stop.is_requested() => self.status.say("leaving"),
-                None => {}
-            }
-        };
-        if let Some(changed) = changed {
-            // Blocks for the old columns cannot go in; they are not committed, so their messages are read again.
-            io.shutdown_background();
-            return Err(changed.into());
-        }
-        self.close_volume();
-        if result.is_ok() {
-            for worker in self.workers {
-                if worker.join().is_err() {
-                    anyhow::bail!("a worker thread has panicked");
-                }
-            }
-            self.status.say("left: everything that was read is in and committed");
-        } else {
-            self.status.say("left");
-        }
-        // What is still in flight is given up; it is not committed, so it is read again.
-        io.shutdown_background();
-        result.context("not everything that was read is in; the rest is read again by the next owner")
-    }
-
-    /// Whether the poll thread should have ended by now.
-    fn is_late(&self) -> bool {
-        self.stop.deadline().is_some_and(|deadline| deadline.elapsed() >= LATE_MAX)
-    }
-}
-
-/// The next event; `None` after [`SAY_INTERVAL`] without one.
-fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
-    match events.recv_timeout(SAY_INTERVAL) {
-        Ok(event) => Ok(Some(event)),
-        Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("every thread has gone"),
-    }
 }
