@@ -8,6 +8,7 @@
 //! [only copy](crate::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
 mod dock;
+mod ending;
 mod in_parts;
 mod letters;
 
@@ -30,13 +31,13 @@ use sluice_clickhouse::{
     outcome::Class,
 };
 use sluice_kafka::{
-    PartitionId, Report,
+    PartitionId,
     ranges::{PROOF_AGE_MAX, Release},
 };
 use std::{
     hash::BuildHasher as _,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -323,39 +324,6 @@ impl Shipment {
         since_release.min(since_proof) > PROOF_AGE_MAX
     }
 
-    /// Its record on the queue volume is damaged: its partition begins anew where it is committed.
-    fn read_again(self) {
-        tracing::error!(
-            partition = %self.block.id,
-            first = self.block.range.first,
-            next = self.block.range.next,
-            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
-            "a block on the queue volume cannot be read; its messages are read again"
-        );
-        self.dock.delivery.metrics.blocks_in_flight.dec();
-        self.block.account.abandon();
-        let Block { id, generation, .. } = self.block;
-        if self.dock.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
-            // The poll thread has ended; whoever has the partition next begins where it is committed.
-        }
-    }
-
-    /// Its record on the queue volume is damaged, and nobody reads its messages again.
-    fn lose(self) {
-        let rows = self.block.rows;
-        tracing::error!(
-            partition = %self.block.id,
-            first = self.block.range.first,
-            next = self.block.range.next,
-            rows,
-            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
-            "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
-        );
-        self.dock.delivery.metrics.blocks_in_flight.dec();
-        self.dock.delivery.metrics.spool.rows_lost.inc_by(rows);
-        self.block.account.lost();
-    }
-
     fn at(&self) -> At {
         let delivery = &self.dock.delivery;
         At {
@@ -433,37 +401,6 @@ impl Shipment {
         }
     }
 
-    fn settle(self, dead_lettered: u64) {
-        self.cargo.end(self.dock.spool(), Ended::Settled);
-        let is_only_copy = self.cargo.is_only_copy();
-        let Self { dock, block, is_in_parts, .. } = self;
-        if dock.failing.swap(false, Ordering::Relaxed) {
-            tracing::info!("inserts succeed again");
-            dock.recovered.notify_waiters();
-            dock.delivery.watch.accepted();
-        }
-        let metrics = &dock.delivery.metrics;
-        metrics.rows_inserted.inc_by(block.rows - dead_lettered);
-        metrics.blocks_inserted.inc();
-        metrics.bytes_inserted.inc_by(block.bytes as u64);
-        metrics.blocks_in_flight.dec();
-        if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
-            metrics.freshness_seconds.observe(seconds);
-        }
-        block.account.settled_but(dead_lettered);
-        if is_only_copy {
-            // No range of its partition is in flight for it.
-            if let Some(spool) = dock.spool().filter(|_| is_in_parts) {
-                spool.unnote(block.token);
-            }
-            return;
-        }
-        let Block { id, generation, range, .. } = block;
-        if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
-            // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
-        }
-    }
-
     fn log_failure(&self, error: &InsertError) {
         self.dock.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
         // What a block is refused for says nothing of others.
@@ -494,11 +431,4 @@ fn advice(class: Class) -> &'static str {
         }
         Class::Halt => "someone must act: look at the table and at the user's rights",
     }
-}
-
-/// Seconds since the end of the latest span; `None` without one, or when it ends in the future.
-fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);
-    Some(now.checked_sub(end)?.as_secs_f64())
 }
