@@ -29,8 +29,8 @@
 //! [`TRIES_MAX`] windows and [`REFUSED_ROWS_MAX`] refused windows of a level; [`Quota`] bounds rows over time. Above them the table is what
 //! is wrong, not the rows, and dead-lettering would empty the topic into the wrong place: [`Step::Halt`].
 //!
-//! Memory: the block itself, and for a window's body two frames and the largest row of the block while it is made. The budget has no
-//! part for that: one block of a process is bisected at a time, which the part that the allocator is left has room for.
+//! Memory: the block itself, and [`block_rows::MEMORY_BYTES_MAX`] while a window's body is made, of which two frames stay until it is
+//! sent. One block of a process is bisected at a time, for which the budget has [a part](sluice_gateway_config::budget::PARTS_BYTES).
 
 use bytes::Bytes;
 use sluice_clickhouse::{
@@ -38,7 +38,7 @@ use sluice_clickhouse::{
     body::InsertBody,
     row_ends::RowShape,
 };
-use sluice_gateway_config::budget::ROW_BYTES_MAX;
+use sluice_gateway_config::budget::{BLOCK_BYTES_MAX, PARTS_BYTES, ROW_BYTES_MAX};
 use sluice_kafka::ranges::{
     Token,
     parts::{FAN_OUT, Parts, part_rows},
@@ -62,8 +62,13 @@ pub const REFUSED_ROWS_MAX: usize = 64;
 pub const REFUSED_ROWS_A_MINUTE_MAX: u32 = 600;
 
 const _: () = assert!(
-    block_rows::ROW_BYTES_MAX as u64 >= ROW_BYTES_MAX,
+    block_rows::ROW_BYTES_MAX as u64 == ROW_BYTES_MAX
+        && block_rows::BLOCK_BYTES_MAX as u64 == BLOCK_BYTES_MAX,
     "a row that is encoded must be found in its block"
+);
+const _: () = assert!(
+    block_rows::MEMORY_BYTES_MAX as u64 <= PARTS_BYTES,
+    "a block in parts takes more than the budget counts"
 );
 
 /// Rows to send.

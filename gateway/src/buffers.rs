@@ -156,6 +156,24 @@ impl Pool {
         self.total.saturating_sub(BLOCK_CHUNKS_MAX + self.reserve) / workers.max(1) * CHUNK_BYTES
     }
 
+    /// Lends so many bytes of free chunks, and none of the reserve. `None` when there are not as many. Whoever asks again must hold
+    /// nothing that others wait for: blocks in the pool may need all of it to be inserted. Who wants more than the pool ever has, for a
+    /// block of a process that had a larger one, gets that.
+    pub fn lend(&self, bytes: u64) -> Option<Loan> {
+        let most = self.total.saturating_sub(self.reserve);
+        let wanted =
+            usize::try_from(bytes.div_ceil(CHUNK_BYTES as u64)).map_or(most, |wanted| wanted.min(most));
+        let mut loan = Loan { chunks: 0, home: self.home.clone() };
+        while loan.chunks < wanted {
+            if self.free.len() <= self.reserve {
+                return None;
+            }
+            drop(self.free.try_recv().ok()?);
+            loan.chunks += 1;
+        }
+        Some(loan)
+    }
+
     fn take(&self, purpose: Purpose, sharer: usize) -> Result<Chunk, StoreError> {
         if purpose == Purpose::Fill && self.free.len() <= self.reserve {
             return Err(StoreError::PoolEmpty);
@@ -164,6 +182,22 @@ impl Pool {
         let sharer = sharer % self.held.len();
         self.held[sharer].fetch_add(1, Ordering::Relaxed);
         Ok(Chunk { bytes, home: self.home.clone(), held: self.held.clone(), sharer })
+    }
+}
+
+/// Bytes of chunks that nobody holds, for memory of another kind: the chunks' own is given back to the system meanwhile.
+#[derive(Debug)]
+pub struct Loan {
+    chunks: usize,
+    home: Sender<Vec<u8>>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        for _ in 0..self.chunks {
+            // The channel has room for every chunk; it is closed only when the process ends.
+            if self.home.try_send(Vec::with_capacity(CHUNK_BYTES)).is_err() {}
+        }
     }
 }
 
@@ -349,6 +383,25 @@ mod tests {
         assert_eq!(kept, 16 - (2 * SEAL_CHUNKS + 1));
         assert_eq!(chunks.store(&pool, Purpose::Fill).append(&frame), Err(StoreError::PoolEmpty));
         chunks.store(&pool, Purpose::Seal).append(&frame).unwrap();
+    }
+
+    #[test]
+    fn what_is_lent_is_none_of_the_reserve_and_comes_back() {
+        let pool = Pool::new(MIB, 2, 1);
+        let spare = (16 - (2 * SEAL_CHUNKS + 1)) * CHUNK_BYTES;
+        let mut chunks = Chunks::default();
+        chunks.store(&pool, Purpose::Fill).append(&[1]).unwrap();
+        assert!(pool.lend(spare as u64).is_none());
+        assert_eq!(pool.free_bytes(), pool.total_bytes() - CHUNK_BYTES, "what is not enough is given back");
+        drop(chunks);
+        let loan = pool.lend(2 * MIB).unwrap();
+        assert_eq!(pool.free_bytes(), pool.total_bytes() - spare, "no more than there is");
+        let mut chunks = Chunks::default();
+        assert_eq!(chunks.store(&pool, Purpose::Fill).append(&[1]), Err(StoreError::PoolEmpty));
+        chunks.store(&pool, Purpose::Seal).append(&[1]).unwrap();
+        drop((loan, chunks));
+        assert_eq!(pool.free_bytes(), pool.total_bytes());
+        Chunks::default().store(&pool, Purpose::Fill).append(&vec![1; spare]).unwrap();
     }
 
     #[test]

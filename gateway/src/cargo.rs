@@ -41,6 +41,8 @@ pub struct Cargo {
     state: Mutex<State>,
     /// Who answers for its rows.
     keeping: AtomicU8,
+    /// Its record says that its offsets may be committed: whoever finds it knows that it may be the only copy.
+    is_enqueued: bool,
     /// It does not go to the volume before its range may be sent.
     waits_for_release: AtomicBool,
     /// Its record, once it has one, is durable.
@@ -100,14 +102,6 @@ impl Loaded {
     }
 }
 
-/// A block in memory.
-pub struct Unpacked {
-    /// Its frames.
-    pub frames: Vec<Bytes>,
-    /// Which message each of its rows is of.
-    pub messages: MessageRows,
-}
-
 /// What is appended to the volume.
 pub struct Leaving {
     /// What the queue is told of it.
@@ -160,20 +154,21 @@ impl Cargo {
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
         };
-        let cargo = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }));
+        let is_enqueued = block.passport.is_enqueued;
+        let cargo = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
         // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
-        cargo.waits_for_release.store(block.passport.is_enqueued, Ordering::Release);
+        cargo.waits_for_release.store(is_enqueued, Ordering::Release);
         cargo
     }
 
-    /// The bytes of a block that an earlier run has left on the volume.
-    pub fn left(id: BlockId, is_marked: bool) -> Arc<Self> {
-        Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }))
+    /// The bytes of a block that an earlier run has left on the volume; `is_enqueued`: its record says that its offsets may be committed.
+    pub fn left(id: BlockId, is_marked: bool, is_enqueued: bool) -> Arc<Self> {
+        Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }), is_enqueued)
     }
 
     /// The same of a block of which the volume has the only copy.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
-        let cargo = Self::left(id, is_marked);
+        let cargo = Self::left(id, is_marked, true);
         cargo.keeping.store(ONLY_COPY, Ordering::Release);
         cargo
     }
@@ -190,13 +185,16 @@ impl Cargo {
         }
     }
 
-    /// Makes the volume answer for its rows, if it is on it durably and has not ended. `true` when that is new: then its range counts as
-    /// settled.
-    pub fn become_only_copy(&self) -> bool {
+    /// Makes the volume answer for its rows, if it is on it durably, its record says so, and it has not ended. Its record when that is
+    /// new: then its range counts as settled. A record of `delivery.commit: AfterInsert` would be dropped by who finds it below the
+    /// committed offset: it is inserted first, whatever the config says by now.
+    pub fn become_only_copy(&self) -> Option<BlockId> {
         let state = self.state();
-        matches!(&*state, State::Spooled(_))
-            && self.is_synced.load(Ordering::Acquire)
-            && self.keeping.compare_exchange(RANGED, ONLY_COPY, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let State::Spooled(OnVolume { id, .. }) = &*state else { return None };
+        let may = self.is_enqueued && self.is_synced.load(Ordering::Acquire);
+        let becomes =
+            || self.keeping.compare_exchange(RANGED, ONLY_COPY, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        (may && becomes()).then_some(*id)
     }
 
     /// Whether the volume has the only copy of its rows, so that it is inserted whoever owns its partition.
@@ -204,12 +202,13 @@ impl Cargo {
         self.keeping.load(Ordering::Acquire) == ONLY_COPY
     }
 
-    fn at(state: State) -> Arc<Self> {
+    fn at(state: State, is_enqueued: bool) -> Arc<Self> {
         Arc::new(Self {
             // What an earlier run has left was synced when the queue was opened.
             is_synced: AtomicBool::new(matches!(state, State::Spooled(_))),
             state: Mutex::new(state),
             keeping: AtomicU8::new(RANGED),
+            is_enqueued,
             waits_for_release: AtomicBool::new(false),
             arrived: Notify::new(),
         })
@@ -320,15 +319,22 @@ impl Cargo {
         Ok(Loaded { body: record.into_body(), _in_memory: None })
     }
 
-    /// All of it in memory, for whoever must look into it.
-    pub async fn unpack(
+    /// A try had no answer: its record may have been damaged since it was verified, which breaks each try off. The next one verifies it
+    /// again.
+    pub fn distrust(&self) {
+        if let State::Spooled(on) = &mut *self.state() {
+            on.is_verified = false;
+        }
+    }
+
+    /// Which message each of its rows is of.
+    pub async fn messages(
         self: &Arc<Self>,
         spool: Option<&Spool>,
         now_ms: u64,
-    ) -> Result<Unpacked, Unreadable> {
+    ) -> Result<MessageRows, Unreadable> {
         // A block that is being tried stays where it is.
-        let Loaded { body, .. } = &self.load(spool, now_ms).await?;
-        let frames = body.read().await.map_err(|broken| Unreadable(broken.to_string()))?;
+        let _stays = self.load(spool, now_ms).await?;
         let place = match &*self.state() {
             State::Memory(memory) => Ok(memory.metadata.clone()),
             State::Spooled(on) => Err(on.id),
@@ -342,8 +348,7 @@ impl Cargo {
             (Err(_), None) => unreachable!("a block on the volume has one"),
         };
         let range = OffsetRange { first: 0, next: 0 };
-        let messages = Passport::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default();
-        Ok(Unpacked { frames, messages })
+        Ok(Passport::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default())
     }
 
     /// The block has ended: its record, if it has one, is not needed any more.
@@ -365,4 +370,4 @@ impl Cargo {
 
 #[cfg(test)]
 #[path = "cargo_tests.rs"]
-mod tests;
+pub(crate) mod tests;

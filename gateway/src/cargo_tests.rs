@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     account::RowAccount,
     buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
+    held::Stowed,
     message_rows::MessageRows,
     passport::Passport,
 };
@@ -24,6 +25,22 @@ fn bytes(first: i64) -> Vec<u8> {
 }
 
 fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
+    cargo_as(pool, first, false)
+}
+
+/// A block of `delivery.commit: AfterEnqueue`.
+fn enqueued(pool: &Pool, first: i64) -> Arc<Cargo> {
+    cargo_as(pool, first, true)
+}
+
+fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<Cargo> {
+    let Stowed { block, cargo } = stowed(pool, first, is_enqueued);
+    block.account.settled();
+    cargo
+}
+
+/// A sealed block of ten offsets; of `delivery.commit: AfterEnqueue` if `is_enqueued`.
+pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
     let mut chunks = Chunks::default();
     chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
     let id = PartitionId { topic: "spans".into(), partition: 3 };
@@ -43,25 +60,24 @@ fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
         bytes: chunks.len(),
         frames: chunks.into_bytes(),
         span_end_nanos_max: 0,
-        passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued: false },
+        passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued },
     };
     let cargo = Cargo::of(&mut block, 9);
-    block.account.settled();
-    cargo
+    Stowed { block, cargo }
 }
 
 /// A directory of the test's own, removed when it ends.
-struct Volume(PathBuf);
+pub(crate) struct Volume(PathBuf);
 
 impl Volume {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("sluice-cargo-{name}-{}", std::process::id()));
         drop(std::fs::remove_dir_all(&path));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn open(&self, bytes_max: u64) -> Spool {
+    pub(crate) fn open(&self, bytes_max: u64) -> Spool {
         let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
         Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
     }
@@ -148,8 +164,27 @@ async fn a_full_volume_leaves_blocks_in_memory() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
+async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
+    let (volume, pool) = (Volume::new("later"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = spilled(&pool, &spool, 20).await;
+    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_ok());
+    damage(&volume.files()[0]);
+    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_err(), "it breaks the try off");
+    cargo.distrust();
+    assert!(cargo.load(Some(&spool), 5).await.is_err());
+}
+
+/// Writes over some bytes of the last record.
+fn damage(file: &std::path::Path) {
     use std::os::unix::fs::FileExt as _;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let at = file.metadata().unwrap().len() - 1_000;
+    file.write_all_at(b"damage", at).unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
     let (volume, pool) = (Volume::new("damaged"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
     let cargo = cargo(&pool, 20);
@@ -157,9 +192,7 @@ async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
     while cargo.is_in_memory() {
         tokio::task::yield_now().await;
     }
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(&volume.files()[0]).unwrap();
-    let at = file.metadata().unwrap().len() - 1_000;
-    file.write_all_at(b"damage", at).unwrap();
+    damage(&volume.files()[0]);
     assert!(cargo.load(Some(&spool), 5).await.is_err());
     cargo.end(Some(&spool), Ended::Damaged);
     spilled(&pool, &spool, 30).await;
@@ -191,9 +224,8 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
         assert_eq!(stowed.block.token, token);
         let loaded = stowed.cargo.load(Some(&spool), 5).await.unwrap();
         assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(first));
-        let unpacked = stowed.cargo.unpack(Some(&spool), 5).await.unwrap();
-        assert_eq!(unpacked.frames.concat(), bytes(first));
-        assert_eq!(unpacked.messages, MessageRows::kept(vec![1, 2, 3]));
+        let messages = stowed.cargo.messages(Some(&spool), 5).await.unwrap();
+        assert_eq!(messages, MessageRows::kept(vec![1, 2, 3]));
         stowed.block.account.settled();
     }
     assert!(left.kept(&id, "c", 9).is_empty());
@@ -201,13 +233,6 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
     assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
     assert!(left.strays(true).is_empty() && strays[0].cluster() == Some("c") && strays[0].rows() == 7);
     assert_eq!(spool.numbers().dropped.blocks(), 0, "Kafka is asked before");
-}
-
-/// A block of `delivery.commit: AfterEnqueue`.
-fn enqueued(pool: &Pool, first: i64) -> Arc<Cargo> {
-    let cargo = cargo(pool, first);
-    cargo.waits_for_release.store(true, Ordering::Release);
-    cargo
 }
 
 #[tokio::test]
@@ -218,27 +243,53 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     let cargo = enqueued(&pool, 10);
     assert!(cargo.begin_spill().is_none(), "another owner may cut otherwise");
     cargo.release();
-    assert!(!cargo.become_only_copy(), "it is in memory");
+    assert!(cargo.become_only_copy().is_none(), "it is in memory");
     spool.spill(&cargo);
     let loaded = cargo.load(Some(&spool), 5).await.unwrap();
     assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(10));
-    assert!(cargo.become_only_copy() && !cargo.become_only_copy(), "that is new once");
+    assert!(cargo.become_only_copy().is_some() && cargo.become_only_copy().is_none(), "that is new once");
     assert!(cargo.is_only_copy());
     cargo.end(Some(&spool), Ended::Settled);
-    assert!(!cargo.become_only_copy());
+    assert!(cargo.become_only_copy().is_none());
 
     let cargo = enqueued(&pool, 20);
     cargo.release();
     cargo.begin_parts();
     spool.spill(&cargo);
     cargo.load(Some(&spool), 5).await.unwrap();
-    assert!(!cargo.become_only_copy(), "how far its parts are is in the plan of its range");
+    assert!(cargo.become_only_copy().is_none(), "how far its parts are is in the plan of its range");
 }
 
 #[tokio::test]
 async fn a_record_that_is_not_durable_is_no_only_copy() {
     let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = spilled(&pool, &spool, 10).await;
-    assert!(!cargo.become_only_copy());
+    let cargo = enqueued(&pool, 10);
+    cargo.release();
+    spool.spill(&cargo);
+    drop(cargo.load(Some(&spool), 5).await.unwrap());
+    assert!(cargo.become_only_copy().is_none());
+}
+
+#[tokio::test]
+async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
+    let (volume, pool) = (Volume::new("switched"), Pool::new(4 << 20, 1, 1));
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let spool = volume.open(64 << 20);
+    spilled(&pool, &spool, 20).await;
+    let may_be_committed = enqueued(&pool, 30);
+    may_be_committed.release();
+    spool.spill(&may_be_committed);
+    drop(may_be_committed.load(Some(&spool), 5).await.unwrap());
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    // The next run commits after the enqueue, and finds both.
+    let spool = volume.open(64 << 20);
+    spool.sync_appends();
+    let ranges: Vec<OffsetRange> = spool.left().kept(&id, "c", 9).iter().map(|kept| kept.range).collect();
+    let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
+    let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.cargo.become_only_copy().is_some()).collect();
+    assert_eq!(becomes, [false, true], "the run after that would drop the first below the committed offset");
+    for stowed in taken {
+        stowed.block.account.settled();
+    }
 }

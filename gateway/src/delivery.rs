@@ -166,12 +166,13 @@ impl Holding {
         let first = shards.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
-        let spill = spool.clone().map(|spool| Spill::new(pool, spool));
+        let spill = spool.clone().map(|spool| Spill::new(pool.clone(), spool));
         let kafka = first.kafka.clone();
         let enqueues = commit == Commit::AfterEnqueue;
-        let enqueue = enqueues.then(|| Enqueue::new(first.reports.clone()));
+        let on_volume = spool.clone().filter(|_| enqueues);
+        let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
-        let (docks, behind_since) = (Docks::new(shards), None);
+        let (docks, behind_since) = (Docks::new(shards, &pool), None);
         let strays = spool.clone().map(|spool| {
             let (account, metrics, route) = (account.clone(), metrics.clone(), docks.route());
             let caster = Caster { spool, account, metrics, route, columns };
@@ -212,6 +213,9 @@ impl Holding {
             Order::TakeOver { id, generation, ranges } => return self.take_over(&id, generation, &ranges),
             order => order,
         };
+        if let Some(enqueue) = &mut self.enqueue {
+            enqueue.order(&order);
+        }
         let is_leaving = matches!(order, Order::Forget { is_leaving: true, .. });
         self.docks.abandon(self.held.order(order), is_leaving);
     }
@@ -227,11 +231,10 @@ impl Holding {
 
     fn send(&mut self) {
         while let Some(ready) = self.held.pop() {
-            let Stowed { block, cargo } = &ready.stowed;
             if let Some(enqueue) = &mut self.enqueue {
-                enqueue.add(cargo, block.id.clone(), (block.generation, block.range));
+                enqueue.add(&ready);
             }
-            let dock = self.docks.of(block, &ready.release);
+            let dock = self.docks.of(&ready.stowed.block, &ready.release);
             self.shipments.spawn(Shipment::new(dock, ready).run());
         }
     }
@@ -266,11 +269,11 @@ pub(crate) struct Docks {
 }
 
 impl Docks {
-    pub fn new(shards: Vec<Delivery>) -> Self {
+    pub fn new(shards: Vec<Delivery>, pool: &Arc<Pool>) -> Self {
         let in_parts = Arc::new(Semaphore::new(IN_PARTS_MAX));
         let dock = |delivery: Delivery| {
             let endpoints = Endpoints::new(delivery.targets.len(), delivery.concurrency);
-            Arc::new(Dock::new(delivery, endpoints, in_parts.clone()))
+            Arc::new(Dock::new(delivery, endpoints, in_parts.clone(), pool.clone()))
         };
         let docks: Vec<_> = shards.into_iter().map(dock).collect();
         Self { route: Route::new(docks.len()), docks }

@@ -1,8 +1,8 @@
 //! `delivery.commit: AfterEnqueue`: which blocks on the queue volume count as settled, so that their offsets are committed before they are
 //! inserted.
 //!
-//! Place in the flow: delivery has one, tells it of every block that it begins to send, and has it look now and then. Owner: the delivery
-//! task. Limits: one weak pointer for each block that is being sent.
+//! Place in the flow: delivery has one, tells it of every block that it begins to send and of every order, and has it look now and then.
+//! Owner: the delivery task. Limits: one weak pointer for each block that is being sent, and a place for each block on the volume.
 //!
 //! ```text
 //!  range released --> spilled --> record synced --> Report::Settled --> commit --> ... --> inserted from the volume
@@ -26,60 +26,124 @@
 //!    flight; such a range is not settled here. A block that is an only copy first has its parts noted on the volume.
 //! 5. **One instance of a block at a time.** The shipment that is under way goes on; its partition's end no longer ends it.
 //!
+//! 6. **Who else may have sent it is written down.** Once the group has stored the commit behind a block that no owner before can have
+//!    sent, nobody else ever reads its messages, and its record is marked ([`Spool::mark_sole`]): whoever finds it knows that it was sent
+//!    from this volume or not at all, however long ago that was.
+//!
 //! What stays: the commit of a range may not have been stored when the process dies. Its next owner has then inserted it by the time that
 //! this volume comes back, and if that is later than the server remembers tokens, the table is asked for what became of it; where it
-//! cannot tell, its rows are counted as possibly doubled. A volume that is lost takes its rows with it, and a record that is damaged
-//! its own: `sluice_gateway_rows_lost_total` counts the latter.
+//! cannot tell, its rows are counted as possibly doubled. So are those of a block whose commit was stored a moment before the process
+//! died, so that its mark was not written. A volume that is lost takes its rows with it, and a record that is damaged its own:
+//! `sluice_gateway_rows_lost_total` counts the latter.
 
-use crate::{cargo::Cargo, held::Held};
+use crate::{
+    cargo::Cargo,
+    held::{Held, Ready},
+    spool::Spool,
+};
 use crossbeam_channel::Sender;
-use sluice_kafka::{Generation, OffsetRange, PartitionId, Report};
-use std::sync::{Arc, Weak};
+use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, Report};
+use sluice_spool::BlockId;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
-/// A block that is being sent.
-struct Sending {
-    cargo: Weak<Cargo>,
-    id: PartitionId,
-    generation: Generation,
-    range: OffsetRange,
+/// A block that may become an only copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueuing {
+    /// Of which partition.
+    pub id: PartitionId,
+    /// Read under which generation.
+    pub generation: Generation,
+    /// Its offsets.
+    pub range: OffsetRange,
+    /// Whether an owner before may have sent it.
+    pub is_inherited: bool,
+}
+
+/// A block that has become an only copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Which one.
+    pub enqueuing: Enqueuing,
+    /// Its record.
+    pub record: BlockId,
+}
+
+impl Enqueuing {
+    /// A block that may be sent.
+    pub fn of(ready: &Ready) -> Self {
+        let block = &ready.stowed.block;
+        let (id, generation, range) = (block.id.clone(), block.generation, block.range);
+        Self { id, generation, range, is_inherited: ready.release.is_inherited }
+    }
 }
 
 /// Has ranges settled whose blocks are durable on the volume.
 pub struct Enqueue {
-    sending: Vec<Sending>,
+    sending: Vec<(Weak<Cargo>, Enqueuing)>,
+    /// Only copies that nobody else has to send once the group has stored the commit behind them: by generation and end of the range.
+    uncommitted: BTreeMap<PartitionId, BTreeMap<(Generation, i64), BlockId>>,
+    spool: Spool,
     reports: Sender<Report>,
 }
 
 impl Enqueue {
     /// Nothing is sent yet.
-    pub fn new(reports: Sender<Report>) -> Self {
-        Self { sending: Vec::new(), reports }
+    pub fn new(spool: Spool, reports: Sender<Report>) -> Self {
+        Self { sending: Vec::new(), uncommitted: BTreeMap::new(), spool, reports }
     }
 
     /// A block begins to be sent.
-    pub fn add(
-        &mut self,
-        cargo: &Arc<Cargo>,
-        id: PartitionId,
-        (generation, range): (Generation, OffsetRange),
-    ) {
-        self.sending.push(Sending { cargo: Arc::downgrade(cargo), id, generation, range });
+    pub fn add(&mut self, ready: &Ready) {
+        self.sending.push((Arc::downgrade(&ready.stowed.cargo), Enqueuing::of(ready)));
+    }
+
+    /// Takes down what an order says of commits.
+    pub fn order(&mut self, order: &Order) {
+        match order {
+            Order::Proved { id, generation, offset, .. } => {
+                let Some(of) = self.uncommitted.get_mut(id) else { return };
+                let committed = of.extract_if((*generation, i64::MIN)..=(*generation, *offset), |_, _| true);
+                self.spool.mark_sole(committed.map(|(_, record)| record).collect());
+            }
+            // The commit of what is left may or may not be stored.
+            Order::Forget { id, generation, .. } => {
+                if let Some(of) = self.uncommitted.get_mut(id) {
+                    of.retain(|(of, _), _| of > generation);
+                }
+            }
+            Order::Send { .. } | Order::TakeOver { .. } => {}
+        }
     }
 
     /// Settles what has become durable, among what is sent and what waits for that.
     pub fn look(&mut self, held: &mut Held) {
-        let mut settled = held.become_only_copies();
-        self.sending.retain(|sending| {
-            let Some(cargo) = sending.cargo.upgrade() else { return false };
-            if cargo.become_only_copy() {
-                settled.push((sending.id.clone(), sending.generation, sending.range));
+        let mut enqueued = held.become_only_copies();
+        self.sending.retain(|(cargo, enqueuing)| {
+            let Some(cargo) = cargo.upgrade() else { return false };
+            if let Some(record) = cargo.become_only_copy() {
+                enqueued.push(Enqueued { enqueuing: enqueuing.clone(), record });
             }
             !cargo.is_only_copy()
         });
-        for (id, generation, range) in settled {
-            if self.reports.send(Report::Settled { id, generation, range }).is_err() {
-                // The poll thread has ended and commits nothing any more: the next run goes on with the block.
-            }
+        for Enqueued { enqueuing, record } in enqueued {
+            self.settle(enqueuing, record);
+        }
+    }
+
+    fn settle(&mut self, enqueuing: Enqueuing, record: BlockId) {
+        let Enqueuing { id, generation, range, is_inherited } = enqueuing;
+        if !is_inherited {
+            self.uncommitted.entry(id.clone()).or_default().insert((generation, range.next), record);
+        }
+        if self.reports.send(Report::Settled { id, generation, range }).is_err() {
+            // The poll thread has ended and commits nothing any more: the next run goes on with the block.
         }
     }
 }
+
+#[cfg(test)]
+#[path = "enqueue_tests.rs"]
+mod tests;

@@ -10,9 +10,10 @@
 use crate::{
     block::Block,
     cargo::Cargo,
+    enqueue::{Enqueued, Enqueuing},
     spool::{Ended, Spool},
 };
-use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, ranges::Release};
+use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -155,7 +156,7 @@ impl Held {
                 }
                 Vec::new()
             }
-            Order::Proved { id, generation, at } => {
+            Order::Proved { id, generation, at, offset: _ } => {
                 let of = self.partitions.entry(id).or_default();
                 if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
                     of.tenures.entry(generation).or_default().prove(at);
@@ -190,11 +191,12 @@ impl Held {
         self.partitions.values().any(|of| !of.ready.is_empty())
     }
 
-    /// Ranges whose blocks may be sent and have become only copies on the volume since the last question.
-    pub fn become_only_copies(&mut self) -> Vec<(PartitionId, Generation, OffsetRange)> {
-        let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| &ready.stowed);
-        let new = ready.filter(|stowed| stowed.cargo.become_only_copy());
-        new.map(|Stowed { block, .. }| (block.id.clone(), block.generation, block.range)).collect()
+    /// Blocks that may be sent and have become only copies on the volume since the last question.
+    pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
+        let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
+        let new =
+            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.stowed.cargo.become_only_copy()?)));
+        new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
     }
 
     /// Blocks that wait.
@@ -247,7 +249,10 @@ impl OfPartition {
 mod tests {
     use super::*;
     use crate::{account::RowAccount, message_rows::MessageRows};
-    use sluice_kafka::ranges::{Content, Token};
+    use sluice_kafka::{
+        OffsetRange,
+        ranges::{Content, Token},
+    };
 
     fn id(partition: i32) -> PartitionId {
         PartitionId { topic: "spans".into(), partition }
@@ -341,13 +346,14 @@ mod tests {
         let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
         for first in [0, 10] {
             let stowed = block(1, first);
-            let cargo = Cargo::left(id_of(u32::try_from(first).unwrap()), false);
+            let cargo = Cargo::left(id_of(u32::try_from(first).unwrap()), false, true);
             assert!(held.block(Stowed { cargo, ..stowed }).is_empty());
         }
         assert!(held.become_only_copies().is_empty(), "their ranges may not be sent yet");
         assert!(held.order(send(1, 0)).is_empty());
         let range = OffsetRange { first: 0, next: 10 };
-        assert_eq!(held.become_only_copies(), [(id(3), Generation(1), range)]);
+        let enqueuing = Enqueuing { id: id(3), generation: Generation(1), range, is_inherited: false };
+        assert_eq!(held.become_only_copies(), [Enqueued { enqueuing, record: id_of(0) }]);
         assert!(held.become_only_copies().is_empty());
         assert!(held.order(send(1, 10)).is_empty());
         assert_eq!(held.order(forget(1)).len(), 1, "the other one is read again");

@@ -18,8 +18,9 @@ use crate::{
     bisect::{Bisection, Fault, Refusal},
     block::Block,
     breaker::Answer,
-    cargo::{Cargo, Loaded, Unpacked},
+    cargo::{Cargo, Loaded},
     held::{Ready, Stowed, Tenure},
+    message_rows::MessageRows,
     retry,
     spool::{Ended, Unreadable},
     tries::{At, Failure, Next, Replica, Tries},
@@ -277,6 +278,9 @@ impl Shipment {
             }
             Err(error) => {
                 self.refused = Instant::now();
+                if error.code.is_none() {
+                    self.cargo.distrust();
+                }
                 let failure = Failure { class: error.class, code: error.code };
                 dock.give_back(endpoint, pass, Answer::of(failure), at.random);
                 self.log_failure(&error);
@@ -295,10 +299,10 @@ impl Shipment {
         loaded.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
-    /// All of it in memory. `None` when it cannot be read.
-    async fn unpack(&mut self) -> Option<Unpacked> {
-        let unpacked = self.cargo.unpack(self.dock.spool(), self.dock.now_ms()).await;
-        unpacked.map_err(|damage| self.damage = Some(damage)).ok()
+    /// Which message each of its rows is of. `None` when it cannot be read.
+    async fn messages(&mut self) -> Option<MessageRows> {
+        let messages = self.cargo.messages(self.dock.spool(), self.dock.now_ms()).await;
+        messages.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
     /// Whether nothing more is sent of it.

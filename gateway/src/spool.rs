@@ -96,6 +96,8 @@ enum Request {
     Spill { cargo: Arc<Cargo>, leaving: Leaving },
     /// Say durably that a block may have been sent.
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
+    /// Say that nobody else has these blocks to send.
+    Sole(Vec<BlockId>),
     /// Say where a block's body is.
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
     /// Write down how far a block is that is sent in parts.
@@ -220,6 +222,14 @@ impl Spool {
         let (done, marked) = oneshot::channel();
         self.ask(Request::Mark { id, now_ms, done });
         answered(marked).await;
+    }
+
+    /// Says of blocks that nobody else has them to send. It is durable with what is synced next: a crash of the machine that comes
+    /// before makes them doubtful.
+    pub fn mark_sole(&self, ids: Vec<BlockId>) {
+        if !ids.is_empty() {
+            self.ask(Request::Sole(ids));
+        }
     }
 
     /// A block, to be read.

@@ -263,12 +263,21 @@ impl Worker {
                 // that are read.
                 State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
                 State::Polling if may_fill && self.may_open(reading) => {}
+                State::Lettering(_) if self.reads_ahead(reading) => {}
                 _ => break,
             }
             match queue.poll(Duration::ZERO) {
                 None => break,
-                Some(Err(KafkaError::PartitionEOF(_))) => reading.came_to_an_end(|| queue.position()),
-                Some(Err(error)) => self.heed(reading, &error),
+                Some(Err(KafkaError::PartitionEOF(_))) => reading.ends(|| queue.position()),
+                Some(Err(error)) => {
+                    if let Err(error) = reading.keep_problem(error) {
+                        self.heed(reading, &error);
+                    }
+                }
+                Some(Ok(message)) if matches!(reading.state, State::Lettering(_)) => {
+                    progressed = true;
+                    self.take_ahead(reading, &message, || message.detach());
+                }
                 Some(Ok(message)) => {
                     progressed = true;
                     match self.take(reading, &message) {
@@ -436,6 +445,7 @@ impl Worker {
 
     /// A message belongs to the open range now, which may end with it.
     fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
+        reading.rejected_in_a_row = 0;
         reading.closing = reading.cutter.take(message.offset(), message.payload());
         self.seal_taken(reading);
     }

@@ -78,6 +78,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         block: None,
         state,
         lettered: None,
+        rejected_in_a_row: 0,
         log_end: 90,
         caught_up: false,
     };

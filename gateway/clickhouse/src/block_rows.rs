@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Limits: one frame and the row that goes past it are decompressed at a time: [`FRAME_RAW_BYTES`] and [`ROW_BYTES_MAX`]. A body takes
-//! two frames of memory of its own. Each call reads the block from its start to the last wanted row.
+//! two frames of memory of its own: [`MEMORY_BYTES_MAX`] in all. Each call reads the block from its start to the last wanted row.
 
 use bytes::Bytes;
 use std::ops::Range;
@@ -24,10 +24,27 @@ use crate::row_ends::{NoRow, NotARow, RowShape, names_and_types_bytes};
 use crate::row_frames::FRAME_RAW_BYTES;
 
 /// The longest row that is looked for. Specified: the gateway's limit for a row, which the config crate names, too.
-pub const ROW_BYTES_MAX: usize = 8 << 20;
+pub const ROW_BYTES_MAX: usize = 4 << 20;
+
+/// The largest block. Specified as the row is.
+pub const BLOCK_BYTES_MAX: usize = 24 << 20;
 
 /// The longest header before the rows. Chosen: names and types of the gateway's columns take 2 KiB, each declared path its name.
 const HEADER_BYTES_MAX: usize = FRAME_RAW_BYTES;
+
+/// The longest frame, in raw bytes: one with the header has that before the rows.
+const FRAME_RAW_BYTES_MAX: usize = FRAME_RAW_BYTES + HEADER_BYTES_MAX;
+
+/// Raw bytes that are decompressed at a time: what is there of a row, and the next frame.
+const RAW_BYTES_MAX: usize = ROW_BYTES_MAX + FRAME_RAW_BYTES_MAX;
+
+/// Frames of the largest block. Specified: LZ4 makes 255 bytes of one at the most, so that a full frame takes more than 1 KiB.
+const FRAMES_MAX: usize = BLOCK_BYTES_MAX >> 10;
+
+/// Memory beside the block while rows of it are found and a body is made of them, for a block without a header: raw bytes, the places of
+/// the frames, and five frames: the one that is read, and, of a part's first and last, what they are made from, the encoder's and both results.
+pub const MEMORY_BYTES_MAX: usize =
+    RAW_BYTES_MAX + FRAMES_MAX * size_of::<FrameAt>() + 5 * frame_bytes_max(FRAME_RAW_BYTES + 1);
 
 /// Why a block's rows cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,7 +159,7 @@ impl<'a> Frames<'a> {
         let frame = |source| BlockError::Frame { number, source };
         copy(self.chunks, start..(start + FRAME_HEADER_BYTES).min(self.len), &mut self.scratch);
         let bytes = frame::frame_bytes(&self.scratch).map_err(frame)?;
-        if bytes > frame_bytes_max(FRAME_RAW_BYTES + HEADER_BYTES_MAX) {
+        if bytes > frame_bytes_max(FRAME_RAW_BYTES_MAX) {
             return Err(BlockError::FrameTooLarge { number, bytes });
         }
         copy(self.chunks, start..(start + bytes).min(self.len), &mut self.scratch);
@@ -178,7 +195,8 @@ impl<'a> BlockRows<'a> {
         let mut rows = Self {
             shape,
             frames: Frames::new(chunks),
-            raw: Vec::new(),
+            // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
+            raw: Vec::with_capacity(RAW_BYTES_MAX),
             consumed: 0,
             raw_before: 0,
             rows: 0,
@@ -207,6 +225,13 @@ impl<'a> BlockRows<'a> {
     /// Rows given so far.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Memory held, in bytes: for the budget.
+    #[cfg(test)]
+    fn memory_bytes(&self) -> usize {
+        let Frames { found, scratch, .. } = &self.frames;
+        self.raw.capacity() + found.capacity() * size_of::<FrameAt>() + scratch.capacity()
     }
 
     /// Where the block's raw bytes of the last row end.

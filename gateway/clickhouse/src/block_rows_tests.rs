@@ -95,7 +95,7 @@ proptest! {
             prop_assert!(next == Some(&row[..]), "row {} of {}", number, sealed.rows.len());
         }
         prop_assert_eq!(found.next_row(), Ok(None));
-        prop_assert!(found.raw.capacity() <= 2 * (FRAME_RAW_BYTES + 1_000_000), "{}", found.raw.capacity());
+        prop_assert_eq!(found.raw.capacity(), RAW_BYTES_MAX, "it has grown");
         prop_assert_eq!(count(&shape, &sealed.chunks, sealed.header_kind()), Ok(sealed.rows.len() as u64));
     }
 
@@ -135,6 +135,32 @@ proptest! {
         // An empty block is one without rows.
         prop_assert!(counted.is_err() || bytes.is_empty(), "{:?}", counted);
     }
+}
+
+#[test]
+fn the_longest_row_is_found_in_the_memory_that_is_said() {
+    let mut chance = Chance::new(3);
+    let columns = TableColumns::default();
+    let mut long = row(&columns, &mut chance);
+    let behind = 8 + 1 + usize::from(long[8]);
+    assert!(long[8] < 0x80, "the text behind the time is short");
+    let mut text = Vec::new();
+    let bytes = ROW_BYTES_MAX - (long.len() - behind) - 8 - 4;
+    // What does not compress, so that frames are as long as they become.
+    let noise: Vec<u8> = (0..bytes).map(|_| u8::try_from(chance.below(256)).unwrap()).collect();
+    put_string(&mut text, &noise);
+    long.splice(8..behind, text);
+    assert_eq!(long.len(), ROW_BYTES_MAX);
+    let small = row(&columns, &mut chance);
+    let rows = [vec![small.clone(); 500], vec![long], vec![small; 500]].concat();
+    let chunks = chunks(&sealed(&[], &rows), 64 << 10);
+    let shape = RowShape::of(&columns);
+    let mut found = BlockRows::new(&shape, &chunks, Header::None).unwrap();
+    while found.next_row().unwrap().is_some() {}
+    assert_eq!((found.rows(), found.raw.capacity()), (1_001, RAW_BYTES_MAX));
+    let body = window(&shape, &chunks, Header::None, 499..502).unwrap();
+    let made: usize = [&body[0], &body[body.len() - 1]].map(Bytes::len).iter().sum();
+    assert!(found.memory_bytes() + made + 2 * frame_bytes_max(FRAME_RAW_BYTES + 1) <= MEMORY_BYTES_MAX);
 }
 
 #[test]

@@ -9,12 +9,14 @@
 //! | workers | workers × [`WORKER_BYTES`] | one row that is larger than a row buffer, and its pieces, while they grow |
 //! | | + workers × record batch × [`JSON_BYTES_PER_MESSAGE_BYTE`] | only with `format: OtlpJson`: the message being rewritten |
 //! | letters | [`LETTERS_BYTES`] | dead letters on their way |
+//! | parts | [`PARTS_BYTES`] | the rows of a refused block, while it is sent in parts |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
 //!
-//! The pool must hold at least one block of [`BLOCK_BYTES_MAX`] per worker: then every worker can finish the message it
-//! is in, whatever is in flight, and an empty pool is back-pressure, never a deadlock.
+//! The pool must hold a block of [`BLOCK_BYTES_MAX`]: workers whose message finds no chunk take turns, and each waits until there is room
+//! for the largest block, so that it can finish the message it is in. An empty pool is back-pressure, never a deadlock. With another
+//! block per worker beyond the first, of which [`PARTS_BYTES`] are set aside, they need not wait for each other as a rule.
 //!
 //! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest that
 //! would do.
@@ -68,6 +70,11 @@ pub const LETTER_QUEUE_BYTES: u64 = 1_152 << 10;
 /// What they take: each is held twice for a moment, by us and by librdkafka, and there once more while it is compressed, which
 /// happens to one at a time.
 pub const LETTERS_BYTES: u64 = 2 * LETTER_QUEUE_BYTES;
+
+/// A block that is sent in parts, beside its frames, which stay where they are or are read back into the room of free chunks. One block
+/// of a process goes in parts at a time. Chosen: the largest row with the frame that it ends in, the places of 24,576 frames (the largest
+/// block, compressed as well as LZ4 can), and the first and last frame of a part, which are made anew. The gateway asserts that it is no more.
+pub const PARTS_BYTES: u64 = 8 << 20;
 
 /// Per insert on its way: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
@@ -131,6 +138,8 @@ pub struct Budget {
     pub workers: ByteSize,
     /// Dead letters on their way.
     pub letters: ByteSize,
+    /// A block that is sent in parts.
+    pub parts: ByteSize,
     /// Inserts on their way.
     pub http: ByteSize,
     /// The pool of compressed chunks.
@@ -164,6 +173,7 @@ impl Budget {
                 rows: ByteSize::bytes(fixed.rows),
                 workers: ByteSize::bytes(fixed.workers),
                 letters: ByteSize::bytes(LETTERS_BYTES),
+                parts: ByteSize::bytes(PARTS_BYTES),
                 http: ByteSize::bytes(fixed.http),
                 blocks: ByteSize::bytes(blocks),
                 slack: ByteSize::bytes(slack),
@@ -173,13 +183,14 @@ impl Budget {
     }
 
     /// Name and size of every part, in the order of the table above: for printing and for metrics.
-    pub fn parts(&self) -> [(&'static str, ByteSize); 9] {
+    pub fn parts(&self) -> [(&'static str, ByteSize); 10] {
         [
             ("base", self.base),
             ("kafka", self.kafka),
             ("rows", self.rows),
             ("workers", self.workers),
             ("letters", self.letters),
+            ("parts", self.parts),
             ("spool", self.spool),
             ("http", self.http),
             ("blocks", self.blocks),
@@ -229,7 +240,7 @@ impl Fixed {
     fn sum(&self) -> u64 {
         [self.kafka, self.spool, self.rows, self.workers, self.http]
             .into_iter()
-            .fold(BASE_BYTES + LETTERS_BYTES, u64::saturating_add)
+            .fold(BASE_BYTES + LETTERS_BYTES + PARTS_BYTES, u64::saturating_add)
     }
 }
 
@@ -242,7 +253,7 @@ fn json_bytes(sizing: &Sizing) -> u64 {
 }
 
 fn blocks_min(sizing: &Sizing) -> u64 {
-    u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX)
+    u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX).saturating_sub(PARTS_BYTES).max(BLOCK_BYTES_MAX)
 }
 
 /// The smallest limit that would do, in whole MiB.
@@ -279,7 +290,7 @@ mod tests {
     fn the_reference_sizes_fit() {
         for (limit_mib, batch_mib) in [(192, 1), (384, 16), (1024, 64)] {
             let budget = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap();
-            assert!(budget.blocks.get() >= 2 * BLOCK_BYTES_MAX, "{budget:?}");
+            assert!(budget.blocks.get() + PARTS_BYTES >= 2 * BLOCK_BYTES_MAX, "{budget:?}");
         }
     }
 
@@ -296,6 +307,14 @@ mod tests {
             let shortfall = Budget::divide(&sizing(limit_mib, batch_mib)).unwrap_err();
             assert!(shortfall.smallest > ByteSize::mib(limit_mib), "{shortfall}");
         }
+    }
+
+    #[test]
+    fn the_largest_block_fits_the_pool_of_a_single_worker() {
+        let alone = Sizing { workers: 1, ..sizing(192, 1) };
+        let least = Budget::divide(&Sizing { limit: smallest_limit(&alone), ..alone }).unwrap();
+        assert!(least.blocks.get() >= BLOCK_BYTES_MAX, "{least:?}");
+        assert_eq!(least.parts.get(), PARTS_BYTES);
     }
 
     proptest! {

@@ -216,7 +216,7 @@ impl Arrivals {
         match Ranges::assigned_with(generation, &committed, self.policy.settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
-                    let found = kept.len();
+                    let (found, taken) = (kept.len(), taken.len());
                     tracing::info!(partition = %id, found, taken, "blocks of an earlier run are taken over");
                 }
                 say_found(id, &found, stats);
@@ -224,7 +224,7 @@ impl Arrivals {
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
                 let is_kept = self.kept.remove(id);
                 self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
-                Some((generation, ranges, kept[..taken].iter().map(|kept| kept.range).collect()))
+                Some((generation, ranges, taken.iter().map(|kept| kept.range).collect()))
             }
             Err(halt) => {
                 tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");

@@ -27,7 +27,7 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, Sender};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
@@ -103,10 +103,13 @@ struct Owned {
     is_paused: bool,
     /// Who is told when parts of a range are written down, by its first offset.
     noted: BTreeMap<i64, Noted>,
+    /// Ranges whose blocks wait for someone to act, by where they begin.
+    halted: BTreeSet<i64>,
     /// Whether it begins anew where it is committed, whatever is on its way.
     reads_again: bool,
-    /// The last proof of membership that delivery was told of.
+    /// The last proof of membership that delivery was told of, and what was committed then.
     proof_told: Duration,
+    offset_told: i64,
 }
 
 impl Owned {
@@ -344,8 +347,10 @@ impl Assignment {
                 worker_says: AtWorker::Reads,
                 is_paused: false,
                 noted: BTreeMap::new(),
+                halted: BTreeSet::new(),
                 reads_again: false,
                 proof_told: Duration::ZERO,
+                offset_told: i64::MIN,
             };
             self.owned.insert(id, owned);
         }

@@ -83,6 +83,27 @@ fn a_partition_that_waits_for_a_letter_keeps_its_turn_and_is_named() {
 }
 
 #[test]
+fn a_block_that_waits_for_someone_to_act_is_known_until_it_is_settled() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let range = OffsetRange { first: 0, next: 3 };
+    let mut is_halted = |report| {
+        reports.send(report).unwrap();
+        assignment.tend(&stats);
+        assignment.known(clock::now())[&id(0)].halted
+    };
+    assert!(!is_halted(Report::Closed { id: id(0), generation, closed: closed(range) }));
+    assert!(!is_halted(Report::Halted { id: id(0), generation: Generation(generation.0 + 1), range }));
+    for _ in 0..2 {
+        assert!(is_halted(Report::Halted { id: id(0), generation, range }));
+    }
+    assert!(!is_halted(Report::Settled { id: id(0), generation, range }));
+}
+
+#[test]
 fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
     let (mut assignment, reports, _) = assignment();
     let stats = ConsumerStats::default();

@@ -44,6 +44,8 @@ pub struct Known {
     pub paused: bool,
     /// How its worker is doing with it.
     pub worker: AtWorker,
+    /// A block of it waits for someone to act on rows that are refused.
+    pub halted: bool,
 }
 
 impl Known {
@@ -128,6 +130,7 @@ fn seen_of(known: &Known, numbers: PartitionStats) -> Seen {
         active: known.active,
         paused: known.paused,
         worker: known.worker,
+        halted: known.halted,
     }
 }
 

@@ -152,6 +152,15 @@ pub enum Report {
         /// Who is told once it is written down.
         noted: Noted,
     },
+    /// Rows of a range are refused, and its block waits for someone to act; over once it is settled.
+    Halted {
+        /// Of which partition.
+        id: PartitionId,
+        /// Under which generation it was read.
+        generation: Generation,
+        /// The range.
+        range: OffsetRange,
+    },
     /// Nothing of a partition can be read any more before someone acts: it is paused, and others have its turn.
     Stopped {
         /// Which one.
@@ -254,6 +263,8 @@ pub enum Order {
         generation: Generation,
         /// When that commit was begun, by [`crate::clock`].
         at: Duration,
+        /// What is committed: nobody reads again what lies below.
+        offset: i64,
     },
     /// The generation is over: drop its blocks, try none of them again.
     Forget {

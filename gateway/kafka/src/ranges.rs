@@ -127,33 +127,34 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Begins a generation as [`Self::assigned`] does, and takes over ranges that an earlier run has kept, in the order of the log: as
-    /// many as the last number says, from the first on. They count as closed, and reading begins behind them.
-    pub fn assigned_with(
+    /// Begins a generation as [`Self::assigned`] does, and takes over ranges that an earlier run has kept, in the order of the log: those
+    /// that are given back. They count as closed, and reading begins behind them.
+    pub fn assigned_with<'k>(
         generation: Generation,
         committed: &Committed<'_>,
         settings: Settings,
         now: Now,
-        kept: &[Kept],
-    ) -> Result<(Self, Cutter, Found, usize), Halt> {
-        // What is kept need not be in Kafka any more.
+        kept: &'k [Kept],
+    ) -> Result<(Self, Cutter, Found, &'k [Kept]), Halt> {
         let offset = committed.commit.map(|(offset, _)| offset);
+        let kept = kept::not_committed(offset, kept);
+        // What is kept need not be in Kafka any more.
         let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
         let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));
         let log = Log { start, ..committed.log };
         let beginning = Committed { log, ..*committed }.start(&settings)?;
         let taken = if beginning.plan.is_some() && !beginning.replaced {
-            kept::taken_over(&beginning.beginning, kept)
+            &kept[..kept::taken_over(&beginning.beginning, kept)]
         } else {
-            0
+            &[]
         };
-        if taken == 0 {
+        if taken.is_empty() {
             let (ranges, cutter, found) = Self::assigned(generation, committed, settings, now)?;
-            return Ok((ranges, cutter, found, 0));
+            return Ok((ranges, cutter, found, taken));
         }
         let (mut ranges, mut cutter, mut found) =
             Self::assigned(generation, &Committed { log, ..*committed }, settings, now)?;
-        for kept in &kept[..taken] {
+        for kept in taken {
             ranges.closed(generation, &kept.closed(&beginning.beginning));
             cutter.skip(kept.range.next);
         }
@@ -457,6 +458,8 @@ impl Ranges {
     }
 }
 
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -51,6 +51,8 @@ pub enum Reason {
     StoppedByMessage,
     /// A message that cannot be read is next, and its dead letter is not delivered.
     DeadLetter,
+    /// Rows are refused, and someone must act on their dead letters or on the table.
+    RefusedRows,
     /// A range may not be sent before its plan is committed, and it is not.
     Plan,
     /// Rows are inserted, and their offsets are not committed.
@@ -67,7 +69,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PausedThoughActive,
         Self::NeverRead,
         Self::NoFetch,
@@ -75,6 +77,7 @@ impl Reason {
         Self::Buffers,
         Self::StoppedByMessage,
         Self::DeadLetter,
+        Self::RefusedRows,
         Self::Plan,
         Self::Commit,
         Self::Sink,
@@ -93,6 +96,7 @@ impl Reason {
             Self::Buffers => "buffers",
             Self::StoppedByMessage => "stopped_by_message",
             Self::DeadLetter => "dead_letter",
+            Self::RefusedRows => "refused_rows",
             Self::Plan => "plan",
             Self::Commit => "commit",
             Self::Sink => "sink",
@@ -112,6 +116,7 @@ impl Reason {
             | Self::Buffers
             | Self::StoppedByMessage
             | Self::DeadLetter
+            | Self::RefusedRows
             | Self::Plan
             | Self::Commit
             | Self::Sink
@@ -136,6 +141,9 @@ impl fmt::Display for Reason {
             Self::Buffers => "its worker has no memory, though nothing is in flight",
             Self::StoppedByMessage => "a record batch that cannot be read is next",
             Self::DeadLetter => "a message that cannot be read is next, and its dead letter is not delivered",
+            Self::RefusedRows => {
+                "ClickHouse refuses rows of it, and someone must act on the table or their dead letters"
+            }
             Self::Plan => "rows may not be sent before their plan is committed",
             Self::Commit => "inserted rows are not committed",
             Self::Sink => "rows wait for the sink",
@@ -165,6 +173,8 @@ pub struct Seen {
     pub paused: bool,
     /// How its worker is doing with it.
     pub worker: AtWorker,
+    /// A block of it waits for someone to act on rows that are refused.
+    pub halted: bool,
 }
 
 /// How a worker is doing with a partition.
@@ -320,6 +330,7 @@ impl Entry {
                 Stage::Reading => (reading_reason(seen, common), self.reading?),
                 Stage::Plan => (Reason::Plan, self.plan?),
                 Stage::Commit => (Reason::Commit, self.commit?),
+                Stage::Sink if seen.halted => (Reason::RefusedRows, self.sink?),
                 Stage::Sink => (Reason::Sink, self.sink?),
             };
             // What the sink has held up before is not held against reading.

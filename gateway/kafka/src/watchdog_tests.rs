@@ -71,6 +71,15 @@ fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
 }
 
 #[test]
+fn refused_rows_are_a_halt_though_the_sink_is_what_they_wait_for() {
+    let refused = Seen { position: Some(15), end: Some(15), halted: true, ..behind() };
+    let named = |at| Some((at, Reason::RefusedRows));
+    assert_eq!(course(refused, Duration::ZERO, 1), [named(65), None, named(125)]);
+    let waits = Seen { halted: false, ..refused };
+    assert_eq!(course(waits, Duration::ZERO, 1), [Some((65, Reason::Sink)), None, None]);
+}
+
+#[test]
 fn what_waits_for_the_sink_is_named_and_never_stuck() {
     let full = Seen { worker: AtWorker::NoRoom, position: Some(15), ..behind() };
     let read = Seen { position: Some(20), ..behind() };
@@ -200,7 +209,7 @@ proptest! {
             let ([active, paused], worker) = flags;
             let seen = Seen {
                 committed: Some(committed), settled: Some(settled), position: Some(position), end: Some(end),
-                active, paused, worker, unplanned: None,
+                active, paused, worker, unplanned: None, halted: false,
             };
             let common = Common {
                 now: start + Duration::from_secs(seconds), round: Duration::ZERO, blocks_in_flight,

@@ -27,12 +27,21 @@ pub struct PartitionName {
 /// Whether a block may be in ClickHouse already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It was never sent.
+    /// It was never sent from here.
     Never,
+    /// The same, and nobody else has it to send.
+    Sole,
     /// It was first sent then, in ms since 1970.
     At(u64),
     /// Perhaps: one of its marks is not whole. To be counted as sent at an unknown time.
     Doubtful,
+}
+
+impl Sent {
+    /// Whether it was sent from here, or may have been.
+    pub fn is_marked(self) -> bool {
+        matches!(self, Self::At(_) | Self::Doubtful)
+    }
 }
 
 /// A block's state.

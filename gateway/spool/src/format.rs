@@ -24,7 +24,7 @@
 //! | --- | --- | --- |
 //! | 0 | 64 | segment header |
 //! | [`SEAL_AT`] | 32 | the mark `seal`; zeros until the segment is sealed |
-//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `sent`, the mark `done`; zeros until they are set |
+//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `sent` or `sole`, the mark `done`; zeros until they are set |
 //! | [`RECORDS_AT`] | to the end | records, without gaps |
 //!
 //! Marks are written in place: what a block needs to be marked and settled is on the disk before the block is, so that
@@ -44,14 +44,17 @@
 //!
 //! **Mark**
 //!
-//! | at | bytes | `sent` | `done` | `seal` |
-//! | --- | --- | --- | --- | --- |
-//! | 0 | 4 | magic `sent` | magic `done` | magic `seal` |
-//! | 4 | 4 | ordinal of the block | ordinal | blocks in the segment |
-//! | 8 | 8 | sequence of the segment | sequence | sequence |
-//! | 16 | 8 | first send, ms since 1970 | 0 | bytes of the segment |
-//! | 24 | 4 | zeros | zeros | zeros |
-//! | 28 | 4 | checksum of bytes 0–27 | the same | the same |
+//! | at | bytes | `sent` | `sole` | `done` | `seal` |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 0 | 4 | magic `sent` | magic `sole` | magic `done` | magic `seal` |
+//! | 4 | 4 | ordinal of the block | ordinal | ordinal | blocks in the segment |
+//! | 8 | 8 | sequence of the segment | sequence | sequence | sequence |
+//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | bytes of the segment |
+//! | 24 | 4 | zeros | zeros | zeros | zeros |
+//! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same |
+//!
+//! `sole` says that the block was not sent, and that nobody else has it to send; `sent` is written over it. A program that does not
+//! know it takes it for a mark that is not whole, and so the block for one that may have been sent.
 //!
 //! **Record**: a header, then the body: what the block's owner keeps with it, then its frames, one behind the other.
 //!

@@ -3,6 +3,7 @@
 //! ```text
 //!  append, append, ... sync      the caller decides how many share a sync; what was appended before it is durable
 //!  held / held_of                what is in it, in order, or of one partition
+//!  mark_sole                     nobody else has the block to send
 //!  mark_sent, sync               before a block's first send
 //!  read -> head, Body            its frames, piece by piece
 //!  settle, ... sync              it is in ClickHouse: gone; a segment whose blocks are all settled is removed
@@ -296,6 +297,15 @@ impl<F: Files> Queue<F> {
     pub fn mark_sent(&mut self, id: BlockId, now_ms: u64) -> Result<(), Fatal> {
         self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
             Some(segment) => segment.mark_sent(id.ordinal, now_ms),
+            None => Ok(()),
+        })
+    }
+
+    /// Marks a block as one that was not sent and that nobody else has to send. It need not be synced: without the mark the block may
+    /// have been sent by others, for all that is known. Does nothing to a block that may have been sent from here.
+    pub fn mark_sole(&mut self, id: BlockId) -> Result<(), Fatal> {
+        self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
+            Some(segment) => segment.mark_sole(id.ordinal),
             None => Ok(()),
         })
     }

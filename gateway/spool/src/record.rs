@@ -131,6 +131,8 @@ impl RecordHeader {
 pub enum MarkKind {
     /// The block may have been sent.
     Sent,
+    /// It was not, and nobody else sends it. Stands in the place of `Sent`, which is written over it.
+    Sole,
     /// The block is settled.
     Done,
     /// The segment is complete and synced.
@@ -141,7 +143,7 @@ impl MarkKind {
     /// Its place among the marks of a block.
     pub fn slot(self) -> u64 {
         match self {
-            Self::Sent | Self::Seal => 0,
+            Self::Sent | Self::Sole | Self::Seal => 0,
             Self::Done => 1,
         }
     }
@@ -149,6 +151,7 @@ impl MarkKind {
     fn magic(self) -> [u8; 4] {
         match self {
             Self::Sent => *b"sent",
+            Self::Sole => *b"sole",
             Self::Done => *b"done",
             Self::Seal => *b"seal",
         }

@@ -297,8 +297,16 @@ impl<F: FileAt> Left<F> {
         }
     }
 
+    /// What stands in the place of `sent`: that mark, or `sole`.
+    fn mark_of_sending(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
+        match self.mark(marks, ordinal, MarkKind::Sent) {
+            Place::Damaged => self.mark(marks, ordinal, MarkKind::Sole),
+            place => place,
+        }
+    }
+
     fn is_marked(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> bool {
-        let kinds = [MarkKind::Sent, MarkKind::Done];
+        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Done];
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
     }
 
@@ -330,7 +338,7 @@ impl<F: FileAt> Left<F> {
                 report.blocks = report.blocks.saturating_add(1);
                 report.rows =
                     report.rows.saturating_add(entry.coordinates.as_ref().map_or(0, |covers| covers.rows));
-                report.sent = report.sent.saturating_add(u64::from(entry.sent != Sent::Never));
+                report.sent = report.sent.saturating_add(u64::from(entry.sent.is_marked()));
             }
             entries.push(entry);
         }
@@ -362,10 +370,11 @@ impl<F: FileAt> Left<F> {
 
     /// What the marks say of a block; returns how many of them are not whole.
     fn apply_marks(&self, marks: Option<&Vec<u8>>, ordinal: u32, entry: &mut Entry) -> u64 {
-        let (sent, done) =
-            (self.mark(marks, ordinal, MarkKind::Sent), self.mark(marks, ordinal, MarkKind::Done));
+        let (sent, done) = (self.mark_of_sending(marks, ordinal), self.mark(marks, ordinal, MarkKind::Done));
         match sent {
-            Place::Set(mark) if entry.sent == Sent::Never => entry.sent = Sent::At(mark.value),
+            Place::Set(mark) if entry.sent == Sent::Never => {
+                entry.sent = if mark.kind == MarkKind::Sole { Sent::Sole } else { Sent::At(mark.value) };
+            }
             Place::Damaged => entry.sent = Sent::Doubtful,
             Place::Set(_) | Place::Empty => {}
         }

@@ -149,9 +149,19 @@ impl<F: FileAt> Segment<F> {
 
     /// Marks a block as sent, unless it is already.
     pub fn mark_sent(&mut self, ordinal: u32, now_ms: u64) -> Result<(), Fatal> {
-        if self.entry(ordinal).is_some_and(|entry| entry.sent == Sent::Never) {
+        if self.entry(ordinal).is_some_and(|entry| !entry.sent.is_marked()) {
             self.write_mark(MarkKind::Sent, ordinal, now_ms)?;
             self.entry_mut(ordinal).sent = Sent::At(now_ms);
+        }
+        Ok(())
+    }
+
+    /// Marks a block as one that nobody else has to send, unless it may have been sent.
+    pub fn mark_sole(&mut self, ordinal: u32) -> Result<(), Fatal> {
+        let is_held = |entry: &Entry| entry.sent == Sent::Never && entry.state == State::Held;
+        if self.entry(ordinal).is_some_and(is_held) {
+            self.write_mark(MarkKind::Sole, ordinal, 0)?;
+            self.entry_mut(ordinal).sent = Sent::Sole;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use crate::{
     app::identity,
+    buffers::Pool,
     clock::Clock,
     delivery::{Delivery, Docks, SENDING_PER_INSERT},
     guarantee::{Standing, Watch},
@@ -16,7 +17,7 @@ use crate::{
     table_watch::TableWatch,
 };
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
-use sluice_gateway_config::GatewayConfig;
+use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
 use sluice_kafka::{
     PartitionId,
     dead_letter::{DeadLetters, StartError},
@@ -92,7 +93,9 @@ impl Inserts {
             .collect();
         let deliveries = deliveries?;
         let columns = deliveries.first().map_or(0, |delivery| delivery.targets.columns());
-        let docks = Docks::new(deliveries);
+        // Nothing is read here that would need the pool: it is what one block in parts may have.
+        let pool = Arc::new(Pool::new(BLOCK_BYTES_MAX, 0, 0));
+        let docks = Docks::new(deliveries, &pool);
         Ok(Self { docks, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
     }
 

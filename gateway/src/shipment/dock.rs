@@ -7,6 +7,7 @@ use crate::{
     bisect::Quota,
     block::Block,
     breaker::{Answer, Endpoints, Pass, Wait},
+    buffers::Pool,
     clock::Clock,
     delivery::Delivery,
     held::Stowed,
@@ -23,7 +24,7 @@ use std::{
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Blocks of a process that are sent in parts at the same time. Chosen: each takes memory that has no part of the budget.
+/// Blocks of a process that are sent in parts at the same time. Chosen: each takes the memory that the budget has for parts.
 pub const IN_PARTS_MAX: usize = 1;
 
 /// What all shipments share.
@@ -42,6 +43,8 @@ pub struct Dock {
     pub(super) recovered: Notify,
     /// One for each block of the process that may be in parts.
     pub(super) in_parts: Arc<Semaphore>,
+    /// Where the frames of a block on the queue volume find room while it is in parts.
+    pub(super) pool: Arc<Pool>,
     /// Rows that may be dead-lettered.
     pub(super) quota: Mutex<Quota>,
     pub(super) jitter: RandomState,
@@ -50,7 +53,7 @@ pub struct Dock {
 
 impl Dock {
     /// For these servers; `in_parts` are the turns of blocks that go in parts, [`IN_PARTS_MAX`] for all docks.
-    pub fn new(delivery: Delivery, endpoints: Endpoints, in_parts: Arc<Semaphore>) -> Self {
+    pub fn new(delivery: Delivery, endpoints: Endpoints, in_parts: Arc<Semaphore>, pool: Arc<Pool>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
@@ -61,6 +64,7 @@ impl Dock {
             refusing: AtomicBool::new(false),
             recovered: Notify::new(),
             in_parts,
+            pool,
             quota: Mutex::default(),
             jitter: RandomState::new(),
             clock: Clock::start(),

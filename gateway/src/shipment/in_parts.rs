@@ -3,7 +3,11 @@
 //! Job: does what the block's [`Bisection`] says: has each level written into the partition's plan, sends its windows, each with tries of
 //! its own, and dead-letters the rows that remain. Place in the flow: a shipment calls it after a refusal, or at once where the plan says
 //! that an owner before was at it. Owner: the shipment's task; one per process has its turn ([`super::IN_PARTS_MAX`]), which it gives back
-//! whenever it waits for a plan, which may wait for other blocks, or for someone to act.
+//! whenever it waits for a plan, which may wait for other blocks, for memory, or for someone to act.
+//!
+//! Memory: [`PARTS_BYTES`](sluice_gateway_config::budget::PARTS_BYTES) of the budget are for whoever has the turn. The frames themselves are
+//! in chunks of the pool; those of a block on the queue volume are read back for each window, into the room of chunks that the pool
+//! lends. Blocks in memory need none of that, so that they pass a block that waits for it, and leave their chunks behind.
 //!
 //! Nothing is sent before the poll thread has said that the plan is stored: until then another owner would send the block whole. How far a
 //! block is that is the [only copy](crate::only_copy) of its rows is written to the queue volume instead.
@@ -11,20 +15,26 @@
 use super::{Sending, Sent, Shipment};
 use crate::{
     bisect::{self, Bisection, Excess, Outcome, Step, Window},
-    cargo::Unpacked,
+    buffers::Loan,
     retry::{self, Pace},
-    spool::Note,
+    spool::{Note, Unreadable},
     tries::Replica,
 };
+use bytes::Bytes;
 use sluice_clickhouse::{block_rows::Header, body::InsertBody, outcome::Actor};
 use sluice_kafka::{Noted, Report, ranges::Parts};
 use std::{sync::PoisonError, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// How often it is looked whether the pool has room for a block of the queue volume. Chosen: inserts take about as long.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
 /// How far it is beside what the bisection knows.
 #[derive(Default)]
 pub(super) struct Course {
     turn: Option<OwnedSemaphorePermit>,
+    /// The room of frames that were read back from the queue volume; they go first.
+    loan: Option<Loan>,
     /// When an owner before may have sent windows of this level for the first time.
     first_sent: Option<Duration>,
     /// Waits for someone to act, one after another.
@@ -76,6 +86,7 @@ impl Shipment {
                     bisection.renew();
                 }
                 Step::Done(rows) => {
+                    self.drop_frames(&mut course);
                     self.permit = None;
                     return self.dead_letter(rows, &mut course).await;
                 }
@@ -100,9 +111,15 @@ impl Shipment {
 
     /// Others may have the memory.
     pub(super) fn give_turn_back(&mut self, course: &mut Course) {
-        self.sending.body = InsertBody::new(Vec::new());
+        self.drop_frames(course);
         self.permit = None;
         course.turn = None;
+    }
+
+    /// Lets the frames go that are in memory for the last window.
+    fn drop_frames(&mut self, course: &mut Course) {
+        self.sending.body = InsertBody::new(Vec::new());
+        course.loan = None;
     }
 
     /// Has a level written into the plan. `None` when the generation is over before it is.
@@ -130,7 +147,7 @@ impl Shipment {
             None => self.sending.tries.of_part(),
         };
         self.leave_doubt();
-        let body = self.body(window).await?;
+        let body = self.body(window, course).await?;
         self.sending = Sending {
             token: window.token.clone(),
             rows: window.rows.end - window.rows.start,
@@ -151,15 +168,16 @@ impl Shipment {
                     self.give_turn_back(course);
                     self.pause(after, Replica::Same).await;
                     self.have_turn(course).await?;
-                    self.sending.body = self.body(window).await?;
+                    self.sending.body = self.body(window, course).await?;
                 }
             }
         }
     }
 
-    /// The rows of a window; `None` when the block cannot be read. Finding them takes tens of milliseconds, which the I/O thread has not.
-    async fn body(&mut self, window: &Window) -> Option<InsertBody> {
-        let Unpacked { frames, .. } = self.unpack().await?;
+    /// The rows of a window; `None` when the block cannot be read, or its generation is over. Finding them takes tens of milliseconds,
+    /// which the I/O thread has not.
+    async fn body(&mut self, window: &Window, course: &mut Course) -> Option<InsertBody> {
+        let frames = self.frames(course).await?;
         let shape = self.dock.delivery.shape.clone();
         let window = window.clone();
         let made =
@@ -170,10 +188,41 @@ impl Shipment {
         }
     }
 
+    /// The block's frames in memory.
+    async fn frames(&mut self, course: &mut Course) -> Option<Vec<Bytes>> {
+        self.drop_frames(course);
+        loop {
+            let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+            let loaded = loaded.map_err(|damage| self.damage = Some(damage)).ok()?;
+            if let Some(chunks) = loaded.body.chunks() {
+                return Some(chunks.to_vec());
+            }
+            course.loan = self.dock.pool.lend(loaded.body.len());
+            if course.loan.is_some() {
+                let read = loaded.body.read().await;
+                return read.map_err(|broken| self.damage = Some(Unreadable(broken.to_string()))).ok();
+            }
+            drop(loaded);
+            self.give_turn_back(course);
+            self.pause(ROOM_WAIT, Replica::Same).await;
+            self.have_turn(course).await?;
+        }
+    }
+
     fn admits(&self, rows: usize) -> bool {
         // Two numbers, whole whatever the task that held them died of.
         let mut quota = self.dock.quota.lock().unwrap_or_else(PoisonError::into_inner);
         quota.admits(self.dock.clock.now(), rows)
+    }
+
+    /// Has the poll thread know why the partition stands. One that has the only copy of its rows holds up none.
+    pub(super) fn say_halted(&self) {
+        let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
+        if !self.cargo.is_only_copy()
+            && self.dock.delivery.reports.send(Report::Halted { id, generation, range }).is_err()
+        {
+            // The poll thread has ended, and nobody asks it why partitions stand.
+        }
     }
 
     /// Says that too much is refused, and waits for someone to act.
@@ -184,6 +233,7 @@ impl Shipment {
         let refused = &dock.delivery.metrics.refused;
         refused.blocks_halted.inc();
         if course.halts == 1 {
+            self.say_halted();
             let (partition, actor) = (&self.block.id, Actor::Table.label());
             tracing::error!(%partition, actor, %excess, "a block waits for someone to act; it is tried again by itself");
         }

@@ -42,7 +42,7 @@ impl Shipment {
     pub(super) async fn dead_letter(&mut self, rows: Vec<RefusedRow>, course: &mut Course) -> Option<u64> {
         let count = rows.len() as u64;
         if !rows.is_empty() {
-            self.block.messages = self.unpack().await?.messages;
+            self.block.messages = self.messages().await?;
         }
         let mut last: Option<Origin> = None;
         for refused in rows {
@@ -56,6 +56,7 @@ impl Shipment {
                     let refusals = &self.dock.delivery.metrics.dead_letters_refused;
                     refusals.with_label_values(&[why.label()]).inc();
                     self.log_stopped(&origin, &refused, &why);
+                    self.say_halted();
                 }
                 drop(origin);
                 self.wait_for_topic(course, tries).await?;

@@ -4,7 +4,8 @@
 //! has not sent yet, of which there are at most [`PIECES_MAX`] a try: what the connection buffers, and one read ahead.
 //!
 //! The checksum of a whole record is compared before it is first sent; and again while it is sent, where the last piece is held
-//! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing.
+//! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
+//! has no answer, the whole is compared again before the next one ([`crate::cargo::Cargo::distrust`]), which finds it.
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};

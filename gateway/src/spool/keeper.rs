@@ -91,6 +91,7 @@ impl Keeper {
                 self.queue.mark_sent(id, now_ms)?;
                 self.marked.push((id, done));
             }
+            Request::Sole(ids) => ids.into_iter().try_for_each(|id| self.queue.mark_sole(id))?,
             Request::Open { id, answer } => {
                 let opened = self.queue.read(id);
                 if matches!(opened, Err(ReadError::Damaged(_))) {

@@ -211,7 +211,7 @@ impl LeftBlock {
 
     /// Whether it was sent, or may have been.
     pub fn is_marked(&self) -> bool {
-        self.sent != Sent::Never
+        self.sent.is_marked()
     }
 
     /// Whether its end follows from the log alone.
@@ -226,18 +226,18 @@ impl LeftBlock {
         let passport = self.passport.clone().unwrap_or_default();
         // No generation of a partition has this number.
         let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
-        let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.sent != Sent::Never), ..stowed };
+        let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.is_marked()), ..stowed };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
             // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
-            Sent::Never => self.appended_ms / 1_000,
+            Sent::Never | Sent::Sole => self.appended_ms / 1_000,
             // At a time that nobody knows: the token is taken to be forgotten.
             Sent::Doubtful => 0,
         };
         let release = Release {
             range: self.range(),
             first_sent,
-            is_inherited: self.sent != Sent::Never || self.is_enqueued(),
+            is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
             parts,
             routing_epoch: route.epoch(),
         };
@@ -270,5 +270,5 @@ fn stowed(
         span_end_nanos_max: head.span_end_nanos_max,
         passport,
     };
-    Stowed { block, cargo: Cargo::left(*record, *sent != Sent::Never) }
+    Stowed { block, cargo: Cargo::left(*record, sent.is_marked(), left.is_enqueued()) }
 }

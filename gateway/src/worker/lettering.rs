@@ -9,20 +9,24 @@
 //!
 //! A message joins its range only when its letter is delivered, so that whatever is sealed has all its letters: neither a seal nor a
 //! commit waits for one, and where ranges end is the same as without bad messages. What is read before it is sealed as it comes of
-//! age. A partition that goes meanwhile leaves the message to its next owner, who sends the letter again: a letter may be there twice,
-//! and is never missing.
+//! age. A partition that goes meanwhile leaves every message whose letter is under way to its next owner, who sends those letters again:
+//! a letter may be there twice, and is never missing.
 //!
 //! Owner: the worker thread, which waits for no letter: it looks at the answers once a turn, and is woken by them. The partition
 //! keeps its turn and what librdkafka has fetched of it.
 //!
-//! Limits: a letter a partition ([`State::Lettering`]) and, of those for which there is no room, one message a worker; the others are
-//! read again once there is.
+//! Where nothing but such messages comes, their letters do not wait for each other: [`ahead`].
+//!
+//! Limits: of messages for whose letter there is no room, one a worker; the others are read again once there is.
+
+mod ahead;
 
 use super::{
     Taken, Worker,
     reading::{Owned, Reading, State},
 };
 use crate::reject::{self, Rejected};
+use ahead::Ahead;
 use sluice_gateway_config::OnMissing;
 use sluice_kafka::{
     Message, OwnedMessage, Renew, Report,
@@ -55,6 +59,8 @@ pub(super) struct Lettering {
     is_told: bool,
     /// What was read in front of it was given back, so that it is read again before the message is passed over.
     is_given_up: bool,
+    /// What was polled behind it.
+    ahead: Ahead,
 }
 
 /// How far a letter is.
@@ -71,7 +77,15 @@ enum Stage {
 
 impl Lettering {
     fn new(rejected: Rejected, stage: Stage) -> Self {
-        Self { rejected, stage, since: Instant::now(), is_stopped: false, is_told: false, is_given_up: false }
+        Self {
+            rejected,
+            stage,
+            since: Instant::now(),
+            is_stopped: false,
+            is_told: false,
+            is_given_up: false,
+            ahead: Ahead::default(),
+        }
     }
 
     /// Keeps the message for as long as there is no room for its letter.
@@ -83,7 +97,12 @@ impl Lettering {
 
     /// Lets the message go, to be read again. `false` when it has none.
     pub fn let_go(&mut self) -> bool {
-        if let Stage::Crowded { message, .. } = &mut self.stage { message.take().is_some() } else { false }
+        let waits = if let Stage::Crowded { message, .. } = &mut self.stage {
+            message.take().is_some()
+        } else {
+            false
+        };
+        waits | self.ahead.let_go()
     }
 
     /// Whether it counts as one that stops its partition.
@@ -144,7 +163,7 @@ impl Worker {
                 return self.post_again(reading, letter);
             }
             Stage::Over => return self.pass_over(reading, letter),
-            Stage::UnderWay(answers) => answers.next(),
+            Stage::UnderWay(answers) => answers.latest(),
             Stage::Crowded { .. } | Stage::Ended => None,
         };
         match answer {
@@ -254,9 +273,10 @@ impl Worker {
     }
 
     /// Takes the message into the open range, without rows, and goes on behind it. `false` while there is no memory for that.
-    fn pass_over(&mut self, reading: &mut Reading, letter: Box<Lettering>) -> bool {
+    fn pass_over(&mut self, reading: &mut Reading, mut letter: Box<Lettering>) -> bool {
         if letter.is_given_up {
             self.stands_no_more(reading, &letter);
+            self.letters.holds_message &= !letter.let_go();
             reading.begin_anew(Renew::Letter);
             return true;
         }
@@ -285,6 +305,8 @@ impl Worker {
             break self.seal_taken(reading);
         }
         self.stands_no_more(reading, &letter);
+        reading.rejected_in_a_row = reading.rejected_in_a_row.saturating_add(1);
+        self.go_on_behind(reading, std::mem::take(&mut letter.ahead));
         true
     }
 

@@ -80,7 +80,7 @@ impl Bench {
             blocks,
             reports,
             dead_letters: letters.clone(),
-            pool: Arc::new(Pool::new(config.budget().blocks.get(), 2, 1)),
+            pool: Arc::new(Pool::new(config.budget().blocks.get(), 3, 1)),
             age_max: BlockAge::of(&config.config().sink.clickhouse.insert),
             workers: 1,
             route: Route::new(1),
@@ -88,7 +88,7 @@ impl Bench {
             sizing: config.config().sizing(),
             on_missing,
             columns: TableColumns::of_layout(Layout::Map),
-            row_buffers_max: 2,
+            row_buffers_max: 3,
             account: account.clone(),
             metrics: metrics.clone(),
             seconds: metrics.worker(0),
@@ -130,13 +130,13 @@ impl Bench {
             log_end: 10,
             caught_up: false,
             lettered: None,
+            rejected_in_a_row: 0,
         }
     }
 
-    fn take(&mut self, reading: &mut Reading, offset: i64, value: &[u8]) {
-        let topic = "spans".to_owned();
-        let partition = reading.place.id.partition;
-        let message = OwnedMessage::new(
+    fn message(reading: &Reading, offset: i64, value: &[u8]) -> OwnedMessage {
+        let (topic, partition) = ("spans".to_owned(), reading.place.id.partition);
+        OwnedMessage::new(
             Some(value.to_vec()),
             None,
             topic,
@@ -144,7 +144,21 @@ impl Bench {
             partition,
             offset,
             None,
-        );
+        )
+    }
+
+    /// Takes a message behind one whose letter is under way. `false` when none would be polled.
+    fn take_ahead(&mut self, reading: &mut Reading, offset: i64, value: &[u8]) -> bool {
+        let reads = self.worker.reads_ahead(reading);
+        if reads {
+            let message = Self::message(reading, offset, value);
+            self.worker.take_ahead(reading, &message, || message.clone());
+        }
+        reads
+    }
+
+    fn take(&mut self, reading: &mut Reading, offset: i64, value: &[u8]) {
+        let message = Self::message(reading, offset, value);
         match self.worker.take(reading, &message) {
             Taken::Yes => {}
             Taken::NoRoom => panic!("there is memory"),
@@ -212,6 +226,80 @@ fn a_message_joins_its_range_once_its_letter_is_delivered() {
     assert_eq!(bench.sealed(), [block(&reading, 0, 2, &[GOOD, BAD, GOOD])]);
     assert_eq!(bench.metrics.dead_letters.with_label_values(&["malformed"]).get(), 1);
     assert_eq!((bench.account.imbalance(), bench.account.in_flight()), (0, 0));
+}
+
+#[test]
+fn letters_of_bad_messages_in_a_row_are_under_way_together_and_the_messages_join_in_order() {
+    let mut bench = Bench::new(OnMissing::Stop);
+    let mut reading = bench.reading(0, None);
+    bench.take(&mut reading, 0, BAD);
+    assert!(!bench.take_ahead(&mut reading, 1, BAD), "there was none before");
+    bench.tend_until(&mut reading, is_polling);
+    bench.mock.broker_down(1).unwrap();
+    bench.take(&mut reading, 1, BAD);
+    assert!(bench.take_ahead(&mut reading, 2, BAD) && bench.letters.waiting() == 2);
+    assert!(!bench.take_ahead(&mut reading, 3, BAD), "there was one before");
+    assert_eq!(reading.cutter.position(), 1);
+    bench.mock.broker_up(1).unwrap();
+    bench.tend_until(&mut reading, is_polling);
+    assert_eq!(reading.cutter.position(), 3);
+    bench.take(&mut reading, 3, BAD);
+    for offset in 4..7 {
+        assert!(bench.take_ahead(&mut reading, offset, BAD), "there were three before {offset}");
+    }
+    bench.tend_until(&mut reading, is_polling);
+    bench.take(&mut reading, 7, GOOD);
+    bench.take(&mut reading, 8, BAD);
+    assert!(!bench.take_ahead(&mut reading, 9, BAD), "there was a good one before");
+    bench.tend_until(&mut reading, is_polling);
+    bench.worker.flush(&mut reading).unwrap();
+    let values = [BAD, BAD, BAD, BAD, BAD, BAD, BAD, GOOD, BAD];
+    assert_eq!(bench.sealed(), [block(&reading, 0, 1, &values)]);
+    assert_eq!(bench.metrics.dead_letters.with_label_values(&["malformed"]).get(), 8);
+}
+
+#[test]
+fn what_comes_behind_letters_under_way_waits_for_them() {
+    let mut bench = Bench::new(OnMissing::Stop);
+    let (mut good, mut crowded, mut ends) =
+        (bench.reading(0, None), bench.reading(1, None), bench.reading(0, None));
+    for reading in [&mut good, &mut crowded, &mut ends] {
+        bench.take(reading, 0, BAD);
+        bench.tend_until(reading, is_polling);
+    }
+    bench.mock.broker_down(1).unwrap();
+    for reading in [&mut good, &mut crowded, &mut ends] {
+        bench.take(reading, 1, BAD);
+    }
+    assert!(bench.take_ahead(&mut good, 2, GOOD) && bench.worker.letters.holds_message);
+    assert!(!bench.take_ahead(&mut good, 3, GOOD), "one is enough");
+    assert!(bench.take_ahead(&mut crowded, 2, GOOD));
+    ends.ends(|| Some(10));
+    assert!(!ends.caught_up, "the bad message has not joined its range");
+    bench.mock.broker_up(1).unwrap();
+    bench.tend_until(&mut good, is_polling);
+    assert_eq!((good.cutter.position(), bench.worker.letters.holds_message), (3, false));
+    bench.tend_until(&mut crowded, |reading| matches!(reading.state, State::Leaving(Renew::Letter)));
+    assert_eq!(crowded.cutter.position(), 2, "one message a worker is kept; others are read again");
+    bench.tend_until(&mut ends, is_polling);
+    assert!(ends.caught_up);
+}
+
+#[test]
+fn a_refused_letter_holds_up_those_behind_it_though_they_are_delivered() {
+    let mut bench = Bench::new(OnMissing::Stop);
+    let mut reading = bench.reading(0, None);
+    bench.take(&mut reading, 0, BAD);
+    bench.tend_until(&mut reading, is_polling);
+    bench.deny(1);
+    bench.take(&mut reading, 1, BAD);
+    assert!(bench.take_ahead(&mut reading, 2, BAD));
+    bench.tend_until(&mut reading, is_stopped);
+    assert_eq!((reading.cutter.position(), bench.metrics.partitions_stopped.get()), (1, 1));
+    assert!(!bench.take_ahead(&mut reading, 3, BAD), "the partition stands");
+    bench.tend_until(&mut reading, is_polling);
+    assert_eq!((reading.cutter.position(), bench.metrics.partitions_stopped.get()), (3, 0));
+    assert_eq!(bench.letters.waiting(), 0);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(super) struct Reading {
     pub caught_up: bool,
     /// Why the last letter was sent that was delivered.
     pub lettered: Option<&'static str>,
+    /// Messages that cannot be read, of late, with no other one among them.
+    pub rejected_in_a_row: usize,
 }
 
 pub(super) enum State {
@@ -54,6 +56,7 @@ impl Owned {
             log_end,
             caught_up: false,
             lettered: None,
+            rejected_in_a_row: 0,
         };
         Self { queue, reading }
     }
@@ -118,6 +121,7 @@ mod tests {
             block: None,
             state,
             lettered: None,
+            rejected_in_a_row: 0,
             log_end: 10,
             caught_up: false,
         }

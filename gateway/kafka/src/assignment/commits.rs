@@ -24,7 +24,7 @@ const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// a crash, and dropped by its tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often delivery is told that a partition is still ours. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
+/// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
 /// waits for its turn is measured by.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -84,11 +84,13 @@ impl Assignment {
                 let _rule = owned.ranges.committed(*generation, *outcome);
                 let parted = owned.ranges.parted().into_iter();
                 parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
-                let at = owned.ranges.proof();
-                if at.saturating_sub(owned.proof_told) >= PROOF_TOLD_INTERVAL {
-                    owned.proof_told = at;
+                let (at, offset) =
+                    (owned.ranges.proof(), owned.ranges.committed_offset().unwrap_or(i64::MIN));
+                let is_moved = *outcome == CommitOutcome::Stored && offset > owned.offset_told;
+                if is_moved || at.saturating_sub(owned.proof_told) >= PROOF_TOLD_INTERVAL {
+                    (owned.proof_told, owned.offset_told) = (at, offset);
                     let (id, generation) = (id.clone(), owned.generation);
-                    self.orders_waiting.push_back(Order::Proved { id, generation, at });
+                    self.orders_waiting.push_back(Order::Proved { id, generation, at, offset });
                 }
             }
         }

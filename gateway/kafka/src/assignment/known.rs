@@ -40,6 +40,7 @@ impl Assignment {
             active: self.turns.is_active(id),
             paused: owned.is_paused,
             worker,
+            halted: !owned.halted.is_empty(),
         }
     }
 }

@@ -19,14 +19,21 @@ impl Assignment {
                 stats.doubtful_ranges.fetch_add(doubtful, Ordering::Relaxed);
                 self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.closed(*generation, closed))
             }
-            Report::Settled { id, generation, range } => {
-                self.owned.get_mut(id).map_or(Verdict::Stale, |o| o.ranges.settled(*generation, *range))
-            }
+            Report::Settled { id, generation, range } => self.owned.get_mut(id).map_or(Verdict::Stale, |o| {
+                o.halted.remove(&range.first);
+                o.ranges.settled(*generation, *range)
+            }),
             Report::Parted { id, generation, range, parts, noted } => {
                 if let Some(owned) = self.owned.get_mut(id)
                     && owned.ranges.part(*generation, *range, parts.clone()) == Verdict::Recorded
                 {
                     owned.noted.insert(range.first, noted.clone());
+                }
+                return;
+            }
+            Report::Halted { id, generation, range } => {
+                if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
+                    owned.halted.insert(range.first);
                 }
                 return;
             }

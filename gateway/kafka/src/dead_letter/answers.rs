@@ -23,6 +23,19 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// The latest answer, where some have come that nobody has looked at; none while there is no other one. As with [`Answers::next`].
+    pub fn latest(&self) -> Option<Result<Delivered, Refused>> {
+        let mut latest = self.next()?;
+        while latest.is_err() {
+            match self.next() {
+                // Nobody answers behind the last word.
+                None | Some(Err(Refused::Ended)) => break,
+                Some(answer) => latest = answer,
+            }
+        }
+        Some(latest)
+    }
+
     /// The next answer; none while there is no other one. After the last word it must not be asked again. With
     /// [`OnMissing::Stop`] a refusal is not the last word, unless it is [`Refused::Ended`].
     pub fn next(&self) -> Option<Result<Delivered, Refused>> {
@@ -106,6 +119,21 @@ mod tests {
         assert_eq!(answers.next(), None);
         drop(watched);
         assert_eq!(answers.next(), Some(Err(Refused::Ended)));
+    }
+
+    #[test]
+    fn who_looks_late_hears_the_last_word() {
+        let (wake, _woken) = bounded(1);
+        let (mut late, answers) = watched(OnMissing::Stop, &wake);
+        assert_eq!(answers.latest(), None);
+        assert!(late.keeps(&refused()));
+        late.tell(Ok(delivered()));
+        drop(late);
+        assert_eq!(answers.latest(), Some(Ok(delivered())));
+        let (skips, answers) = watched(OnMissing::Skip, &wake);
+        skips.tell(Err(refused()));
+        drop(skips);
+        assert_eq!(answers.latest(), Some(Err(refused())), "nobody says more");
     }
 
     #[test]

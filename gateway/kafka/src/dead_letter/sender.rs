@@ -36,6 +36,8 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// A letter on its way.
 struct Pending {
+    /// Its place among all letters: those of a source partition go in the order in which they came.
+    number: u64,
     record: Record,
     reply: Reply,
     topic: String,
@@ -78,7 +80,9 @@ pub(super) struct Sender {
     producer: Option<BaseProducer<Acknowledgements>>,
     outcomes_in: crossbeam_channel::Sender<Outcome>,
     outcomes: Receiver<Outcome>,
-    /// Letters that are to be given to librdkafka.
+    /// Letters so far.
+    accepted: u64,
+    /// Letters that are to be given to librdkafka, by number.
     waiting: VecDeque<Box<Pending>>,
     /// Letters whose topic does not take them, and since when; they are sent again.
     refused: VecDeque<(Instant, Box<Pending>)>,
@@ -101,6 +105,7 @@ impl Sender {
             producer: None,
             outcomes_in,
             outcomes,
+            accepted: 0,
             waiting: VecDeque::new(),
             refused: VecDeque::new(),
             in_flight: 0,
@@ -156,7 +161,15 @@ impl Sender {
 
     fn accept(&mut self, Request { record, reply }: Request) {
         let topic = self.topic.clone().unwrap_or_else(|| default_topic(&record.source));
-        self.waiting.push_back(Box::new(Pending { record, reply, topic }));
+        let number = self.accepted;
+        self.accepted += 1;
+        self.waiting.push_back(Box::new(Pending { number, record, reply, topic }));
+    }
+
+    /// Puts a letter back to its place among those that wait.
+    fn put_back(&mut self, pending: Box<Pending>) {
+        let place = self.waiting.partition_point(|waiting| waiting.number < pending.number);
+        self.waiting.insert(place, pending);
     }
 
     /// Takes those up again that were refused a while ago, and lets those go that nobody waits for.
@@ -164,7 +177,7 @@ impl Sender {
         self.refused.retain(|(_, pending)| open && !pending.reply.is_given_up());
         while let Some((_, pending)) = self.refused.pop_front_if(|(since, _)| since.elapsed() >= REFUSAL_KEPT)
         {
-            self.waiting.push_back(pending);
+            self.put_back(pending);
         }
     }
 
@@ -251,7 +264,7 @@ impl Sender {
             Next::Trim => match pending.record.kept.less() {
                 Some(less) => {
                     pending.record.trim(less);
-                    return self.waiting.push_front(pending);
+                    return self.put_back(pending);
                 }
                 // Others may be shorter: the topic itself is not refused.
                 None => return self.refuse(pending, Refused::TooLarge { topic }),
@@ -277,7 +290,7 @@ impl Sender {
         if !std::mem::replace(&mut self.failing, true) {
             tracing::warn!(topic = pending.topic, %error, "dead letters are not delivered; they are tried again");
         }
-        self.waiting.push_front(pending);
+        self.put_back(pending);
         self.not_before = Some(Instant::now() + RETRY_WAIT);
     }
 }

@@ -75,6 +75,18 @@ fn letters_of_a_partition_keep_together_and_in_order() {
 }
 
 #[test]
+fn letters_that_are_sent_again_together_keep_their_order() {
+    let mock = Mock::with_topic();
+    mock.produce_fails(&[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE; 3]);
+    let letters = mock.letters();
+    let receipts: Vec<Receipt> = (0..3).map(|offset| letters.send(&letter(offset)).unwrap()).collect();
+    for (offset, receipt) in (0..).zip(receipts) {
+        let expected = Delivered { topic: LETTERS.into(), partition: 1, offset, left_out: true };
+        assert_eq!(answer(receipt), Ok(expected), "each without its value, and in its place");
+    }
+}
+
+#[test]
 fn a_letter_waits_for_brokers_that_are_away() {
     let mock = Mock::with_topic();
     mock.0.broker_down(1).unwrap();

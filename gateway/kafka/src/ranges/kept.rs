@@ -10,8 +10,9 @@
 //! | where the size rule says | the plan's rule is the one that it was made by |
 //! | anywhere else | at the plan's horizon or above: below it an owner before may have sent a longer one |
 //!
-//! They follow each other from the committed offset on without a gap; behind the first that is not taken over, reading begins. While
-//! another rule is to come, none is taken over.
+//! They follow each other from the committed offset on without a gap; behind the first that is not taken over, reading begins. What
+//! lies below that offset is none of the partition's ranges: it is in the table, or the volume has the only copy and answers for it.
+//! While another rule is to come, none is taken over.
 
 use super::{
     cut::{Beginning, Closed, Cut},
@@ -65,6 +66,12 @@ impl Kept {
     }
 }
 
+/// Those of these, in the order of the log, that begin at the committed offset or behind it.
+pub(super) fn not_committed(offset: Option<i64>, kept: &[Kept]) -> &[Kept] {
+    let is_committed = |kept: &Kept| offset.is_some_and(|offset| kept.range.first < offset);
+    &kept[kept.partition_point(is_committed)..]
+}
+
 /// How many of these, from the first on, a new owner may take over.
 pub(super) fn taken_over(beginning: &Beginning, kept: &[Kept]) -> usize {
     if beginning.switches {
@@ -103,6 +110,16 @@ mod tests {
         assert_eq!(taken_over(&beginning(&[], 35), &all), 1, "a cut below the horizon that nobody planned");
         assert_eq!(taken_over(&beginning(&[25, 30], 35), &all), 2, "a planned cut lies within");
         assert_eq!(taken_over(&beginning(&[], 10), &all), 4);
+    }
+
+    #[test]
+    fn what_lies_below_the_committed_offset_is_in_nobodys_way() {
+        let all = [kept(10, 20, true), kept(20, 30, true), kept(30, 40, true)];
+        assert_eq!(not_committed(None, &all), all);
+        assert_eq!(not_committed(Some(10), &all), all);
+        assert_eq!(not_committed(Some(30), &all), &all[2..]);
+        assert_eq!(not_committed(Some(25), &all), &all[2..], "an owner since has cut otherwise");
+        assert_eq!(not_committed(Some(40), &all), []);
     }
 
     #[test]

@@ -30,8 +30,11 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
     naive.sync(queue)?;
     // One is tried and stays; the next ones come in while the sink is away.
     naive.mark_sent(queue, 0)?;
+    naive.mark_sole(queue, 1)?;
     naive.mark_sent(queue, 2)?;
     naive.sync(queue)?;
+    naive.mark_sole(queue, 2)?;
+    naive.mark_sole(queue, 3)?;
     for (partition, bytes) in [(1, 7_000), (2, 300), (1, 3_000)] {
         append(queue, naive, partition, bytes)?;
         naive.sync(queue)?;

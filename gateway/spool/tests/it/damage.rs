@@ -21,7 +21,7 @@ fn at(position: u64) -> usize {
     usize::try_from(position).unwrap()
 }
 
-/// Four blocks in one segment: 0 is held, 1 was sent, 2 is settled, 3 is held.
+/// Four blocks in one segment: 0 is nobody else's to send, 1 was sent, 2 is settled, 3 is held.
 fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
@@ -29,12 +29,22 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     for _ in 0..4 {
         let (head, body) = naive.make(1, BODY, false);
         let id = queue.append(&head, &[&body], 5).unwrap();
-        let (sent, settled) = (crate::naive::Asked::No, crate::naive::Asked::No);
-        naive.blocks.push(crate::naive::Block { head, body, id: Some(id), durable: true, sent, settled });
+        let (sent, sole, settled) =
+            (crate::naive::Asked::No, crate::naive::Asked::No, crate::naive::Asked::No);
+        naive.blocks.push(crate::naive::Block {
+            head,
+            body,
+            id: Some(id),
+            durable: true,
+            sent,
+            sole,
+            settled,
+        });
         naive.sync(&mut queue).unwrap();
     }
     naive.mark_sent(&mut queue, 1).unwrap();
     naive.settle(&mut queue, 2).unwrap();
+    naive.mark_sole(&mut queue, 0).unwrap();
     naive.sync(&mut queue).unwrap();
     if sealed {
         queue.close().unwrap();
@@ -71,7 +81,11 @@ fn assert_accounted(
         let block = &naive.blocks[usize::try_from(entry.id.ordinal).unwrap()];
         let (head, body) = queue.read(entry.id).unwrap();
         assert_eq!((&head, &read_all(body)), (&block.head, &block.body), "flip at {flip}");
-        let never = if entry.id.ordinal == 1 { Sent::At(77) } else { Sent::Never };
+        let never = match entry.id.ordinal {
+            0 => Sent::Sole,
+            1 => Sent::At(77),
+            _ => Sent::Never,
+        };
         assert!(
             entry.sent == never || (entry.sent == Sent::Doubtful && report.doubtful_marks == 1),
             "{flip}"

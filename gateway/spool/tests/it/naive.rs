@@ -25,6 +25,8 @@ pub struct Block {
     pub id: Option<BlockId>,
     pub durable: bool,
     pub sent: Asked,
+    /// Whether it was marked as nobody else's to send.
+    pub sole: Asked,
     pub settled: Asked,
 }
 
@@ -93,8 +95,8 @@ impl Naive {
             Err(AppendError::Fatal(fatal)) => Err(fatal),
         };
         let known = id.as_ref().ok().copied().flatten();
-        let (sent, settled) = (Asked::No, Asked::No);
-        self.blocks.push(Block { head, body, id: known, durable: false, sent, settled });
+        let (sent, sole, settled) = (Asked::No, Asked::No, Asked::No);
+        self.blocks.push(Block { head, body, id: known, durable: false, sent, sole, settled });
         id.map(|_| true)
     }
 
@@ -107,7 +109,7 @@ impl Naive {
     pub fn synced(&mut self) {
         for block in &mut self.blocks {
             block.durable = true;
-            for asked in [&mut block.sent, &mut block.settled] {
+            for asked in [&mut block.sent, &mut block.sole, &mut block.settled] {
                 *asked = if *asked == Asked::No { Asked::No } else { Asked::Synced };
             }
         }
@@ -132,6 +134,18 @@ impl Naive {
         let block = &mut self.blocks[at];
         block.sent = block.sent.max(Asked::Yes);
         queue.mark_sent(block.id.unwrap(), 77)
+    }
+
+    pub fn mark_sole<F: sluice_spool::Files>(
+        &mut self,
+        queue: &mut Queue<F>,
+        at: usize,
+    ) -> Result<(), Fatal> {
+        let block = &mut self.blocks[at];
+        if block.sent == Asked::No && block.head.first_sent_ms.is_none() {
+            block.sole = block.sole.max(Asked::Yes);
+        }
+        queue.mark_sole(block.id.unwrap())
     }
 
     pub fn settle<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
@@ -170,7 +184,8 @@ impl Naive {
         for (held, block) in queue.held().zip(expected) {
             assert_block(queue, held.id, block);
             let never = block.sent == Asked::No && block.head.first_sent_ms.is_none();
-            assert!(held.sent == Sent::Never || !never, "{held:?}");
+            let expected = if block.sole == Asked::No { Sent::Never } else { Sent::Sole };
+            assert!(if never { held.sent == expected } else { held.sent.is_marked() }, "{held:?}");
         }
     }
 
@@ -194,13 +209,20 @@ impl Naive {
             assert_ne!(block.settled, Asked::Synced, "what was settled does not come back");
             let asked = block.sent.max(block.settled);
             match held.sent {
-                Sent::Never => assert!(block.sent != Asked::Synced && head.first_sent_ms.is_none()),
+                Sent::Never => {
+                    let lost = [block.sent, block.sole];
+                    assert!(!lost.contains(&Asked::Synced) && head.first_sent_ms.is_none());
+                }
+                Sent::Sole => assert!(block.sent != Asked::Synced && block.sole != Asked::No),
                 Sent::At(ms) => {
                     assert!(Some(ms) == head.first_sent_ms || (ms == 77 && block.sent != Asked::No));
                 }
-                Sent::Doubtful => assert_ne!(asked, Asked::No, "only a mark that was written is doubtful"),
+                Sent::Doubtful => {
+                    assert_ne!(asked.max(block.sole), Asked::No, "only a mark that was written is doubtful");
+                }
             }
-            block.sent = if held.sent == Sent::Never { Asked::No } else { Asked::Synced };
+            block.sent = if held.sent.is_marked() { Asked::Synced } else { Asked::No };
+            block.sole = if held.sent == Sent::Sole { Asked::Synced } else { Asked::No };
             (block.id, block.durable, block.settled) = (Some(held.id), true, Asked::No);
             found.push(block);
         }

@@ -15,6 +15,7 @@ enum Action {
     },
     Sync,
     MarkSent(usize),
+    MarkSole(usize),
     Settle(usize),
     SettleOldest,
     DropPartition(i32),
@@ -33,6 +34,7 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (0..4, bytes).prop_map(|(partition, bytes)| Action::Append { partition, bytes }),
         3 => Just(Action::Sync),
         3 => any::<usize>().prop_map(Action::MarkSent),
+        3 => any::<usize>().prop_map(Action::MarkSole),
         2 => any::<usize>().prop_map(Action::Settle),
         4 => Just(Action::SettleOldest),
         1 => (0..4).prop_map(Action::DropPartition),
@@ -53,6 +55,9 @@ fn act(action: &Action, queue: &mut Queue<ModelDisk>, naive: &mut Naive, disk: &
         Action::Sync => naive.sync(queue).unwrap(),
         Action::MarkSent(number) => {
             naive.pick(number).map_or(Ok(()), |at| naive.mark_sent(queue, at)).unwrap();
+        }
+        Action::MarkSole(number) => {
+            naive.pick(number).map_or(Ok(()), |at| naive.mark_sole(queue, at)).unwrap();
         }
         Action::Settle(number) => naive.pick(number).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettleOldest => naive.pick(0).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),

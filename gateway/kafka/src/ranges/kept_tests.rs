@@ -1,0 +1,85 @@
+//! A pod that comes back with blocks on its volume, wherever the group's offset stood when it went.
+
+use super::*;
+
+const RULE: Rule = Rule { version: Version::After, bytes: 1_000, messages: 3 };
+const SETTINGS: Settings = Settings { rule: RULE, routing_epoch: 0, topic_id: None, instance: 1 };
+const LOG: Log = Log { start: 0, end: 1_000 };
+
+fn at(seconds: u64) -> Now {
+    Now { steady: Duration::from_secs(seconds), unix_seconds: 1_000 + seconds }
+}
+
+/// A first run: ranges by size and by time, all of them planned; as many of them as `settled` says are settled, from the first on, and
+/// the group knows. Gives what it has kept and what is committed.
+fn first_run(settled: usize) -> (Vec<Kept>, (i64, String)) {
+    let committed = Committed { commit: None, begin: 0, log: LOG };
+    let (mut ranges, mut cutter, _) =
+        Ranges::assigned(Generation(1), &committed, SETTINGS, at(0)).expect("nothing is halted");
+    let mut closed = Vec::new();
+    for offset in 0..17 {
+        assert_eq!(cutter.offer(offset, 1), Offer::Take);
+        closed.extend(cutter.take(offset, Some(b"x")));
+        if [7, 10].contains(&offset) {
+            closed.extend(cutter.flush());
+        }
+    }
+    let mut stored = None;
+    for (place, closed) in closed.iter().enumerate() {
+        ranges.closed(Generation(1), closed);
+        let is_settled = place < settled;
+        if is_settled {
+            ranges.settled(Generation(1), closed.range);
+        }
+        if let Some(commit) = ranges.commit(at(1)) {
+            ranges.committed(Generation(1), CommitOutcome::Stored);
+            stored = Some((commit.offset, commit.metadata));
+        }
+        ranges.release(at(1));
+    }
+    if let Some(commit) = ranges.commit(at(2)) {
+        ranges.committed(Generation(1), CommitOutcome::Stored);
+        stored = Some((commit.offset, commit.metadata));
+    }
+    let kept = closed.iter().filter_map(Kept::of).collect();
+    (kept, stored.expect("the first commit is made at once"))
+}
+
+#[test]
+fn a_pod_that_comes_back_goes_on_behind_what_it_kept_wherever_the_commit_stood() {
+    let (all, _) = first_run(0);
+    let ends: Vec<i64> = all.iter().map(|kept| kept.range.next).collect();
+    assert_eq!(ends, [3, 6, 8, 11, 14, 17], "by size and by time");
+    for settled in 0..=all.len() {
+        let (kept, (offset, metadata)) = first_run(settled);
+        let committed = Committed { commit: Some((offset, &metadata)), begin: 0, log: LOG };
+        let (mut ranges, cutter, found, taken) =
+            Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+        assert_eq!(offset, settled.checked_sub(1).map_or(0, |last| ends[last]));
+        assert_eq!(taken, &all[settled..], "{settled} are committed");
+        assert_eq!((cutter.position(), found.overtaken), (17, None), "nothing that is kept is read again");
+        let released: Vec<OffsetRange> =
+            ranges.release(at(3)).into_iter().map(|release| release.range).collect();
+        assert_eq!(released, all[settled..].iter().map(|kept| kept.range).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn behind_a_gap_messages_are_read_again() {
+    let (mut kept, (offset, metadata)) = first_run(2);
+    assert_eq!(kept.remove(3).range.first, 8);
+    let committed = Committed { commit: Some((offset, &metadata)), begin: 0, log: LOG };
+    let (_, cutter, _, taken) =
+        Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+    assert_eq!((taken, cutter.position()), (&kept[2..3], 8));
+}
+
+#[test]
+fn what_is_kept_and_committed_need_not_be_in_kafka() {
+    let (kept, (offset, metadata)) = first_run(3);
+    let log = Log { start: 11, end: 1_000 };
+    let committed = Committed { commit: Some((offset, &metadata)), begin: 11, log };
+    let (_, cutter, found, taken) =
+        Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+    assert_eq!((taken, cutter.position(), found.overtaken), (&kept[3..], 17, None));
+}
