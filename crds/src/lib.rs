@@ -19,6 +19,8 @@ pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, QueueStatus, Remembered, ScalingStatus,
     SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus,
 };
+pub use status::{RolloutState, RolloutStatus};
+pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
     ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout,

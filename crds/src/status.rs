@@ -7,11 +7,13 @@
 
 mod delivery;
 mod lifecycle;
+mod rollout;
 mod scaling;
 mod volumes;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 pub use lifecycle::SuspensionStatus;
+pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
 pub use volumes::VolumesStatus;
 
@@ -90,6 +92,10 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
 
+    /// How far gateways are on their way to the newest config, image and size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+
     /// Set while the pipeline is suspended and until its gateways are back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspension: Option<SuspensionStatus>,
@@ -140,7 +146,7 @@ pub struct Lag {
 
 /// Types of conditions.
 pub mod condition {
-    /// Summary: the gateways are running as the spec says.
+    /// Summary: all is as the spec says, gateways that run, or none of a pipeline that is suspended.
     pub const READY: &str = "Ready";
     /// True while something is on its way to what the spec says.
     pub const RECONCILING: &str = "Reconciling";
@@ -200,8 +206,12 @@ pub mod reason {
     pub const SINK_UNAVAILABLE: &str = "SinkUnavailable";
     /// Gateways do not become ready.
     pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";
+    /// Also of `Stalled`: the change failed, and what ran before runs again.
+    pub const ROLLED_BACK: &str = "RolledBack";
+    /// Also of `Stalled`: the change failed, and stays as far as it got.
+    pub const ROLLOUT_FAILED: &str = "RolloutFailed";
 
-    /// The pipeline rests.
+    /// The pipeline rests, or is on its way to it. It is as the spec says once it rests, and `Ready` then.
     pub const SUSPENDED: &str = "Suspended";
     /// The pipeline is deleted, and something is done before it goes.
     pub const DELETING: &str = "Deleting";

@@ -10,6 +10,7 @@ mod gateway;
 mod insert;
 mod lifecycle;
 mod queue;
+mod rollout;
 mod scaling;
 mod schema;
 mod sink;
@@ -20,6 +21,7 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
 pub use insert::{Insert, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
+pub use rollout::{Canary, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
@@ -51,6 +53,10 @@ use serde::{Deserialize, Serialize};
         .message("the name of a TracePipeline is a-z, 0-9 and '-', begins with a letter and has at most 44 characters: \
                   a StatefulSet and a Service are named after it"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(
+        name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "why it is ready or not: a suspended pipeline is ready, and reads nothing"
+    ),
     printcolumn(
         name = "Replicas", type_ = "integer", json_path = ".status.readyReplicas",
         description = "gateways that are ready"
@@ -125,6 +131,10 @@ pub struct TracePipelineSpec {
     #[serde(default)]
     pub gateway: Gateway,
 
+    /// How gateways are replaced when their config, image or size changes.
+    #[serde(default)]
+    pub rollout: Rollout,
+
     /// The queue volume of each gateway.
     #[serde(default)]
     pub queue: Queue,
@@ -146,7 +156,8 @@ pub struct TracePipelineSpec {
     /// What becomes of the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for
     /// scaling.drain.timeout at the longest, then everything is removed. Immediate: everything is removed at once; Kafka still has
     /// what was not inserted. Orphan: everything goes on without the pipeline, until one of the same name takes it over. Drain and
-    /// Orphan hold the pipeline by the finalizer sluice.dev/drain, so that they take a running operator.
+    /// Orphan hold the pipeline by the finalizer sluice.dev/drain, so that they take a running operator. With delivery.commit
+    /// AfterEnqueue the queue volumes stay in any case.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

@@ -31,6 +31,7 @@ pub mod prune;
 pub mod reconcile;
 pub mod removal;
 pub mod report;
+pub mod rollout;
 pub mod run;
 pub mod sample;
 pub mod scaling;

@@ -200,7 +200,7 @@ fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Erro
 mod tests {
     use super::*;
     use prometheus::proto::LabelPair;
-    use sluice_crds::ScalingStatus;
+    use sluice_crds::{ScalingStatus, VolumesStatus};
     use std::collections::BTreeMap;
 
     fn text(metrics: &Metrics) -> String {
@@ -260,6 +260,7 @@ mod tests {
             ready_replicas: Some(1),
             desired_replicas: Some(desired),
             scaling: Some(scaling.clone()),
+            volumes: Some(VolumesStatus::default()),
             ..TracePipelineStatus::default()
         };
         metrics.set_scaling(("tracing", "prod"), &of(1), &of(2));

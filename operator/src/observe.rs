@@ -13,6 +13,7 @@ use crate::{
 };
 use k8s_openapi::{
     api::{
+        apps::v1::StatefulSet,
         core::v1::{Pod, Secret},
         storage::v1::StorageClass,
     },
@@ -62,6 +63,8 @@ pub struct Facts {
     pub lag_messages: Option<u64>,
     /// What Kafka answered; `None` when it did not.
     pub kafka: Option<Sample>,
+    /// The gateways' workload: the very copy that `observed` tells of.
+    pub stateful_set: Option<Arc<StatefulSet>>,
     /// Pods of gateways.
     pub pods: Vec<Pod>,
     /// Gateways that can be asked.
@@ -72,9 +75,11 @@ pub struct Facts {
 pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
     let Ok(names) = Names::of(pipeline) else { return Facts::default() };
     let pods = gateway_pods(&names, &world.cache);
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
+    let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let gateways = pods.iter().filter_map(Gateway::of).collect();
-    let observed = Observed { workload: workload(&names, &pods, &world.cache), ..Observed::default() };
-    Facts { observed, pods, gateways, ..Facts::default() }
+    let observed = Observed { workload, ..Observed::default() };
+    Facts { observed, stateful_set, pods, gateways, ..Facts::default() }
 }
 
 /// Reads all facts about one pipeline.
@@ -91,11 +96,12 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let kafka = answer.as_ref().ok().cloned();
     let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
     let pods = gateway_pods(&names, &world.cache);
+    let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
     let partitions = partitions(&source_spec.topics, answer);
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let told = world.shared.telling.ask(&key, &gateways).await;
-    let workload = workload(&names, &pods, &world.cache);
+    let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let observed = Observed {
         storage_class: storage_class(pipeline, workload.as_ref(), world).await,
         rival: older_in_group(pipeline, world),
@@ -107,10 +113,12 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         secrets,
         delivery: told.delivery,
         queue: told.queue,
+        has_empty_queue: told.has_empty_queue,
         scaling: ScalingSeen::default(),
-        volumes: volumes::look(pipeline, &names, &pods, world).await?,
+        volumes: volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?,
+        rollout: None,
     };
-    Ok(Facts { observed, lag_messages, kafka, pods, gateways })
+    Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways })
 }
 
 fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {
@@ -175,11 +183,6 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
     let job_uid = job.uid().unwrap_or_default();
     let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));
     SchemaSeen::of(Some(&job), &pods, Timestamp::now())
-}
-
-fn workload(names: &Names, pods: &[Pod], cache: &Cache) -> Option<WorkloadSeen> {
-    let stateful_set = find(&cache.stateful_sets, names.namespace(), &names.gateway())?;
-    Some(WorkloadSeen::of(&stateful_set, pods))
 }
 
 /// Other pipelines are looked at as far as they can be read.

@@ -14,7 +14,7 @@ use kube::{
     api::{DeleteParams, Preconditions},
 };
 use sluice_crds::TracePipeline;
-use sluice_plan::{Applied, Objects, WorkloadSeen, names};
+use sluice_plan::{Applied, Objects, WorkloadSeen, names, rollout};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 /// Older configs of gateways that are kept, so that with the current one three revisions can be rolled back to.
@@ -58,7 +58,9 @@ pub async fn prune(
     // While gateways of an older revision run, or the schema is not settled, a pod that restarts needs its config.
     let is_settled = applied.parts().workload.is_some() && seen.is_some_and(WorkloadSeen::is_rolled_out);
     if is_settled {
-        let mounted = mounted_configs(pipeline, &world.cache);
+        let mut mounted = mounted_configs(pipeline, &world.cache);
+        // What is gone back to may have no pod at the moment.
+        mounted.extend(applied.parts().workload.iter().flat_map(rollout::configs_of));
         for config in surplus_configs(&owned(&world.cache.config_maps, &uid), applied, &mounted) {
             delete(&*config, DeleteParams::background(), world).await?;
         }

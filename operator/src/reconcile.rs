@@ -18,6 +18,7 @@ use crate::{
     metrics::{Metrics, ReconcileResult},
     observe::{self, Facts},
     prune, removal, report,
+    rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
     told::Telling,
@@ -31,7 +32,7 @@ use kube::{
 };
 use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::condition};
 use sluice_plan::{
-    Defaults, Intent, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
+    Applied, Defaults, Intent, Objects, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
     lifecycle::{has_finalizer, needs_finalizer},
     plan, status,
 };
@@ -77,6 +78,8 @@ pub struct Shared {
     pub telling: Telling,
     /// The pipelines of all scopes.
     pub pipelines: AllPipelines,
+    /// Carries rollouts on.
+    pub rollouts: Rollouts,
 }
 
 /// What a reconcile works with.
@@ -96,6 +99,7 @@ impl World {
         }
         self.shared.scaling.forget(&key);
         self.shared.telling.forget(&key);
+        self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
         info!(namespace = %key.namespace, pipeline = %key.name, "gone");
@@ -123,6 +127,9 @@ pub enum Error {
     /// While seeing to the queue volumes.
     #[error(transparent)]
     Volumes(#[from] volumes::Error),
+    /// While healing pods.
+    #[error(transparent)]
+    Rollout(#[from] rollout::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -141,6 +148,7 @@ impl Error {
             Self::Finalizer(error) => error.class(),
             Self::Removal(error) => error.class(),
             Self::Volumes(error) => error.class(),
+            Self::Rollout(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
         }
@@ -199,7 +207,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Planned::Waiting(_) => None,
     });
     let replicas = leave(pipeline, ready, &mut facts, &world.shared.scaling).await;
-    let carried_out = carry_out(pipeline, (ready, replicas), &mut facts.observed, world).await;
+    let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
         Err(error) if is_taking_over(pipeline) => return Err(error),
@@ -242,7 +250,7 @@ async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts,
 async fn carry_out(
     pipeline: &TracePipeline,
     (plan, replicas): (Option<&Plan>, u32),
-    observed: &mut Observed,
+    facts: &mut Facts,
     world: &World,
 ) -> Result<(), Error> {
     let plan = match (Intent::of(pipeline), plan) {
@@ -251,8 +259,10 @@ async fn carry_out(
         (Intent::Suspend, _) => return Ok(apply::scale(pipeline, replicas, world).await?),
         (Intent::Run, plan) => plan,
     };
+    let current = facts.observed.workload.as_ref().map_or(replicas, |workload| workload.wanted);
     if is_taking_over(pipeline) {
-        apply::scale(pipeline, replicas, world).await?;
+        // Whoever is added comes with the step of the rollout below.
+        apply::scale(pipeline, replicas.min(current), world).await?;
     }
     let Some(plan) = plan else { return Ok(()) };
     match (needs_finalizer(pipeline), has_finalizer(pipeline)) {
@@ -260,17 +270,39 @@ async fn carry_out(
         (false, true) => finalizer::let_go(pipeline, world).await?,
         (true, true) | (false, false) => {}
     }
-    observed.volumes.refusal = Box::pin(volumes::grow(plan, world)).await?;
-    let current = observed.workload.as_ref().map_or(replicas, |workload| workload.wanted);
+    facts.observed.volumes.refusal = Box::pin(volumes::grow(plan, world)).await?;
     // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
-    let tending = volumes::tend(pipeline, plan, (current, replicas), &observed.volumes, world);
+    let tending = volumes::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);
     let tended = Box::pin(tending).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
-    // Ten objects are kept over ten waits: 40 KB that belong on the heap.
-    let applied = Box::pin(apply::apply(pipeline, build(plan), replicas, world)).await?;
-    Box::pin(volumes::make_anew(plan, world)).await?;
-    prune::prune(pipeline, &applied, observed.workload.as_ref(), world).await?;
+    let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
+    Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+    prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
     Ok(tended.map(drop)?)
+}
+
+/// Applies the objects with the workload as the next step of its rollout wants it, and heals pods that are stuck.
+async fn roll(
+    pipeline: &TracePipeline,
+    (plan, replicas): (&Plan, u32),
+    facts: &mut Facts,
+    world: &World,
+) -> Result<Objects<Applied>, Error> {
+    let rollouts = &world.shared.rollouts;
+    let step = rollouts.step(pipeline, plan, replicas, facts).await;
+    let desired = build(plan);
+    let (desired, replicas) = match &step {
+        Some(step) => (desired.rolled(step, facts.stateful_set.as_deref()), step.replicas),
+        None => (desired, replicas),
+    };
+    // Ten objects are kept over ten waits: 40 KB that belong on the heap.
+    let applied = Box::pin(apply::apply(pipeline, desired, replicas, world)).await?;
+    // A step that could not be applied was not taken, and the status does not tell of it.
+    facts.observed.rollout = step.map(|step| step.next);
+    if let Some(next) = &facts.observed.rollout {
+        rollouts.heal(plan, next, facts, world).await?;
+    }
+    Ok(applied)
 }
 
 /// Whether the pipeline was left alone until now.
@@ -307,7 +339,8 @@ fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observe
             }
         },
     };
-    Next { result, after_seconds: after_seconds.min(scaling_seconds(pipeline, observed)) }
+    let looks = scaling_seconds(pipeline, observed).min(rollout::look_seconds(observed.rollout.as_ref()));
+    Next { result, after_seconds: after_seconds.min(looks) }
 }
 
 /// Scaling looks again after so many seconds.

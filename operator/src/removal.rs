@@ -31,7 +31,8 @@ use kube::{
 use serde_json::json;
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    lifecycle::{LetGo, Removal, removal},
+    TemplateSeen,
+    lifecycle::{KeptVolumes, LetGo, Removal, removal},
     removing,
 };
 
@@ -63,19 +64,21 @@ impl Error {
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = facts.observed.workload.clone();
+    let template = facts.stateful_set.as_deref().map(TemplateSeen::of);
+    let kept = KeptVolumes::of(pipeline, template.as_ref());
     let now = world.shared.scaling.now();
     match (removal(now, pipeline, workload.as_ref()), workload) {
         (Removal::Free, _) => Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS }),
-        (Removal::LetGo(why), _) => let_go(pipeline, why, world).await,
+        (Removal::LetGo(why), _) => let_go(pipeline, (why, kept), world).await,
         (Removal::Orphan, _) => {
             orphan(pipeline, world).await?;
-            let_go(pipeline, LetGo::Orphaned, world).await
+            let_go(pipeline, (LetGo::Orphaned, kept), world).await
         }
-        (Removal::Drain, None) => let_go(pipeline, LetGo::Empty, world).await,
+        (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, kept), world).await,
         (Removal::Drain, Some(workload)) => {
             let step = world.shared.scaling.drain_step(pipeline, &workload, 0, &facts.gateways).await;
             if step.replicas == 0 {
-                return let_go(pipeline, LetGo::Empty, world).await;
+                return let_go(pipeline, (LetGo::Empty, kept), world).await;
             }
             facts.observed.scaling.drain = step.next;
             let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
@@ -86,9 +89,13 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
 }
 
 /// Says why, and takes the finalizer away; the pipeline is gone then, and what it owns is collected.
-async fn let_go(pipeline: &TracePipeline, why: LetGo, world: &World) -> Result<Next, Failure> {
+async fn let_go(
+    pipeline: &TracePipeline,
+    (why, kept): (LetGo, KeptVolumes),
+    world: &World,
+) -> Result<Next, Failure> {
     let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);
-    report::let_go(pipeline, why, &why.words(state), &world.shared).await;
+    report::let_go(pipeline, why, &why.words(state, kept), &world.shared).await;
     finalizer::let_go(pipeline, world).await?;
     Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS })
 }

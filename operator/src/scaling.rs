@@ -58,7 +58,7 @@ impl Default for Scaling {
 }
 
 /// The system's time.
-fn now() -> Moment {
+pub fn now() -> Moment {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

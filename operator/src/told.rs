@@ -15,28 +15,39 @@ use std::{
 /// Gateways are asked again after so many seconds: below the time between two looks at a pipeline that runs.
 const FRESH_SECONDS: u64 = 20;
 
-/// What was said of each pipeline, and when.
+/// What was said of a pipeline, by which gateways, and when.
+#[derive(Debug)]
+struct Known {
+    at: Instant,
+    by: Vec<Gateway>,
+    told: Told,
+}
+
+/// What was said of each pipeline.
 #[derive(Debug, Default)]
 pub struct Telling {
-    known: Mutex<HashMap<Key, (Instant, Told)>>,
+    known: Mutex<HashMap<Key, Known>>,
 }
 
 impl Telling {
-    /// What the gateways that are ready say, all together.
+    /// What the gateways that are ready say, all together. What others have said while pods rolled is remembered for people; that
+    /// nothing is queued is known of those alone that have said it.
     pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Told {
-        if let Some((at, told)) = self.known().get(key)
+        let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).copied().collect();
+        ready.sort_by_key(|gateway| gateway.ordinal);
+        if let Some(Known { at, by, told }) = self.known().get(key)
             && at.elapsed() < Duration::from_secs(FRESH_SECONDS)
         {
-            return told.clone();
+            let has_empty_queue = told.has_empty_queue && *by == ready;
+            return Told { has_empty_queue, ..told.clone() };
         }
-        let ready = gateways.iter().filter(|gateway| gateway.is_ready).copied();
-        let said = gateways::metrics_of(ready).await;
+        let said = gateways::metrics_of(ready.iter().copied()).await;
         // One that gives no answer may promise less than the others.
         let told: Vec<Told> =
             said.iter().map(|said| said.text.as_deref().map(read).unwrap_or_default()).collect();
         let told = together(&told);
         if !said.is_empty() {
-            self.known().insert(key.clone(), (Instant::now(), told.clone()));
+            self.known().insert(key.clone(), Known { at: Instant::now(), by: ready, told: told.clone() });
         }
         told
     }
@@ -46,7 +57,7 @@ impl Telling {
         self.known().remove(key);
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, (Instant, Told)>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
         // Whatever the thread that held it died of: at worst gateways are asked once more.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -90,17 +90,17 @@ impl Error {
     }
 }
 
-/// Reads all that concerns the volumes of a pipeline. `pods` are its gateways'.
+/// Reads all that concerns the volumes of a pipeline. `pods` are its gateways', `workload` is their StatefulSet.
 pub async fn look(
     pipeline: &TracePipeline,
     names: &Names,
     pods: &[Pod],
+    workload: Option<&StatefulSet>,
     world: &World,
 ) -> Result<VolumesSeen, Error> {
     if pipeline.spec.queue.mode == QueueMode::Disabled {
         return Ok(VolumesSeen::default());
     }
-    let workload = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
     let prefix = names.claim_prefix();
     let of_pipeline = world.cache.claims_of(names.namespace(), names.pipeline());
     let mut claims: Vec<ClaimSeen> =
@@ -112,7 +112,7 @@ pub async fn look(
     Ok(VolumesSeen {
         expandable: expandable(&classes_to_ask(&pipeline.spec.queue.size, &claims), world).await?,
         left_alone: highest.filter(|_| workload.is_none()).map(|highest| highest.saturating_add(1)),
-        template: workload.as_deref().map(TemplateSeen::of),
+        template: workload.map(TemplateSeen::of),
         jobs: jobs(pipeline, names, world),
         refusal: None,
         claims,
@@ -174,16 +174,15 @@ pub async fn grow(plan: &Plan, world: &World) -> Result<Option<String>, Error> {
 }
 
 /// Deletes the StatefulSet without its pods, when the plan says so; the next reconcile makes it again and it takes them over.
-pub async fn make_anew(plan: &Plan, world: &World) -> Result<(), Error> {
-    if !plan.growth().is_some_and(|growth| growth.state == GrowthState::Recreate) {
-        return Ok(());
-    }
-    let names = plan.names();
-    let Some(workload) = find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) else {
-        return Ok(());
-    };
+///
+/// `workload` is the one that the plan was made from, and no other version of it is deleted: a template that was given since would
+/// lose what is gone back to when it fails.
+pub async fn make_anew(plan: &Plan, workload: Option<&StatefulSet>, world: &World) -> Result<(), Error> {
+    let is_due = plan.growth().is_some_and(|growth| growth.state == GrowthState::Recreate);
+    let Some(workload) = workload.filter(|_| is_due) else { return Ok(()) };
     info!(workload = %workload.name_any(), "made again around its pods, for larger volumes");
-    Ok(delete(&*workload, DeleteParams::orphan(), world).await?)
+    let exactly = Preconditions { resource_version: workload.resource_version(), uid: workload.uid() };
+    Ok(delete(workload, DeleteParams::orphan().preconditions(exactly), world).await?)
 }
 
 /// Sees to volumes that no gateway uses, and says how many gateways there may be before Jobs have let go of theirs.

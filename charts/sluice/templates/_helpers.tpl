@@ -73,10 +73,11 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
-# Why a gateway or a schema Job does not come up is written in its pods.
+# Why a gateway or a schema Job does not come up is written in its pods. One that Kubernetes leaves broken with a revision that
+# nobody means any more is deleted, so that it comes back.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete]
 # Whether a named Secret exists and has its keys. Kubernetes cannot grant the metadata alone; set watchNamespaces to keep
 # this right out of other namespaces.
 - apiGroups: [""]

@@ -68,7 +68,8 @@ fn termination_grace_period() -> String {
     .message("cpuLimit must not be less than cpuRequest"))]
 pub struct Resources {
     /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides
-    /// it among fixed buffers and never uses more.
+    /// it among fixed buffers when it starts and never uses more. So another limit replaces gateways (see rollout); a pod is
+    /// never resized in place: more would lie idle, and less would have it killed.
     #[serde(default = "memory")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(

@@ -78,7 +78,8 @@ pub struct RetentionPolicy {
     #[serde(default)]
     pub when_scaled: Retention,
 
-    /// When the pipeline is deleted: Delete (the default) or Retain.
+    /// When the pipeline is deleted: Delete (the default) or Retain. With delivery.commit AfterEnqueue they stay in any case, since
+    /// nobody is left who would drain them.
     #[serde(default)]
     pub when_deleted: Retention,
 }

@@ -221,6 +221,18 @@ pub const VALUES: &[Case] = &[
         message: "timeout is a whole number",
     },
     Case {
+        pointer: "/spec/rollout/progressDeadline",
+        taken: &[r#""20s""#, r#""10m""#, r#""24h""#],
+        refused: &[r#""19s""#, r#""25h""#, r#""10""#, r#""1m30s""#],
+        message: "progressDeadline is a whole number",
+    },
+    Case {
+        pointer: "/spec/rollout/canary/duration",
+        taken: &[r#""1s""#, r#""1m""#, r#""24h""#],
+        refused: &[r#""0s""#, r#""25h""#, r#""60""#, r#""soon""#],
+        message: "duration is a whole number",
+    },
+    Case {
         pointer: "/spec/scaling/schedules",
         taken: &[
             r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 2}]"#,

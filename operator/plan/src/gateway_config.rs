@@ -34,9 +34,6 @@ pub(crate) fn build(
     share: Share,
 ) -> Result<GatewayConfig, Violations> {
     let mut found = Violations::default();
-    found.add_if(spec.delivery.commit == Commit::AfterEnqueue, "spec.delivery.commit", || {
-        "gateways do not know AfterEnqueue yet; use AfterInsert".into()
-    });
     let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
     let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
     let config = GatewayConfig {
@@ -45,7 +42,7 @@ pub(crate) fn build(
         source: contract::Source { kafka: kafka(names, spec, batch, share) },
         sink: contract::Sink { clickhouse: clickhouse(spec) },
         delivery: contract::Delivery {
-            commit: contract::Commit::default(),
+            commit: commit(spec),
             dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) },
         },
         queue: contract::Queue { mode: queue_mode(spec), ..contract::Queue::default() },
@@ -243,6 +240,13 @@ fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Opt
         certificate_file: of_client(CERTIFICATE_KEY),
         key_file: of_client(PRIVATE_KEY_KEY),
     })
+}
+
+fn commit(spec: &TracePipelineSpec) -> contract::Commit {
+    match spec.delivery.commit {
+        Commit::AfterInsert => contract::Commit::AfterInsert,
+        Commit::AfterEnqueue => contract::Commit::AfterEnqueue,
+    }
 }
 
 fn on_missing(spec: &TracePipelineSpec) -> contract::OnMissing {

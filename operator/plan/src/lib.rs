@@ -21,6 +21,7 @@ mod plan;
 mod quantity;
 mod resources;
 mod rival;
+pub mod rollout;
 pub mod scale;
 mod schema;
 mod secrets;
@@ -34,9 +35,9 @@ pub use lifecycle::Intent;
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Observed, Partitions, PodSeen, ScalingSeen, SchemaFailure,
-    SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen,
-    WorkloadSeen,
+    ClaimSeen, DrainJobSeen, DrainJobState, GatewaySeen, Observed, Partitions, PodSeen, ProvedSeen,
+    ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen,
+    TemplateSeen, TopicSeen, VolumesSeen, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
 pub use rival::rival;

@@ -11,14 +11,14 @@
 //! status, since when a pipeline is deleted in its metadata. Whoever starts after a crash goes on from there. Pure: no clock.
 
 use crate::{
-    WorkloadSeen,
+    TemplateSeen, WorkloadSeen,
     scale::{
         Moment,
         drain::{self, Terms},
     },
 };
 use sluice_crds::{
-    DeletionPolicy, DrainState, FINALIZER, ManagementState, OnTimeout, ScalingMode, SuspensionStatus,
+    Commit, DeletionPolicy, DrainState, FINALIZER, ManagementState, QueueMode, ScalingMode, SuspensionStatus,
     TracePipeline,
 };
 
@@ -63,13 +63,15 @@ pub fn has_finalizer(pipeline: &TracePipeline) -> bool {
 /// On which terms gateways leave; `None` when the spec says none that can be read.
 ///
 /// Who leaves for good does so at the limit all the same, since neither a rest nor a removal may wait for a `ClickHouse` that is
-/// away. A removal counts its limit from the deletion on, not from the first gateway that was told.
+/// away: Kafka still has what was not inserted, or the volumes that have it stay. A removal counts its limit from the deletion on, not
+/// from the first gateway that was told.
 pub fn terms(pipeline: &TracePipeline) -> Option<Terms> {
     let terms = Terms::of(&pipeline.spec).ok();
+    let on_timeout = drain::leave_all_the_same(&pipeline.spec);
     match Intent::of(pipeline) {
         Intent::Run | Intent::LeaveAlone => terms,
-        Intent::Suspend => terms.map(|terms| Terms { on_timeout: OnTimeout::Force, ..terms }),
-        Intent::Remove => Some(Terms { timeout_seconds: u32::MAX, on_timeout: OnTimeout::Force }),
+        Intent::Suspend => terms.map(|terms| Terms { on_timeout, ..terms }),
+        Intent::Remove => Some(Terms { timeout_seconds: u32::MAX, on_timeout }),
     }
 }
 
@@ -152,18 +154,68 @@ impl LetGo {
         }
     }
 
-    /// In words; `state` is what the status says of gateways on their way out.
-    pub fn words(self, state: &str) -> String {
+    /// In words; `state` is what the status says of gateways on their way out, `kept` what becomes of the queue volumes.
+    pub fn words(self, state: &str, kept: KeptVolumes) -> String {
         match self {
-            Self::AtOnce => "deletionPolicy is Immediate: everything is removed".to_owned(),
-            Self::Empty => "no gateway holds anything any more: everything is removed".to_owned(),
+            Self::AtOnce => format!("deletionPolicy is Immediate: everything is removed{}", kept.words()),
+            Self::Empty => {
+                format!("no gateway holds anything any more: everything is removed{}", kept.words())
+            }
             Self::Orphaned => {
                 "deletionPolicy is Orphan: the pipeline's objects stay and belong to nobody".to_owned()
             }
             Self::Late(seconds) => format!(
-                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same. Offsets are \
-                 committed after the insert, so that Kafka still has what was not inserted"
+                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same{}",
+                match kept {
+                    KeptVolumes::None | KeptVolumes::Copies => format!(
+                        "{}. Offsets are committed after the insert, so that Kafka still has what was not inserted",
+                        kept.words()
+                    ),
+                    KeptVolumes::OnlyCopies => kept.words().to_owned(),
+                }
             ),
+        }
+    }
+}
+
+/// What becomes of the queue volumes of a pipeline that goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptVolumes {
+    /// They go with it, or there are none.
+    None,
+    /// They stay; Kafka has what is on them.
+    Copies,
+    /// They stay, and may hold the only copy of rows.
+    OnlyCopies,
+}
+
+impl KeptVolumes {
+    /// From the spec, and what the StatefulSet does with its claims when it goes: that alone decides, whatever the spec has come to ask
+    /// for. `None` without a StatefulSet: then what is there stays.
+    pub fn of(pipeline: &TracePipeline, template: Option<&TemplateSeen>) -> Self {
+        let spec = &pipeline.spec;
+        if spec.queue.mode == QueueMode::Disabled || template.is_some_and(|template| !template.keeps_deleted)
+        {
+            return Self::None;
+        }
+        // Those that were all kept may have been filled while what is on them was committed.
+        let keeps_all = template.is_none_or(|template| template.keeps_all);
+        if spec.delivery.commit == Commit::AfterEnqueue || keeps_all {
+            Self::OnlyCopies
+        } else {
+            Self::Copies
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Copies => " but the queue volumes",
+            Self::OnlyCopies => {
+                " but the queue volumes, which may hold the only copy of rows that were not inserted. A pipeline of the same name \
+                 takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is wanted of them their \
+                 claims are to be deleted by hand"
+            }
         }
     }
 }

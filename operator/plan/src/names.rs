@@ -10,6 +10,12 @@ pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
+/// Annotation of the StatefulSet: the hash of the pod template that was planned for it, whether or not other fields change.
+pub const REVISION: &str = "sluice.dev/revision";
+/// Annotation of the StatefulSet while its pods are replaced: the pod template that is gone back to when that fails.
+pub const PROVED_TEMPLATE: &str = "sluice.dev/proved-template";
+/// Label that the StatefulSet controller puts on each pod: the revision that the pod was made from.
+pub const POD_REVISION: &str = "controller-revision-hash";
 
 /// Annotation of a Job that drains a volume: the uid of the claim that it was made for.
 pub const CLAIM_UID: &str = "sluice.dev/claim-uid";

@@ -8,6 +8,7 @@ mod disruption_budget;
 mod drain_job;
 mod network_policy;
 mod pod;
+pub(crate) mod proved;
 mod schema_job;
 mod service;
 mod service_account;
@@ -18,6 +19,7 @@ pub use drain_job::drain_job;
 use crate::{
     Plan, SchemaStep, hash,
     names::{CONFIG_HASH, SCHEMA, SECRETS_VERSION},
+    rollout,
     schema::{Identity, SchemaPlan},
     secrets,
 };
@@ -99,6 +101,15 @@ impl Objects<Desired> {
     pub fn into_parts(self) -> Parts {
         self.parts
     }
+
+    /// With the workload as a step of its rollout wants it: which pods get which template, and what is remembered of the one before.
+    /// `live` is the workload that the step was decided on.
+    #[must_use]
+    pub fn rolled(mut self, step: &rollout::Step, live: Option<&StatefulSet>) -> Self {
+        let workload = self.parts.workload.take();
+        self.parts.workload = workload.map(|planned| proved::rolled(planned, step, live));
+        self
+    }
 }
 
 impl Objects<Applied> {
@@ -137,6 +148,11 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
 /// The hash of the StatefulSet that the plan asks for, whether or not it may be applied yet.
 pub(crate) fn plan_hash(plan: &Plan) -> String {
     workload::plan_hash(&workload::spec(plan))
+}
+
+/// The revision of gateways that the plan asks for: the hash of their pod template.
+pub(crate) fn revision(plan: &Plan) -> String {
+    proved::revision(&workload::spec(plan).template)
 }
 
 /// Name of the schema Job: the hash of all that it is and reads.

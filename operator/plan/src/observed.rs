@@ -2,6 +2,7 @@
 //!
 //! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
 
+mod gateway;
 mod schema;
 mod secret;
 mod source;
@@ -10,16 +11,17 @@ mod termination;
 mod volumes;
 mod workload;
 
+pub use gateway::GatewaySeen;
 pub use schema::{SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
-pub use workload::{PodSeen, WorkloadSeen};
+pub use workload::{PodSeen, ProvedSeen, WorkloadSeen};
 
 use crate::scale::Decision;
-use sluice_crds::{DeliveryStatus, DrainStatus, Lag, QueueStatus};
+use sluice_crds::{DeliveryStatus, DrainStatus, Lag, QueueStatus, RolloutStatus};
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,6 +40,8 @@ pub struct Observed {
     pub delivery: Option<DeliveryStatus>,
     /// What waits on their volumes, not rounded; `None` when none said it.
     pub queue: Option<QueueStatus>,
+    /// Whether each of those that are ready by now has said, since it was started, that nothing waits there.
+    pub has_empty_queue: bool,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// An older pipeline with the same consumer group ([`crate::rival`]).
@@ -46,6 +50,8 @@ pub struct Observed {
     pub storage_class: StorageClassSeen,
     /// The queue volumes.
     pub volumes: VolumesSeen,
+    /// How far gateways are on their way to the newest revision; `None` when nobody looked, and the status still holds.
+    pub rollout: Option<RolloutStatus>,
 }
 
 /// What scaling came to, before anything is planned.

@@ -5,6 +5,7 @@ use crate::{
     gateway_config::{self, Share},
     hash, lifecycle,
     resources::{self, Sized},
+    rollout,
     scale::{Policy, drain::Terms},
     schema::{Identity, SchemaPlan, SchemaStep},
     secrets::{Unusable, mounted},
@@ -121,7 +122,7 @@ impl Plan {
     }
 
     /// Whether the StatefulSet may be applied: the schema lets gateways start, and it is not about to be made anew.
-    pub(crate) fn lets_workload_change(&self) -> bool {
+    pub fn lets_workload_change(&self) -> bool {
         self.schema_step.lets_gateways_start() && !self.growth().is_some_and(Growth::holds_workload)
     }
 }
@@ -146,25 +147,30 @@ pub fn plan(
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
     }
-    let volume = Volume::of(pipeline, observed, is_settled(observed, replicas))?;
+    let volume = Volume::of(pipeline, observed, false)?;
     let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
     match (of_source, topics, of_sink) {
         (Err(Unusable { message, .. }), _, _) => waiting(reason::SOURCE_UNAVAILABLE, message),
         (_, Err(Waiting { reason, message }), _) => waiting(reason, message),
         (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
-        (Ok(_), Ok(topics), Ok(_)) => Ok(Planned::Ready(Box::new(Plan {
-            identity,
-            topics,
-            replicas,
-            config,
-            resources: sized.resources,
-            grace: sized.grace,
-            volume,
-            drain_seconds: sized.terms.timeout_seconds,
-            schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
-            schema,
-            operator_version: defaults.operator_version.clone(),
-        }))),
+        (Ok(_), Ok(topics), Ok(_)) => {
+            let plan = Plan {
+                identity,
+                topics,
+                replicas,
+                config,
+                resources: sized.resources,
+                grace: sized.grace,
+                volume,
+                drain_seconds: sized.terms.timeout_seconds,
+                schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
+                schema,
+                operator_version: defaults.operator_version.clone(),
+            };
+            // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
+            let volume = Volume::of(pipeline, observed, is_settled(observed, &plan))?;
+            Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
+        }
     }
 }
 
@@ -231,6 +237,7 @@ impl Sizes {
         let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
         let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
         let terms = Terms::of(spec).map_err(|others| found.extend(others)).ok();
+        rollout::Terms::of(spec).map_err(|others| found.extend(others)).ok();
         let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(terms)) =
             (resources, grace, batch, policy, terms)
         else {
@@ -304,9 +311,9 @@ impl Sizes {
     }
 }
 
-/// Whether neither a rollout nor a rescale is under way.
-fn is_settled(observed: &Observed, replicas: u32) -> bool {
+/// Whether neither a rollout nor a rescale is under way, or about to begin.
+fn is_settled(observed: &Observed, plan: &Plan) -> bool {
     let Some(seen) = &observed.workload else { return false };
-    let is_rescaled = seen.wanted != replicas || seen.replicas != replicas;
-    seen.is_rolled_out() && !is_rescaled && observed.scaling.drain.is_none()
+    let is_rescaled = seen.wanted != plan.replicas || seen.replicas != plan.replicas;
+    rollout::is_over(seen, plan) && !is_rescaled && observed.scaling.drain.is_none()
 }

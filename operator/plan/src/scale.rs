@@ -143,6 +143,8 @@ pub struct Figures {
     pub stuck: Vec<usize>,
     /// Messages that retention took before they were read.
     pub lost_messages: u64,
+    /// The memory limit of a gateway, MiB, that would leave room for what is used now; `None` before a limit is known.
+    pub memory_limit_mib: Option<u64>,
     /// Steps from the current number on, at most three.
     pub next_steps: Vec<u32>,
 }
@@ -304,7 +306,7 @@ impl Situation<'_> {
             next.memory_steps += 1;
         }
         let limited = self.limited(&wish, cause, moved.by_budget, &next);
-        let figures = self.figures(&rates, capacity, &steps);
+        let figures = self.figures(&rates, &next, &steps);
         let reason = reason::judged(&wish, cause, &moved, &figures);
         let decision = Decision {
             recommended,
@@ -351,16 +353,14 @@ impl Situation<'_> {
         if calm {
             next.memory_steps = 0;
         }
-        lasts || next.killed_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
+        lasts || self.is_killed_lately(next)
     }
 
     /// The number it takes, and whether memory forces it.
     fn recommended(&self, seen: &Seen<'_>, next: &State) -> (u32, bool) {
         let Seen { rates, capacity, cause, steps } = *seen;
-        let last = self.samples.history.last();
-        let limit =
-            last.and_then(|last| last.pods.iter().map(|pod| pod.memory_limit_bytes).max()).unwrap_or(0);
-        let floor = target::memory_floor(self.policy, &next.memory, limit, next.partitions, steps);
+        let floor =
+            target::memory_floor(self.policy, &next.memory, self.limit_bytes(), next.partitions, steps);
         // Memory keeps gateways, and adds them only under pressure: what is expected may be wrong.
         let kept = floor.min(self.current);
         let demand = capacity.map(|capacity| Demand {
@@ -422,15 +422,32 @@ impl Situation<'_> {
         }
     }
 
-    fn figures(&self, rates: &Rates, capacity: Option<f64>, steps: &[u32]) -> Figures {
+    /// The largest memory limit that a gateway has; 0 while none is known.
+    fn limit_bytes(&self) -> u64 {
+        let last = self.samples.history.last();
+        last.and_then(|last| last.pods.iter().map(|pod| pod.memory_limit_bytes).max()).unwrap_or(0)
+    }
+
+    fn is_killed_lately(&self, state: &State) -> bool {
+        state.killed_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
+    }
+
+    fn figures(&self, rates: &Rates, next: &State, steps: &[u32]) -> Figures {
+        let is_killed = self.is_killed_lately(next);
         Figures {
             arrival_rate: rates.arrival,
             lag_messages: rates.lag,
             lag_seconds: rates.lag_seconds(),
-            capacity,
+            capacity: next.capacity.or(self.policy.capacity_hint),
             sink_wait: rates.sink_now,
             stuck: rates.stuck(),
             lost_messages: rates.lost,
+            memory_limit_mib: target::memory_limit_mib(
+                self.policy,
+                self.limit_bytes(),
+                rates.memory_share,
+                is_killed,
+            ),
             next_steps: steps.iter().copied().filter(|step| *step >= self.current).take(3).collect(),
         }
     }

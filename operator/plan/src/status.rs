@@ -15,7 +15,7 @@ use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lif
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{
-    Lag, QueueMode, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
+    Lag, QueueMode, QueueStatus, RolloutState, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_gateway_config::Violations;
@@ -46,10 +46,11 @@ pub fn status(
         volumes: volumes::volumes(pipeline, observed),
         scaling,
         suspension: lifecycle::suspension(pipeline, observed.workload.as_ref()),
+        rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
     };
     let after = match outcome {
-        Ok(Planned::Ready(plan)) => planned(after, pipeline, plan),
+        Ok(Planned::Ready(plan)) => gone_back(planned(after, pipeline, plan), observed),
         Ok(Planned::Waiting(_)) | Err(_) => after,
     };
     match Intent::of(pipeline) {
@@ -82,7 +83,7 @@ fn verdicts(
         progress.suspended(),
         verdict::reconciliation_paused(Intent::of(pipeline)),
         volumes::resized(pipeline, observed),
-        volumes::drained(observed),
+        volumes::drained(pipeline, observed),
     ]
 }
 
@@ -114,6 +115,20 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
         config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },
         ..status
+    }
+}
+
+/// After a change that was taken back, gateways run what they ran before.
+fn gone_back(status: TracePipelineStatus, observed: &Observed) -> TracePipelineStatus {
+    let is_back = status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::RolledBack);
+    let proved = observed.workload.as_ref().and_then(|workload| workload.proved.clone());
+    match proved.filter(|_| is_back) {
+        Some(proved) => TracePipelineStatus {
+            image: proved.image.or(status.image),
+            config_hash: proved.config_hash.or(status.config_hash),
+            ..status
+        },
+        None => status,
     }
 }
 

@@ -9,7 +9,7 @@ pub mod orphans;
 pub use growth::{Growth, GrowthState};
 pub use orphans::{Drain, Orphans, orphans};
 
-use crate::{Observed, VolumesSeen, quantity};
+use crate::{Observed, VolumesSeen, WorkloadSeen, quantity};
 use sluice_crds::{Commit, OnTimeout, QueueMode, Retention, TracePipeline, TracePipelineSpec};
 use sluice_gateway_config::Violations;
 
@@ -35,7 +35,7 @@ pub(crate) struct VolumeRetention {
 }
 
 impl Volume {
-    /// `None` when the spec wants none. `is_settled`: neither a rollout nor a rescale is under way.
+    /// `None` when the spec wants none. `is_settled`: neither a rollout nor a rescale is under way, or about to begin.
     pub(crate) fn of(
         pipeline: &TracePipeline,
         observed: &Observed,
@@ -61,7 +61,7 @@ impl Volume {
             size: growth.template.clone(),
             storage_class: queue.storage_class_name.clone(),
             growth,
-            retention: VolumeRetention::of(&pipeline.spec, observed),
+            retention: VolumeRetention::of(&pipeline.spec, observed, is_settled),
         }))
     }
 }
@@ -75,10 +75,10 @@ fn larger_template<'a>(wanted: &str, seen: &'a VolumesSeen) -> Option<&'a str> {
 impl VolumeRetention {
     /// With `AfterInsert` Kafka has whatever is on a volume, so that Kubernetes may delete it with its gateway. Else it may be the
     /// only copy: then it stays until a Job has found it empty, and the operator deletes it.
-    pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed) -> Self {
+    pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> Self {
         let policy = spec.queue.retention_policy;
         let is_only_copy =
-            spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed);
+            spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed, is_settled);
         Self {
             keeps_scaled: is_only_copy
                 || spec.scaling.drain.on_timeout == OnTimeout::Job
@@ -90,19 +90,18 @@ impl VolumeRetention {
 }
 
 /// Volumes that were all kept so far may have been filled while what is on them was committed. Kubernetes may throw them away only
-/// after gateways have said, with the config that commits after the insert, that nothing is on them. The same goes for those that are
-/// found without a StatefulSet that could tell.
-fn may_hold_what_was_committed(observed: &Observed) -> bool {
+/// after gateways have said, with the config that commits after the insert, that nothing is on them; until then, and after a change
+/// that was taken back, they may run with the one before. The same goes for those that are found without a StatefulSet that could tell,
+/// and for those that no gateway uses: one that takes such a volume again would be told nothing of what is on it.
+fn may_hold_what_was_committed(observed: &Observed, is_settled: bool) -> bool {
     let seen = &observed.volumes;
     if !seen.template.as_ref().map_or(!seen.claims.is_empty(), |template| template.keeps_all) {
         return false;
     }
-    let is_known_empty = observed.queue.is_some_and(|queue| queue.blocks == 0);
-    let is_rolled_out = observed
-        .workload
-        .as_ref()
-        .is_some_and(|workload| workload.is_rolled_out() && workload.ready == workload.replicas);
-    !(is_known_empty && is_rolled_out)
+    let is_all_ready = |workload: &WorkloadSeen| workload.ready == workload.replicas;
+    let none_is_left = |workload: &WorkloadSeen| orphans::left(workload.wanted, seen).next().is_none();
+    let is_known = observed.workload.as_ref().is_some_and(|seen| is_all_ready(seen) && none_is_left(seen));
+    !(is_settled && observed.has_empty_queue && is_known)
 }
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let found = VolumeRetention::of(&pipeline.spec, &Observed::default());
+        let found = VolumeRetention::of(&pipeline.spec, &Observed::default(), true);
         let expected = VolumeRetention { keeps_scaled: true, keeps_deleted: true, deletes_drained: true };
         assert_eq!(found, expected);
     }

@@ -1,4 +1,4 @@
-//! How many gateways each pipeline has, and why: the numbers of its status, as Prometheus wants them.
+//! How many gateways each pipeline has, and why, and volumes without one: the numbers of its status, as Prometheus wants them.
 
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry};
 use sluice_crds::{ScalingStatus, TracePipelineStatus};
@@ -12,7 +12,7 @@ const DOWN: &str = "down";
 type Read = fn(&TracePipelineStatus) -> Option<f64>;
 
 /// Names, help and numbers of the gauges that have no label but the pipeline.
-const GAUGES: [(&str, &str, Read); 7] = [
+const GAUGES: [(&str, &str, Read); 8] = [
     ("ready_replicas", "Gateways that are ready.", |status| status.ready_replicas.map(f64::from)),
     ("desired_replicas", "Gateways that are wanted.", |status| status.desired_replicas.map(f64::from)),
     ("recommended_replicas", "Gateways that the load takes, whether or not that is acted upon.", |status| {
@@ -34,6 +34,9 @@ const GAUGES: [(&str, &str, Read); 7] = [
     ),
     ("lag_seconds", "Time of arrivals that wait in Kafka, two significant digits.", |status| {
         scaling(status)?.lag_seconds.map(float)
+    }),
+    ("orphaned_volumes", "Queue volumes that no gateway uses and that may hold blocks.", |status| {
+        Some(f64::from(status.volumes.as_ref()?.orphaned))
     }),
 ];
 
@@ -145,6 +148,7 @@ fn float(number: i64) -> f64 {
 mod tests {
     use super::*;
     use prometheus::{Encoder as _, TextEncoder};
+    use sluice_crds::VolumesStatus;
 
     fn status(desired: u32, cause: &str) -> TracePipelineStatus {
         let scaling = ScalingStatus {
@@ -153,9 +157,11 @@ mod tests {
             cause: Some(cause.into()),
             ..ScalingStatus::default()
         };
+        let volumes = VolumesStatus { orphaned: 1, ..VolumesStatus::default() };
         TracePipelineStatus {
             desired_replicas: Some(desired),
             scaling: Some(scaling),
+            volumes: Some(volumes),
             ..TracePipelineStatus::default()
         }
     }
@@ -181,6 +187,7 @@ mod tests {
             r#"sluice_operator_pipeline_recommended_replicas{name="prod",namespace="tracing"} 5"#,
             r#"sluice_operator_pipeline_leaving_replicas{name="prod",namespace="tracing"} 0"#,
             r#"sluice_operator_pipeline_lag_seconds{name="prod",namespace="tracing"} 12"#,
+            r#"sluice_operator_pipeline_orphaned_volumes{name="prod",namespace="tracing"} 1"#,
             r#"sluice_operator_pipeline_scaling_cause{cause="SinkLimited",name="prod",namespace="tracing"} 1"#,
             r#"sluice_operator_pipeline_scaling_cause{cause="ComputeLimited",name="prod",namespace="tracing"} 0"#,
             r#"sluice_operator_pipeline_rescales_total{direction="up",name="prod",namespace="tracing"} 1"#,

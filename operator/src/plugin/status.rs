@@ -26,6 +26,8 @@ pub(super) struct Story {
     pub namespace: String,
     /// Whether the operator has looked at the newest spec, and all is as it says.
     pub ready: bool,
+    /// Whether it rests: nothing is read, as the spec says.
+    pub suspended: bool,
     /// Each line of the story, by what it answers.
     pub runs: String,
     pub reads: String,
@@ -51,6 +53,7 @@ impl Story {
             name: pipeline.metadata.name.clone().unwrap_or_default(),
             namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
             ready: is_current && seen.is(condition::READY, "True"),
+            suspended: is_current && seen.is(condition::SUSPENDED, "True"),
             runs: runs(pipeline, status),
             reads: reads(pipeline, status),
             writes: writes(pipeline),
@@ -83,8 +86,12 @@ impl Story {
 
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_ready = if self.ready { "ready" } else { "not ready" };
-        writeln!(f, "{}/{}: {is_ready}", self.namespace, self.name)?;
+        let state = match (self.suspended, self.ready) {
+            (true, _) => "suspended, nothing is read",
+            (false, true) => "ready",
+            (false, false) => "not ready",
+        };
+        writeln!(f, "{}/{}: {state}", self.namespace, self.name)?;
         for (name, line) in self.lines() {
             writeln!(f, "  {name:<9} {line}")?;
         }
@@ -124,7 +131,8 @@ impl Seen<'_> {
         });
         let going_on =
             self.words(condition::RECONCILING, "True").map(|(reason, words)| format!("{reason}: {words}"));
-        let all: Vec<_> = going_on.into_iter().chain(leaving).collect();
+        let rests = self.words(condition::SUSPENDED, "True").map(|(_, words)| words.to_owned());
+        let all: Vec<_> = going_on.into_iter().chain(leaving).chain(rests).collect();
         if all.is_empty() { "nothing is on its way".into() } else { all.join("; ") }
     }
 
@@ -312,6 +320,29 @@ mod tests {
                 "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
             ]
         );
+    }
+
+    #[test]
+    fn a_suspended_pipeline_says_so_before_all_else() {
+        let words = "the pipeline is suspended: no gateway runs";
+        let mut resting = well(&[
+            condition("Ready", "True", "Suspended", words),
+            condition("Suspended", "True", "Suspended", words),
+        ]);
+        resting["desiredReplicas"] = json!(0);
+        let story = Story::of(&pipeline(&resting));
+        assert!(story.to_string().starts_with("tracing/prod: suspended, nothing is read\n"), "{story}");
+        assert_eq!((story.ready, story.suspended, story.now.as_str()), (true, true, words));
+        assert_eq!(story.to_do, Vec::<String>::new());
+
+        let leaving = well(&[
+            condition("Ready", "False", "Suspended", "3 gateways leave"),
+            condition("Reconciling", "True", "Draining", "3 gateways leave"),
+            condition("Suspended", "False", "Draining", "3 gateways leave"),
+        ]);
+        let story = Story::of(&pipeline(&leaving));
+        assert!(story.to_string().starts_with("tracing/prod: not ready\n"), "{story}");
+        assert_eq!((story.suspended, story.now.as_str()), (false, "Draining: 3 gateways leave"));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Told {
     pub delivery: Option<DeliveryStatus>,
     /// What waits on its volume; `None` when it does not say.
     pub queue: Option<QueueStatus>,
+    /// Whether it has said that nothing does.
+    pub has_empty_queue: bool,
 }
 
 /// Reads an answer.
@@ -34,11 +36,11 @@ pub fn read(text: &str) -> Told {
         }
     }
     let queue = blocks.zip(bytes).map(|(blocks, bytes)| QueueStatus { blocks, bytes });
-    Told { delivery, queue }
+    Told { delivery, queue, has_empty_queue: queue.is_some_and(|queue| queue.blocks == 0) }
 }
 
-/// What holds for all of those that said something. The queue's numbers are sums; a guarantee is known once all have told theirs,
-/// and is the weakest.
+/// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
+/// all have told theirs, and is the weakest.
 pub fn together(told: &[Told]) -> Told {
     let queues: Vec<QueueStatus> = told.iter().filter_map(|one| one.queue).collect();
     let sum = |of: fn(&QueueStatus) -> i64| queues.iter().map(of).fold(0, i64::saturating_add);
@@ -46,7 +48,9 @@ pub fn together(told: &[Told]) -> Told {
         .then(|| QueueStatus { blocks: sum(|queue| queue.blocks), bytes: sum(|queue| queue.bytes) });
     let is_known = !told.is_empty() && told.iter().all(|one| one.delivery.is_some());
     let all = told.iter().map(|one| one.delivery.clone());
-    Told { delivery: if is_known { all.reduce(weaker).flatten() } else { None }, queue }
+    let delivery = if is_known { all.reduce(weaker).flatten() } else { None };
+    let has_empty_queue = !told.is_empty() && told.iter().all(|one| one.has_empty_queue);
+    Told { delivery, queue, has_empty_queue }
 }
 
 fn guarantee(line: &Line<'_>) -> Option<DeliveryStatus> {
@@ -103,6 +107,16 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_queued_once_all_have_said_so() {
+        let empty = read(&format!("{SPOOL_BLOCKS} 0\n{SPOOL_BYTES} 4096\n"));
+        let full = read(&format!("{SPOOL_BLOCKS} 1\n{SPOOL_BYTES} 4096\n"));
+        assert!(together(&[empty.clone(), empty.clone()]).has_empty_queue);
+        for others in [vec![empty.clone(), full], vec![empty, Told::default()], Vec::new()] {
+            assert!(!together(&others).has_empty_queue, "{others:?}");
+        }
+    }
+
+    #[test]
     fn the_weakest_holds_for_all_and_queues_are_summed() {
         let (once, off) = (said(EXACTLY_ONCE, "none"), said("at_least_once", "window_off"));
         let forgets = said("at_least_once", "engine_forgets");
@@ -112,7 +126,7 @@ mod tests {
         assert_eq!(together(&[once.clone(), once.clone()]).delivery, once.delivery);
         assert_eq!(together(&[once, Told::default()]).delivery, None, "one is silent");
         assert_eq!(together(&[]), Told::default());
-        let full = Told { delivery: None, queue: Some(QueueStatus { blocks: 1, bytes: i64::MAX }) };
+        let full = Told { queue: Some(QueueStatus { blocks: 1, bytes: i64::MAX }), ..Told::default() };
         let sum = together(&[full.clone(), Told::default(), full]).queue;
         assert_eq!(sum, Some(QueueStatus { blocks: 2, bytes: i64::MAX }));
     }

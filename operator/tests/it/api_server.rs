@@ -1,5 +1,6 @@
-//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a
-//! deep merge, and raises the resource version only when it changes something; what is deleted goes with its last finalizer. What it refuses is scripted.
+//! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a deep merge, and
+//! raises the resource version only when it changes something; a server-side apply also takes away what its manager applied before
+//! and nobody else did. What is deleted goes with its last finalizer. What it refuses is scripted.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -29,6 +30,8 @@ pub struct Write {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Value>,
+    /// What each field manager applied last to each object.
+    applied: BTreeMap<String, BTreeMap<String, Value>>,
     version: u64,
     writes: Vec<Write>,
     events: Vec<Value>,
@@ -92,7 +95,9 @@ impl ApiServer {
 
     /// Takes an object away.
     pub fn remove(&self, what: &str) {
-        self.state.lock().unwrap().objects.remove(what);
+        let mut state = self.state.lock().unwrap();
+        state.objects.remove(what);
+        state.applied.remove(what);
     }
 
     /// Changes an object behind the operator's back.
@@ -126,6 +131,9 @@ impl ApiServer {
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        let content_type =
+            request.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let is_apply = content_type.is_some_and(|kind| kind.starts_with("application/apply-patch"));
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         // .../namespaces/<namespace>/<plural>[/<name>[/status]]
@@ -151,9 +159,15 @@ impl ApiServer {
             (Some(code), _) => (code, failure(code, "scripted")),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
             (None, Method::PATCH) => {
-                (200, state.apply(what.trim_end_matches("/status"), body, &field_manager))
+                (200, state.patch(what.trim_end_matches("/status"), body, (&field_manager, is_apply)))
             }
-            (None, Method::DELETE) => found(state.objects.remove(&what)),
+            (None, Method::DELETE) if !state.is_exactly(&what, &body["preconditions"]) => {
+                (409, failure(409, "another version"))
+            }
+            (None, Method::DELETE) => {
+                state.applied.remove(&what);
+                found(state.objects.remove(&what))
+            }
             (None, _) => (201, body),
         };
         let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
@@ -183,22 +197,28 @@ impl State {
         is_cut_off
     }
 
-    fn apply(&mut self, what: &str, patch: Value, field_manager: &str) -> Value {
+    /// Whether an object is the one that whoever deletes it has looked at.
+    fn is_exactly(&self, what: &str, preconditions: &Value) -> bool {
+        let Some(object) = self.objects.get(what) else { return true };
+        ["uid", "resourceVersion"]
+            .iter()
+            .all(|field| preconditions[field].is_null() || preconditions[field] == object["metadata"][field])
+    }
+
+    fn patch(&mut self, what: &str, patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
         // The status has one manager, and what it does not apply any more goes.
         if !patch["status"].is_null() {
             object["status"] = Value::Null;
         }
-        // So have the labels of the mark on claims.
-        if field_manager == "sluice-operator/drained"
-            && let Some(labels) = object["metadata"]["labels"].as_object_mut()
-        {
-            labels.remove("sluice.dev/drained");
+        if is_apply {
+            self.give_up(what, &mut object, &patch, field_manager);
         }
         merge(&mut object, patch);
         if object["metadata"]["finalizers"] == json!([]) && !object["metadata"]["deletionTimestamp"].is_null()
         {
             self.objects.remove(what);
+            self.applied.remove(what);
             return object;
         }
         let managed = &mut object["metadata"]["managedFields"];
@@ -208,6 +228,14 @@ impl State {
         }
         *managed = managers.into();
         self.store(what, object)
+    }
+
+    /// Takes away what the manager applied before, applies no more, and nobody else did.
+    fn give_up(&mut self, what: &str, object: &mut Value, now: &Value, field_manager: &str) {
+        let managers = self.applied.entry(what.to_owned()).or_default();
+        let before = managers.insert(field_manager.to_owned(), now.clone()).unwrap_or_default();
+        let others = managers.iter().filter(|(name, _)| *name != field_manager);
+        give_up(object, (&before, now), &others.map(|(_, applied)| applied).collect::<Vec<_>>());
     }
 
     fn store(&mut self, what: &str, mut object: Value) -> Value {
@@ -224,6 +252,19 @@ impl State {
             self.objects.insert(what.to_owned(), object.clone());
         }
         object
+    }
+}
+
+/// Takes away the fields that are in `before` and not in `now`, and that nobody else applied.
+fn give_up(object: &mut Value, (before, now): (&Value, &Value), others: &[&Value]) {
+    let (Some(fields), Some(before)) = (object.as_object_mut(), before.as_object()) else { return };
+    for (key, before) in before {
+        let others: Vec<&Value> = others.iter().filter_map(|other| other.get(key)).collect();
+        match (now.get(key), fields.get_mut(key)) {
+            (Some(now), Some(field)) => give_up(field, (before, now), &others),
+            (None, Some(_)) if others.is_empty() => drop(fields.remove(key)),
+            _ => {}
+        }
     }
 }
 

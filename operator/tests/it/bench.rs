@@ -19,6 +19,7 @@ use sluice_operator::{
     memory::Memory,
     metrics::Metrics,
     reconcile::{Failed, Shared, World, reconcile},
+    rollout::Rollouts,
     sample::Sampler,
     scaling::Scaling,
     told::Telling,
@@ -75,9 +76,14 @@ impl Bench {
     }
 
     pub async fn reconcile(&self, name: &str) -> Result<Action, Failed> {
-        let world = World { shared: Arc::clone(&self.shared), cache: cache(&self.server) };
+        let world = self.world();
         let pipeline = world.cache.pipelines.get(&ObjectRef::new(name).within(NAMESPACE)).unwrap();
         reconcile(pipeline, Arc::new(world)).await
+    }
+
+    /// The operator, with copies of what there is now.
+    pub fn world(&self) -> World {
+        World { shared: Arc::clone(&self.shared), cache: cache(&self.server) }
     }
 
     /// Reconciles until nothing is written any more, and returns what was.
@@ -135,6 +141,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         defaults: Defaults { gateway_image: "sluice-gateway:test".into(), operator_version: "test".into() },
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
+        rollouts: Rollouts::by(crate::scaling::clock),
         telling: Telling::default(),
         pipelines: AllPipelines::default(),
     })

@@ -1,8 +1,7 @@
 //! What users of the nearest projects complain about, and the test that makes each of it impossible here.
 //!
 //! The complaints are issues of open-telemetry/opentelemetry-operator, kedacore/keda, Altinity/clickhouse-operator,
-//! strimzi/strimzi-kafka-operator, kube-rs/kube and others. Roll-outs that go back by themselves are not there yet, so that their
-//! complaint (one that is stuck) comes with what it is about.
+//! strimzi/strimzi-kafka-operator, kube-rs/kube and others.
 
 use std::{fs, path::Path};
 
@@ -10,6 +9,8 @@ const PLAN: &str = "operator/plan/tests/it";
 const OPERATOR: &str = "operator/tests/it";
 const E2E: &str = "e2e/tests/it";
 const CRDS: &str = "crds/tests/it";
+/// Checks that are no tests of a test program.
+const VERIFY: &str = "e2e/src/verify";
 
 /// A complaint, one place where it is made, and the folder and name of each test.
 type Complaint = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -95,7 +96,8 @@ const COMPLAINTS: &[Complaint] = &[
         "the status cannot gate a sync wave",
         "opentelemetry-operator#1355, clickhouse-operator#1086",
         &[
-            (PLAN, "every_state_of_a_pipeline_has_a_health_and_a_message"),
+            (VERIFY, "every_state_is_seen_as_it_is"),
+            (PLAN, "the_statuses_that_argo_cd_is_tested_with_are_what_is_written"),
             (PLAN, "each_step_of_a_rollout_has_its_words"),
         ],
     ),
@@ -112,7 +114,17 @@ const COMPLAINTS: &[Complaint] = &[
         "clickhouse-operator#1032, #1221, opentelemetry-operator#598",
         &[
             (PLAN, "another_operator_with_the_same_image_changes_nothing"),
+            (PLAN, "the_revisions_of_the_samples_are_those_of_every_released_operator"),
             (E2E, "a_restarted_operator_writes_nothing"),
+        ],
+    ),
+    (
+        "a StatefulSet cannot recover from a bad roll-out by itself",
+        "kubernetes#67250, zookeeper-operator#547",
+        &[
+            (PLAN, "what_fails_goes_back_by_itself_and_the_others_never_notice"),
+            (OPERATOR, "a_pod_that_is_stuck_is_deleted_one_at_a_time"),
+            (E2E, "a_change_goes_one_first_and_back_when_it_fails"),
         ],
     ),
     (

@@ -93,7 +93,7 @@ async fn a_pipeline_is_suspended_and_comes_back_with_as_many_gateways_in_every_m
         scene.control().await;
         scene.bench.settle("prod").await;
         for (kind, expected) in [
-            ("Ready", "False Suspended"),
+            ("Ready", "True Suspended"),
             ("Reconciling", "False Suspended"),
             ("Stalled", "False Ok"),
             ("Suspended", "True Suspended"),

@@ -11,6 +11,7 @@ mod failures;
 mod life;
 mod pods;
 mod quiet;
+mod rollout;
 mod scaling;
 mod schema;
 mod telling;

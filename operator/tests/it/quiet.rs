@@ -81,7 +81,11 @@ async fn what_somebody_else_changed_is_changed_back_and_nothing_else_is_written(
 #[tokio::test]
 async fn another_spec_rolls_the_gateways_and_leaves_few_configs_behind() {
     let bench = Bench::start().await;
-    bench.create("prod");
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["spec"]["rollout"] = json!({"strategy": "RollingUpdate"});
+    bench.server.put("tracepipelines/prod", pipeline);
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
     bench.settle("prod").await;
     for memory in ["600Mi", "700Mi", "800Mi", "1024Mi"] {
         bench.server.change("tracepipelines/prod", |pipeline| {

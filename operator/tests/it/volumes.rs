@@ -6,6 +6,9 @@ use crate::{
     bench::{Bench, NAMESPACE},
 };
 use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
+use sluice_operator::{observe::observe, volumes::make_anew};
+use sluice_plan::{Planned, plan};
 
 const GIB: [&str; 2] = ["1Gi", "2Gi"];
 
@@ -164,6 +167,37 @@ async fn growing_goes_on_from_wherever_the_operator_was_cut_off() {
             "after {writes_before} writes"
         );
     }
+}
+
+/// Looks at the pipeline, lets something happen, and makes the workload anew.
+async fn made_anew(bench: &Bench, meanwhile: impl FnOnce(&Bench)) {
+    let world = bench.world();
+    let pipeline = bench.server.get("tracepipelines/prod").unwrap();
+    let pipeline: TracePipeline = serde_json::from_value(pipeline).unwrap();
+    let facts = observe(&pipeline, &world).await.unwrap();
+    let Ok(Planned::Ready(plan)) = plan(&pipeline, &facts.observed, &world.shared.defaults) else {
+        panic!("nothing is planned")
+    };
+    meanwhile(bench);
+    make_anew(&plan, facts.stateful_set.as_deref(), &world).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_workload_that_changed_since_it_was_looked_at_is_not_made_anew() {
+    let bench = running(|_| {}).await;
+    change(&bench, |spec| spec["queue"]["size"] = GIB[1].into());
+    bench.reconcile("prod").await.unwrap();
+    let is_there = || bench.server.get("statefulsets/prod-gateway").is_some();
+    // Such as one that was given another template, and remembers the one before.
+    made_anew(&bench, |bench| {
+        bench.server.change("statefulsets/prod-gateway", |workload| {
+            workload["metadata"]["annotations"]["sluice.dev/proved-template"] = "{}".into();
+        });
+    })
+    .await;
+    assert!(is_there());
+    made_anew(&bench, |_| {}).await;
+    assert!(!is_there());
 }
 
 #[tokio::test]

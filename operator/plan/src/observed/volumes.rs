@@ -41,6 +41,8 @@ pub struct TemplateSeen {
     pub size: Option<String>,
     /// Whether it keeps the claims of gateways that are scaled away, and all of them when it is deleted.
     pub keeps_all: bool,
+    /// Whether it keeps all of them when it is deleted.
+    pub keeps_deleted: bool,
     /// Whether it is on its way out.
     pub is_going: bool,
     /// Changes with every change of its spec, also of the number of replicas.
@@ -115,10 +117,11 @@ impl TemplateSeen {
         let metadata = &workload.metadata;
         let size = spec.volume_claim_templates.iter().flatten().find_map(|claim| size(claim, "storage"));
         let retention = spec.persistent_volume_claim_retention_policy.unwrap_or_default();
+        let keeps_deleted = retention.when_deleted.as_deref() != Some("Delete");
         Self {
             size,
-            keeps_all: retention.when_scaled.as_deref() != Some("Delete")
-                && retention.when_deleted.as_deref() != Some("Delete"),
+            keeps_all: retention.when_scaled.as_deref() != Some("Delete") && keeps_deleted,
+            keeps_deleted,
             is_going: metadata.deletion_timestamp.is_some(),
             version: format!(
                 "{}.{}",

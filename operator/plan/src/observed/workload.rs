@@ -1,8 +1,9 @@
 //! The StatefulSet of the gateways and what keeps its pods from being ready.
 
 use crate::{
-    names::{GATEWAY_CONTAINER, PLAN_HASH},
-    observed::Termination,
+    names::{GATEWAY_CONTAINER, PLAN_HASH, REVISION},
+    objects::proved::ProvedTemplate,
+    observed::{GatewaySeen, Termination},
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -30,6 +31,25 @@ pub struct WorkloadSeen {
     pub update_revision: Option<String>,
     /// Pods that are not ready, with what keeps them from it; by name.
     pub pods: Vec<PodSeen>,
+    /// All pods, by ordinal.
+    pub gateways: Vec<GatewaySeen>,
+    /// The planned pod template that it was last given, by its hash; `None` when an operator made it that did not say so.
+    pub revision: Option<String>,
+    /// What would be gone back to; `None` when nothing is remembered.
+    pub proved: Option<ProvedSeen>,
+    /// Gateways with a lower ordinal keep the revision before.
+    pub partition: u32,
+}
+
+/// The revision that would be gone back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvedSeen {
+    /// The hash of its pod template as it was planned.
+    pub revision: String,
+    /// Its image.
+    pub image: Option<String>,
+    /// The hash of its config.
+    pub config_hash: Option<String>,
 }
 
 /// A pod that is not ready.
@@ -48,6 +68,8 @@ impl WorkloadSeen {
         let annotations = workload.metadata.annotations.as_ref();
         let mut unready: Vec<_> = pods.iter().filter_map(PodSeen::of).collect();
         unready.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut gateways: Vec<_> = pods.iter().filter_map(GatewaySeen::of).collect();
+        gateways.sort_by_key(|gateway| gateway.ordinal);
         Self {
             plan_hash: annotations.and_then(|all| all.get(PLAN_HASH)).cloned(),
             is_observed: status.observed_generation >= workload.metadata.generation,
@@ -58,6 +80,10 @@ impl WorkloadSeen {
             current_revision: status.current_revision,
             update_revision: status.update_revision,
             pods: unready,
+            gateways,
+            revision: annotations.and_then(|all| all.get(REVISION)).cloned(),
+            proved: ProvedTemplate::kept_by(workload).map(|proved| proved.seen()),
+            partition: partition(workload),
         }
     }
 
@@ -65,6 +91,11 @@ impl WorkloadSeen {
     pub fn is_rolled_out(&self) -> bool {
         self.is_observed && self.updated == self.replicas && self.current_revision == self.update_revision
     }
+}
+
+fn partition(workload: &StatefulSet) -> u32 {
+    let strategy = workload.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+    count(strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.partition))
 }
 
 impl PodSeen {
@@ -82,8 +113,15 @@ fn count(number: Option<i32>) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
 }
 
+/// The container's last end, also when it runs again.
+pub(super) fn last_end(container: &ContainerStatus) -> Option<Termination> {
+    let now = container.state.as_ref().and_then(|state| state.terminated.as_ref());
+    let before = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    now.or(before).map(Termination::of)
+}
+
 /// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends.
-fn trouble(status: &PodStatus) -> Option<String> {
+pub(super) fn trouble(status: &PodStatus) -> Option<String> {
     let unschedulable =
         status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
     if let Some(condition) = unschedulable {
@@ -99,12 +137,6 @@ fn trouble(status: &PodStatus) -> Option<String> {
         (None, None | Some("ContainerCreating" | "PodInitializing")) => None,
         (None, reason) => Some(joined(reason, waiting.and_then(|waiting| waiting.message.as_deref()))),
     }
-}
-
-fn last_end(container: &ContainerStatus) -> Option<Termination> {
-    let now = container.state.as_ref().and_then(|state| state.terminated.as_ref());
-    let before = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    now.or(before).map(Termination::of)
 }
 
 fn joined(reason: Option<&str>, message: Option<&str>) -> String {

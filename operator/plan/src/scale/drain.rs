@@ -15,7 +15,7 @@
 
 use super::{sample::Moment, spec};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{DrainState, DrainStatus, OnTimeout, TracePipelineSpec};
+use sluice_crds::{Commit, DrainState, DrainStatus, OnTimeout, TracePipelineSpec};
 use sluice_gateway_config::Violations;
 use std::{collections::BTreeMap, ops::Range};
 
@@ -33,7 +33,20 @@ impl Terms {
     pub fn of(spec: &TracePipelineSpec) -> Result<Self, Violations> {
         let (drain, mut found) = (&spec.scaling.drain, Violations::default());
         let timeout = spec::seconds("drain.timeout", &drain.timeout, &mut found);
-        found.or(Self { timeout_seconds: timeout.unwrap_or(1), on_timeout: drain.on_timeout })
+        let on_timeout = match drain.on_timeout {
+            // The CRD refuses this; whatever server has let it through, nothing is thrown away.
+            OnTimeout::Force => leave_all_the_same(spec),
+            others => others,
+        };
+        found.or(Self { timeout_seconds: timeout.unwrap_or(1), on_timeout })
+    }
+}
+
+/// How gateways leave at the limit whatever they hold: where their volumes may be the only copy of something, those stay behind.
+pub(crate) fn leave_all_the_same(spec: &TracePipelineSpec) -> OnTimeout {
+    match spec.delivery.commit {
+        Commit::AfterInsert => OnTimeout::Force,
+        Commit::AfterEnqueue => OnTimeout::Job,
     }
 }
 
@@ -162,7 +175,7 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     // With Job their volumes stay behind, and are drained then.
     let goes_all_the_same = late && matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job);
     if held.is_empty() || goes_all_the_same {
-        let reason = gone(&held, seen, leaving);
+        let reason = gone(&held, seen, leaving, terms.on_timeout);
         return Step { replicas: drain.target, next: Some(DrainStatus { reason, ..drain.clone() }) };
     }
     if late {
@@ -203,7 +216,10 @@ fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) 
     DrainStatus { state, since, reason, ..drain.clone() }
 }
 
-fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>) -> String {
+fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: OnTimeout) -> String {
+    if !held.is_empty() && on_timeout == OnTimeout::Job {
+        return format!("taken away all the same, and their volumes stay: {}", named(held));
+    }
     if !held.is_empty() {
         return format!("taken away all the same: {}", named(held));
     }
@@ -314,10 +330,12 @@ mod tests {
         let waiting = aborted.next.unwrap();
         assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
         assert_eq!(waiting.reason, "not empty within 60 s: gateway 3 does not answer");
-        for on_timeout in [OnTimeout::Force, OnTimeout::Job] {
+        for (on_timeout, said) in [(OnTimeout::Force, ""), (OnTimeout::Job, ", and their volumes stay")] {
             let forced = Terms { on_timeout, ..TERMS };
             assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
-            assert_eq!(step(Moment(60_000), forced, Some(&begun), &late).replicas, 2);
+            let gone = step(Moment(60_000), forced, Some(&begun), &late);
+            let reason = format!("taken away all the same{said}: gateway 3 does not answer");
+            assert_eq!((gone.replicas, gone.next.unwrap().reason), (2, reason));
         }
         // It is tried again after the same time, once all take part.
         let taking_part = seen(4, 2, &[(2, Answer::Done), (3, Answer::Done)]);

@@ -59,7 +59,10 @@ fn because(cause: Cause, figures: &Figures) -> String {
         }
         Cause::PartitionStuck => stuck(&figures.stuck),
         Cause::MemoryLimited => {
-            "; MemoryLimited: fewer partitions for each gateway, or a larger limit".into()
+            let limit = figures
+                .memory_limit_mib
+                .map_or("a larger limit".into(), |mib| format!("gateway.resources.memory: {mib}Mi"));
+            format!("; MemoryLimited: it takes fewer partitions for each gateway, or {limit}")
         }
     }
 }

@@ -112,6 +112,18 @@ pub fn memory_floor(
     steps.iter().find(fits).copied().unwrap_or(1)
 }
 
+/// Recommended limits are multiples of this many MiB: a figure that a person would choose. Chosen.
+const LIMIT_STEP_MIB: u64 = 64;
+
+/// The memory limit, in MiB, of which this share of the present limit would be [`Policy::memory_target`]; `None` while no limit is
+/// known. A gateway that was killed took all of its limit, whatever a sample saw of it.
+pub fn memory_limit_mib(policy: &Policy, limit_bytes: u64, share: f64, is_killed: bool) -> Option<u64> {
+    let share = if is_killed { share.max(1.0) } else { share };
+    let mib = numbers::count(limit_bytes) / numbers::count(1 << 20) * share / policy.memory_target;
+    let steps = numbers::ceil(mib / numbers::count(LIMIT_STEP_MIB));
+    (limit_bytes > 0).then_some(u64::from(steps) * LIMIT_STEP_MIB)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{

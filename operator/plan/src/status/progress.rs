@@ -8,7 +8,7 @@ use crate::{
     objects,
     status::{verdict::Verdict, volumes},
 };
-use sluice_crds::{TracePipeline, status::reason};
+use sluice_crds::{RolloutState, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 
 /// Pods in trouble that are named in a message; the others are counted.
@@ -27,6 +27,8 @@ pub(super) enum Progress {
     Resting { message: String },
     /// As it is, whatever the spec says.
     LeftAlone { is_ready: bool, message: String },
+    /// The change failed, for this reason of all three, and nothing happens until somebody edits the spec.
+    Failed { reason: &'static str, message: String },
     /// Not possible as the spec is, for the reason of `Ready` and `Stalled`.
     Refused { reason: &'static str, message: String },
 }
@@ -49,6 +51,7 @@ impl Progress {
                 .or_else(|| Self::of_schema(plan, &observed.schema))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
+                .or_else(|| Self::of_rollout(observed))
                 .or_else(|| Self::of_workload(plan, observed.workload.as_ref()))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .unwrap_or_else(|| Self::Done { message: running(pipeline, plan) }),
@@ -62,9 +65,13 @@ impl Progress {
             }
             Self::Moving { message, .. } => Verdict::no(reason::PROGRESSING, message),
             Self::Held { ready, message, .. } => Verdict::no(ready, message),
-            Self::Resting { message } => Verdict::no(reason::SUSPENDED, message),
+            // What the spec asks for is so, as it is with a Deployment of 0 replicas: whoever waits for it goes on. The reason says
+            // that nothing is read.
+            Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
             Self::LeftAlone { is_ready: false, message } => Verdict::no(reason::REPLICAS_NOT_READY, message),
-            Self::Refused { reason, message } => Verdict::no(reason, message),
+            Self::Failed { reason, message } | Self::Refused { reason, message } => {
+                Verdict::no(reason, message)
+            }
         }
     }
 
@@ -85,13 +92,16 @@ impl Progress {
             }
             Self::Resting { .. } => Verdict::no(reason::SUSPENDED, ""),
             Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, ""),
+            Self::Failed { reason, .. } => Verdict::no(reason, "an edit of the spec tries again"),
             Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before goes on"),
         }
     }
 
     pub(super) fn stalled(&self) -> Verdict {
         match self {
-            Self::Refused { reason, message } => Verdict::yes(reason, message),
+            Self::Failed { reason, message } | Self::Refused { reason, message } => {
+                Verdict::yes(reason, message)
+            }
             Self::Done { .. }
             | Self::Moving { .. }
             | Self::Held { .. }
@@ -117,7 +127,8 @@ impl Progress {
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
         let message =
-            "the pipeline is suspended: no gateway runs, and offsets stay where they are".to_owned();
+            "the pipeline is suspended: no gateway runs, nothing is read, and offsets stay where they are"
+                .to_owned();
         Self::Resting { message }
     }
 
@@ -159,6 +170,31 @@ impl Progress {
         (there > plan.replicas()).then(|| {
             moving(reason::SCALING, format!("{there} gateways to {}: {}", plan.replicas(), drain.reason))
         })
+    }
+
+    /// A change that failed, or that one gateway tries before the others get it.
+    fn of_rollout(observed: &Observed) -> Option<Self> {
+        let (rollout, workload) = (observed.rollout.as_ref()?, observed.workload.as_ref()?);
+        let troubles = troubles(&workload.pods);
+        let with_troubles = || match &troubles {
+            Some(troubles) => format!("{}; {troubles}", rollout.message),
+            None => rollout.message.clone(),
+        };
+        match rollout.state {
+            RolloutState::RolledBack => {
+                Some(Self::Failed { reason: reason::ROLLED_BACK, message: with_troubles() })
+            }
+            RolloutState::Failed => {
+                Some(Self::Failed { reason: reason::ROLLOUT_FAILED, message: rollout.message.clone() })
+            }
+            RolloutState::Canary if troubles.is_some() => Some(Self::Held {
+                ready: reason::REPLICAS_NOT_READY,
+                reconciling: reason::ROLLING_OUT,
+                message: with_troubles(),
+            }),
+            RolloutState::Canary => Some(moving(reason::ROLLING_OUT, rollout.message.as_str())),
+            RolloutState::Pending | RolloutState::Rolling | RolloutState::Complete => None,
+        }
     }
 
     /// `None` when gateways run as planned.

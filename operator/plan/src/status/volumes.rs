@@ -5,7 +5,7 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Observed, Plan,
+    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, lifecycle,
     volumes::{GrowthState, growth::is_small, orphans::left},
 };
 use sluice_crds::{QueueMode, TracePipeline, VolumesStatus, status::reason};
@@ -24,7 +24,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         resized: number(claims().count() - small),
         pending: number(small),
         drained: number(drained),
-        orphaned: number(orphaned(observed).count()),
+        orphaned: number(orphaned(pipeline, observed).count()),
     })
 }
 
@@ -53,8 +53,8 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
 }
 
 /// Whether no volume without a gateway may hold something.
-pub(super) fn drained(observed: &Observed) -> Verdict {
-    let left: Vec<&ClaimSeen> = orphaned(observed).collect();
+pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+    let left: Vec<&ClaimSeen> = orphaned(pipeline, observed).collect();
     if left.is_empty() {
         return Verdict::yes(reason::OK, "no queue volume that may hold blocks is without a gateway");
     }
@@ -63,6 +63,11 @@ pub(super) fn drained(observed: &Observed) -> Verdict {
         jobs.find_map(failure).map(|message| (&claim.name, message))
     });
     let count = left.len();
+    if Intent::of(pipeline) == Intent::Suspend {
+        let message =
+            format!("{count} queue volumes that no gateway uses are drained once the pipeline is resumed");
+        return Verdict::no(reason::DRAINING, message);
+    }
     match failed {
         Some((claim, message)) => Verdict::no(
             reason::DRAIN_FAILED,
@@ -119,10 +124,15 @@ fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<Strin
     Some(format!("the storage class {fixed} does not let queue volumes grow to {size}: {helps}"))
 }
 
-fn orphaned(observed: &Observed) -> impl Iterator<Item = &ClaimSeen> {
+fn orphaned<'a>(
+    pipeline: &TracePipeline,
+    observed: &'a Observed,
+) -> impl Iterator<Item = &'a ClaimSeen> + use<'a> {
     // Without a StatefulSet nobody knows who uses what.
     let workload = observed.workload.as_ref().filter(|_| observed.volumes.template.is_some());
-    workload.into_iter().flat_map(|workload| left(workload.wanted, &observed.volumes))
+    // Those of gateways that come back wait for them.
+    let resting = lifecycle::suspension(pipeline, workload).map_or(0, |suspension| suspension.replicas);
+    workload.into_iter().flat_map(move |workload| left(workload.wanted.max(resting), &observed.volumes))
 }
 
 fn failure(job: &DrainJobSeen) -> Option<&str> {

@@ -1,44 +1,26 @@
-//! What Argo CD makes of the statuses that are written here: `config/argocd/health.lua`, run by Lua 5.1, which Argo CD's own interpreter
-//! speaks.
+//! The statuses in `config/argocd/testdata`, one for every state of a pipeline: `cargo verify` gives them to Argo CD's health script and
+//! to kstatus (`e2e/src/verify/gitops.rs`). Here it is seen that they are what is written.
+//! `UPDATE_GOLDEN=1 cargo test -p sluice-plan` writes the files.
 
 use crate::statuses::{running, said};
-use mlua::{Lua, LuaSerdeExt as _, SerializeOptions};
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use sluice_crds::{ManagementState, TracePipeline};
+use sluice_crds::{ManagementState, RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{Observed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
-#[derive(Debug, Deserialize, PartialEq, Eq)]
-struct Health {
-    status: String,
-    message: String,
+fn config(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/argocd").join(file)
 }
 
 fn read(file: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/argocd").join(file);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
+    fs::read_to_string(config(file)).unwrap_or_default()
 }
 
-fn health(object: &Value) -> Health {
-    let lua = Lua::new();
-    // As the API server gives it: what is not set is not there, and no null.
-    let options = SerializeOptions::new().serialize_none_to_null(false).serialize_unit_to_null(false);
-    lua.globals().set("obj", lua.to_value_with(object, options).unwrap()).unwrap();
-    lua.from_value(lua.load(read("health.lua")).eval().unwrap()).unwrap()
-}
-
-/// The object with this status.
-fn object(pipeline: &TracePipeline, status: &Value) -> Value {
-    let mut object = serde_json::to_value(pipeline).unwrap();
-    object["status"] = status.clone();
-    object
-}
-
-/// Situations with the health that a sync wave waits for or stops at.
+/// Situations, by the name of the file that has them.
 fn states() -> Vec<(&'static str, TracePipeline, Observed)> {
     let (pipeline, well) = running(&json!({}), &[]);
-    let state = |health, (pipeline, facts)| (health, pipeline, facts);
+    let state = |name, (pipeline, facts)| (name, pipeline, facts);
     let seen = |topic| Observed { partitions: [("otlp_spans".into(), topic)].into(), ..well.clone() };
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     let failure = SchemaFailure { reason: "ColumnMismatch", message: "another type".into() };
@@ -50,53 +32,87 @@ fn states() -> Vec<(&'static str, TracePipeline, Observed)> {
     let rests = Observed { workload: None, ..well.clone() };
     let mut left_alone = pipeline.clone();
     left_alone.spec.management_state = ManagementState::Unmanaged;
+    let rollout = |state| {
+        let since = Time("2026-01-01T00:00:00Z".parse().unwrap());
+        let message = "a gateway is tried".into();
+        let (revision, proved, healthy_since, failed_spec) = ("a".into(), None, None, None);
+        let rollout = RolloutStatus { state, revision, proved, since, healthy_since, message, failed_spec };
+        Observed { rollout: Some(rollout), ..well.clone() }
+    };
     let rival = Observed { rival: Some("tracing/older".into()), ..well.clone() };
     vec![
-        state("Healthy", running(&json!({}), &[])),
-        state("Progressing", running(&json!({"updatedReplicas": 1, "updateRevision": "b"}), &[])),
-        state("Progressing", running(&json!({"replicas": 2, "readyReplicas": 2}), &[])),
-        ("Progressing", pipeline.clone(), seen(TopicSeen::Missing)),
-        ("Progressing", pipeline.clone(), seen(away)),
-        ("Progressing", pipeline.clone(), unfit),
-        ("Progressing", pipeline, rival),
-        ("Progressing", suspended.clone(), well.clone()),
-        ("Suspended", suspended, rests),
-        ("Healthy", left_alone, well.clone()),
-        ("Degraded", wrong, well),
+        state("running", running(&json!({}), &[])),
+        state("rolling", running(&json!({"updatedReplicas": 1, "updateRevision": "b"}), &[])),
+        state("scaling", running(&json!({"replicas": 2, "readyReplicas": 2}), &[])),
+        ("topic-missing", pipeline.clone(), seen(TopicSeen::Missing)),
+        ("source-away", pipeline.clone(), seen(away)),
+        ("table-unfit", pipeline.clone(), unfit),
+        ("canary", pipeline.clone(), rollout(RolloutState::Canary)),
+        ("rolled-back", pipeline.clone(), rollout(RolloutState::RolledBack)),
+        ("rollout-failed", pipeline.clone(), rollout(RolloutState::Failed)),
+        ("group-taken", pipeline, rival),
+        ("suspending", suspended.clone(), well.clone()),
+        ("suspended", suspended, rests),
+        ("left-alone", left_alone, well.clone()),
+        ("spec-invalid", wrong, well),
     ]
 }
 
-#[test]
-fn every_state_of_a_pipeline_has_a_health_and_a_message() {
-    for (expected, pipeline, facts) in states() {
-        let status = serde_json::to_value(said(&pipeline, &facts)).unwrap();
-        let found = health(&object(&pipeline, &status));
-        assert_eq!(found.status, expected, "{found:?} of {status}");
-        assert!(!found.message.is_empty(), "{status}");
+/// The objects as the API server gives them, by name: those of [`states`], and what it shows before and beside them.
+fn objects() -> Vec<(&'static str, Value)> {
+    let mut all: Vec<(&'static str, Value)> = Vec::new();
+    for (name, pipeline, facts) in states() {
+        let mut object = serde_json::to_value(&pipeline).unwrap();
+        object["status"] = serde_json::to_value(said(&pipeline, &facts)).unwrap();
+        all.push((name, without_null(object)));
     }
-}
-
-#[test]
-fn a_pipeline_that_nobody_looked_at_since_it_changed_is_on_its_way() {
-    let (pipeline, facts) = running(&json!({}), &[]);
-    let well = object(&pipeline, &serde_json::to_value(said(&pipeline, &facts)).unwrap());
-    let changed = |pointer: &str, field: &str, value: Value| {
-        let mut object = well.clone();
-        object.pointer_mut(pointer).unwrap()[field] = value;
+    let changed = |pointer: &str, value: Value| {
+        let mut object = all[0].1.clone();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[field] = value;
         object
     };
-    assert_eq!(health(&well).status, "Healthy");
-    for object in [
-        object(&pipeline, &json!({})),
-        changed("/metadata", "generation", json!(2)),
-        changed("/metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")),
-    ] {
-        assert_eq!(health(&object).status, "Progressing", "{object}");
+    let others = [
+        ("unseen", changed("/status", json!({}))),
+        ("outdated", changed("/metadata/generation", json!(2))),
+        ("deleted", changed("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))),
+    ];
+    all.into_iter().chain(others).collect()
+}
+
+/// What is not set is not there.
+fn without_null(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let set = fields.into_iter().filter(|(_, field)| !field.is_null());
+            set.map(|(name, field)| (name, without_null(field))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_null).collect(),
+        other => other,
     }
 }
 
 #[test]
-fn the_config_map_has_the_script_that_is_tested() {
+fn the_statuses_that_argo_cd_is_tested_with_are_what_is_written() {
+    let objects = objects();
+    for (name, object) in &objects {
+        let (file, found) = (format!("testdata/{name}.yaml"), serde_saphyr::to_string(object).unwrap());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(config(&file), &found).unwrap();
+        }
+        assert!(
+            found == read(&file),
+            "config/argocd/{file} differs: run `UPDATE_GOLDEN=1 cargo test -p sluice-plan` and look at the diff"
+        );
+    }
+    let files = fs::read_dir(config("testdata")).unwrap();
+    let files: BTreeSet<_> =
+        files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    assert_eq!(files, objects.iter().map(|(name, _)| format!("{name}.yaml")).collect());
+}
+
+#[test]
+fn the_config_map_has_the_script_as_a_file_has_it() {
     let patch: Value = serde_saphyr::from_str(&read("argocd-cm.yaml")).unwrap();
     assert_eq!(patch["data"]["resource.customizations.health.sluice.dev_TracePipeline"], read("health.lua"));
     let ignored =

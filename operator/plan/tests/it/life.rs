@@ -89,7 +89,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
         (Some(0), Some(SuspensionStatus { replicas: 3 }))
     );
     assert!(message(&status).contains("for 15m at the longest"), "{}", message(&status));
-    let rests = ["False/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
+    let rests = ["True/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
     // Also when it never ran, and with Kafka, the topic or the Secret away.
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     for topic in [TopicSeen::Known(12), TopicSeen::Missing, away] {

@@ -7,6 +7,8 @@ mod flows;
 mod golden;
 mod life;
 mod plans;
+mod revisions;
+mod rollout;
 mod scale;
 mod shards;
 mod statuses;
@@ -55,10 +57,12 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         lag: None,
         delivery: None,
         queue: None,
+        has_empty_queue: false,
         scaling: ScalingSeen::default(),
         rival: None,
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
+        rollout: None,
     }
 }
 

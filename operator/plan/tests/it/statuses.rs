@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Observed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan,
-    status,
+    rollout, status,
 };
 use std::time::Duration;
 
@@ -39,14 +39,16 @@ pub fn summary(status: &TracePipelineStatus) -> [String; 3] {
 pub fn running(status: &Value, pods: &[Pod]) -> (TracePipeline, Observed) {
     let pipeline = sample("tracepipeline.yaml");
     let facts = observed(&pipeline, 12);
-    let mut workload: StatefulSet = build(&planned(&pipeline, &facts)).into_parts().workload.unwrap();
+    let plan = planned(&pipeline, &facts);
+    let mut workload: StatefulSet = build(&plan).into_parts().workload.unwrap();
     workload.metadata.generation = Some(1);
     workload.spec.as_mut().unwrap().replicas = Some(3);
     let mut merged = json!({"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
         "currentRevision": "a", "updateRevision": "a"});
     merged.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
     workload.status = Some(serde_json::from_value(merged).unwrap());
-    let workload = Some(WorkloadSeen::of(&workload, pods));
+    let revision = Some(rollout::revision(&plan));
+    let workload = Some(WorkloadSeen { revision, ..WorkloadSeen::of(&workload, pods) });
     (pipeline, Observed { workload, lag: Some(Lag { messages: 1_234 }), ..facts })
 }
 

@@ -6,13 +6,14 @@ use crate::{
     with,
 };
 use serde_json::{Value, json};
-use sluice_crds::{QueueStatus, TracePipeline};
+use sluice_crds::{SuspensionStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
-    ClaimSeen, Observed, TemplateSeen, VolumesSeen, build, drain_job,
+    ClaimSeen, Observed, ProvedSeen, TemplateSeen, VolumesSeen, WorkloadSeen, build, drain_job,
     volumes::{Drain, GrowthState},
 };
 
 mod model;
+mod only_copies;
 
 const GIB: u64 = 1 << 30;
 
@@ -122,6 +123,49 @@ fn the_workload_is_made_anew_only_while_nothing_else_changes_it() {
 }
 
 #[test]
+fn a_rollout_that_is_not_over_or_about_to_begin_keeps_its_workload() {
+    let (pipeline, facts) = growing("2Gi", &[(2, 2), (2, 2), (2, 2)]);
+    let state = |pipeline: &TracePipeline, change: &dyn Fn(&mut WorkloadSeen)| {
+        let mut facts = facts.clone();
+        change(facts.workload.as_mut().unwrap());
+        planned(pipeline, &facts).growth().unwrap().state.clone()
+    };
+    assert_eq!(state(&pipeline, &|_| {}), GrowthState::Recreate);
+    // By an operator that named no revisions.
+    assert_eq!(state(&pipeline, &|seen| seen.revision = None), GrowthState::Recreate);
+    // What was taken back runs, or what is gone back to is still remembered.
+    assert_eq!(state(&pipeline, &|seen| seen.revision = Some("another".into())), GrowthState::Later);
+    let proved = ProvedSeen { revision: "another".into(), image: None, config_hash: None };
+    assert_eq!(state(&pipeline, &|seen| seen.proved = Some(proved.clone())), GrowthState::Later);
+    let mut edited = pipeline;
+    edited.spec.gateway.image = "other:1".into();
+    assert_eq!(state(&edited, &|_| {}), GrowthState::Later);
+}
+
+#[test]
+fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
+    let (mut pipeline, facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1), (1, 1)]);
+    let resting = |volumes: &VolumesSeen| {
+        let claims = volumes.claims.iter().map(|claim| ClaimSeen { has_gateway: false, ..claim.clone() });
+        VolumesSeen { claims: claims.collect(), ..volumes.clone() }
+    };
+    let workload = WorkloadSeen { wanted: 0, replicas: 0, ready: 0, ..facts.workload.clone().unwrap() };
+    let facts = Observed { volumes: resting(&facts.volumes), workload: Some(workload), ..facts };
+    for (suspend, came_back, orphaned, words) in [
+        (true, 4, 0, "no queue volume that may hold blocks is without a gateway"),
+        (true, 3, 1, "1 queue volumes that no gateway uses are drained once the pipeline is resumed"),
+        (false, 4, 4, "4 queue volumes that no gateway uses are drained"),
+    ] {
+        pipeline.spec.suspend = suspend;
+        let suspension = Some(SuspensionStatus { replicas: came_back });
+        pipeline.status = Some(TracePipelineStatus { suspension, ..TracePipelineStatus::default() });
+        let status = said(&pipeline, &facts);
+        assert_eq!(status.volumes.as_ref().unwrap().orphaned, orphaned, "{words}");
+        assert_eq!(condition(&status, "VolumesDrained").message, words);
+    }
+}
+
+#[test]
 fn a_smaller_size_is_refused_with_the_one_that_would_do() {
     let (pipeline, facts) = growing("512Mi", &[(1, 1), (1, 1), (1, 1)]);
     let status = said(&pipeline, &facts);
@@ -136,10 +180,8 @@ fn the_number_of_gateways_outlives_the_workload() {
     let mut facts = observed(&pipeline, 12);
     facts.volumes.left_alone = Some(5);
     assert_eq!(planned(&pipeline, &facts).replicas(), 5);
-    pipeline.status = Some(sluice_crds::TracePipelineStatus {
-        desired_replicas: Some(7),
-        ..sluice_crds::TracePipelineStatus::default()
-    });
+    pipeline.status =
+        Some(TracePipelineStatus { desired_replicas: Some(7), ..TracePipelineStatus::default() });
     assert_eq!(planned(&pipeline, &facts).replicas(), 7, "one of them may be on its way back");
     let status = said(&pipeline, &facts);
     assert_eq!(summary(&status), ["False/Progressing", "True/ResizingVolumes", "False/Ok"]);
@@ -172,28 +214,43 @@ fn kubernetes_throws_away_what_kafka_has_and_nothing_else() {
         assert_eq!(retention(&spec, &nothing), (scaled.clone(), deleted.clone()), "{spec}");
     }
     // Back from AfterEnqueue: kept until the gateways that commit after the insert say that nothing is queued.
-    let kept = |blocks: Option<i64>| {
+    let kept = |has_empty_queue: bool| {
         move |facts: &mut Observed| {
             facts.volumes.template = Some(TemplateSeen { keeps_all: true, ..template("1Gi") });
-            facts.queue = blocks.map(|blocks| QueueStatus { blocks, bytes: blocks });
+            facts.has_empty_queue = has_empty_queue;
         }
     };
-    assert_eq!(retention(&json!({}), &kept(None)), (retain.clone(), retain.clone()));
-    assert_eq!(retention(&json!({}), &kept(Some(3))), (retain.clone(), retain.clone()));
-    assert_eq!(retention(&json!({}), &kept(Some(0))), (delete.clone(), delete));
+    assert_eq!(retention(&json!({}), &kept(false)), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&json!({}), &kept(true)), (delete.clone(), delete));
+    // One that no gateway uses is drained first: it may be taken again.
+    let left = |facts: &mut Observed| {
+        kept(true)(facts);
+        facts.volumes.claims = vec![ClaimSeen { has_gateway: false, ..claim(7, 1, 1) }];
+    };
+    assert_eq!(retention(&json!({}), &left), (retain.clone(), retain.clone()));
     let rolling = |facts: &mut Observed| {
-        kept(Some(0))(facts);
+        kept(true)(facts);
         facts.workload.as_mut().unwrap().updated = 1;
     };
-    assert_eq!(retention(&json!({}), &rolling), (retain.clone(), retain));
+    assert_eq!(retention(&json!({}), &rolling), (retain.clone(), retain.clone()));
+    // Taken back: all are ready, with the config that is not planned.
+    let taken_back = |facts: &mut Observed| {
+        kept(true)(facts);
+        facts.workload.as_mut().unwrap().revision = Some("another".into());
+    };
+    assert_eq!(retention(&json!({}), &taken_back), (retain.clone(), retain));
 }
 
 #[test]
-fn what_gateways_do_not_know_yet_is_refused() {
-    let status = said(&with("/spec/delivery", json!({"commit": "AfterEnqueue"})), &growing("1Gi", &[]).1);
-    assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
-    let message = &condition(&status, "Ready").message;
-    assert!(message.contains("spec.delivery.commit") && message.contains("AfterInsert"), "{message}");
+fn gateways_are_told_when_offsets_are_committed_and_volumes_stay_where_they_may_be_the_only_copy() {
+    let (_, facts) = running(&json!({}), &[]);
+    let plan = planned(&with("/spec/delivery", json!({"commit": "AfterEnqueue"})), &facts);
+    assert!(plan.config_yaml().contains("commit: AfterEnqueue"), "{}", plan.config_yaml());
+    let workload = serde_json::to_value(build(&plan).into_parts().workload.unwrap()).unwrap();
+    let policy = &workload["spec"]["persistentVolumeClaimRetentionPolicy"];
+    assert_eq!(policy, &json!({"whenScaled": "Retain", "whenDeleted": "Retain"}));
+    let before = planned(&with("/spec/delivery", json!({"commit": "AfterInsert"})), &facts);
+    assert!(!before.config_yaml().contains("AfterEnqueue"));
 }
 
 #[test]

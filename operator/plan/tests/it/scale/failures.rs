@@ -273,16 +273,19 @@ fn memory_forces_two_steps_and_then_asks_for_a_larger_limit() {
     for _ in 0..240 {
         let mut sample = course.pass();
         for pod in &mut sample.pods {
-            (pod.memory_bytes, pod.memory_limit_bytes) = (95, 100);
+            (pod.memory_bytes, pod.memory_limit_bytes) = (480 << 20, 512 << 20);
         }
         course.samples.history.push(sample);
         let decision = course.decide();
         (course.samples.workload.desired, course.samples.workload.ready) =
             (decision.replicas, decision.replicas);
         most = most.max(decision.replicas);
-        said = decision.limited;
+        said = decision.limited.map(|limited| (limited, decision.reason));
     }
-    assert_eq!((most, said), (4, Some(Limit::Memory)));
+    assert_eq!(most, 4);
+    let (limited, reason) = said.expect("something limits");
+    assert_eq!(limited, Limit::Memory);
+    assert!(reason.contains("or gateway.resources.memory: 640Mi"), "480 of 640 are three quarters: {reason}");
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! What the operator says about the replacement of gateways. It is also what a later operator goes on from: nothing else is
+//! remembered.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How far gateways are on their way to the newest revision: the hash of their config, image and size.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Pending: there are no gateways. Canary: the first gateway has it. Rolling: the others get it. Complete: all have it and
+    /// are ready. RolledBack: it failed, and the one before is put back. Failed: it failed and stays.
+    pub state: RolloutState,
+
+    /// The revision that it is about.
+    pub revision: String,
+
+    /// The revision that would be gone back to; not set when there is none, or none is needed any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proved: Option<String>,
+
+    /// Since when it is in this state.
+    pub since: Time,
+
+    /// Since when the first gateway is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_since: Option<Time>,
+
+    /// What is waited for, or what failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+
+    /// The spec that failed, by its hash without replicas: with another one the revision is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_spec: Option<String>,
+}
+
+/// How far gateways are on their way to the newest revision.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RolloutState {
+    /// There are no gateways.
+    Pending,
+    /// The first one has it.
+    Canary,
+    /// The others get it.
+    Rolling,
+    /// All have it, and are ready.
+    Complete,
+    /// The one before is put back.
+    RolledBack,
+    /// It failed and stays.
+    Failed,
+}

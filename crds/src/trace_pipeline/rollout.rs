@@ -1,0 +1,86 @@
+//! How gateways are replaced when their config, image or size changes.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How gateways are replaced when their config, image or size changes.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Canary (the default): the gateway with the highest number first, and the others once it has proved itself. RollingUpdate:
+    /// one after another, each as soon as the one before is ready. A single gateway is replaced at once in both.
+    #[serde(default)]
+    pub strategy: RolloutStrategy,
+
+    /// When the first gateway has proved itself.
+    #[serde(default)]
+    pub canary: Canary,
+
+    /// true (the default): a change that fails is taken back by itself, and tried again when the spec is edited. false: it stays
+    /// as far as it got.
+    #[serde(default = "auto_rollback")]
+    pub auto_rollback: bool,
+
+    /// A change fails when no gateway became ready for so long: a whole number of s, m or h from 20s to 24h. Default 10m. One
+    /// that cannot work fails sooner: a config that is refused, three ends in a row, an image that cannot be pulled for 2m.
+    #[serde(default = "progress_deadline")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('20s') && duration(self) <= duration('24h')")
+        .message("progressDeadline is a whole number of s, m or h from 20s to 24h, such as 10m"))]
+    pub progress_deadline: String,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            strategy: RolloutStrategy::default(),
+            canary: Canary::default(),
+            auto_rollback: auto_rollback(),
+            progress_deadline: progress_deadline(),
+        }
+    }
+}
+
+fn auto_rollback() -> bool {
+    true
+}
+
+fn progress_deadline() -> String {
+    "10m".to_owned()
+}
+
+/// In which order gateways are replaced.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RolloutStrategy {
+    /// One first, the others once it has proved itself.
+    #[default]
+    Canary,
+    /// One after another.
+    RollingUpdate,
+}
+
+/// When the first gateway has proved itself.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Canary {
+    /// How long it must be ready without a restart, and without failures that the other gateways do not have: a whole number of
+    /// s, m or h from 1s to 24h. Default 1m.
+    #[serde(default = "duration")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')")
+        .message("duration is a whole number of s, m or h from 1s to 24h, such as 1m"))]
+    pub duration: String,
+}
+
+impl Default for Canary {
+    fn default() -> Self {
+        Self { duration: duration() }
+    }
+}
+
+fn duration() -> String {
+    "1m".to_owned()
+}

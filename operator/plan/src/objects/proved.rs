@@ -1,0 +1,101 @@
+//! The pod template that is gone back to when a new one fails, and how a step of a rollout shapes the StatefulSet.
+//!
+//! It is kept in an annotation of the StatefulSet itself, written by the same request that brings the new template and dropped by the
+//! one that ends the rollout: no moment exists in which one is there without the other, nothing else can go missing or be pruned,
+//! and a StatefulSet at rest does not carry it. The revisions that Kubernetes keeps of a StatefulSet would need a right and a watch
+//! of their own, say nothing of which one was good, and are trimmed by their number.
+
+use crate::{
+    hash,
+    names::{CONFIG_HASH, GATEWAY_CONTAINER, PLAN_HASH, PROVED_TEMPLATE, REVISION},
+    objects::workload::plan_hash,
+    observed::ProvedSeen,
+    rollout::{Memory, Step, Template},
+};
+use k8s_openapi::api::{
+    apps::v1::{RollingUpdateStatefulSetStrategy, StatefulSet},
+    core::v1::PodTemplateSpec,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A pod template that gateways were ready with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProvedTemplate {
+    revision: String,
+    template: PodTemplateSpec,
+}
+
+/// The hash of a pod template as it was planned.
+pub(crate) fn revision(planned: &PodTemplateSpec) -> String {
+    hash::of_object(planned)
+}
+
+impl ProvedTemplate {
+    /// What a StatefulSet remembers; `None` when that is nothing, or nothing that can be read.
+    pub(crate) fn kept_by(workload: &StatefulSet) -> Option<Self> {
+        let annotations = workload.metadata.annotations.as_ref()?;
+        serde_json::from_str(annotations.get(PROVED_TEMPLATE)?).ok()
+    }
+
+    /// The template that a StatefulSet has now.
+    fn of(live: &StatefulSet) -> Option<Self> {
+        let template = live.spec.as_ref()?.template.clone();
+        let named = live.metadata.annotations.as_ref().and_then(|all| all.get(REVISION)).cloned();
+        // An operator that did not name revisions made it; whatever is planned now counts as another one.
+        Some(Self { revision: named.unwrap_or_else(|| revision(&template)), template })
+    }
+
+    /// What of it is worth knowing to a decision.
+    pub(crate) fn seen(&self) -> ProvedSeen {
+        let spec = self.template.spec.as_ref();
+        let container =
+            spec.and_then(|spec| spec.containers.iter().find(|one| one.name == GATEWAY_CONTAINER));
+        let annotations = self.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+        ProvedSeen {
+            revision: self.revision.clone(),
+            image: container.and_then(|container| container.image.clone()),
+            config_hash: annotations.and_then(|all| all.get(CONFIG_HASH)).cloned(),
+        }
+    }
+}
+
+/// The planned StatefulSet as this step wants it.
+pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&StatefulSet>) -> StatefulSet {
+    let proved = live.and_then(|live| match step.memory {
+        Memory::Nothing => None,
+        Memory::Kept => ProvedTemplate::kept_by(live),
+        Memory::Live => ProvedTemplate::of(live),
+    });
+    let spec = planned.spec.get_or_insert_default();
+    let annotations = planned.metadata.annotations.get_or_insert_default();
+    let mut shown = revision(&spec.template);
+    if let (Template::Proved, Some(proved)) = (step.template, &proved) {
+        spec.template = proved.template.clone();
+        shown.clone_from(&proved.revision);
+        annotations.insert(PLAN_HASH.to_owned(), plan_hash(spec));
+    }
+    annotations.insert(REVISION.to_owned(), shown);
+    if let Some(proved) = proved {
+        let text = serde_json::to_string(&proved)
+            .expect("objects of Kubernetes serialise: their maps have string keys");
+        annotations.insert(PROVED_TEMPLATE.to_owned(), text);
+    }
+    // None is what the server takes for 0, and what there is at rest.
+    let partition = i32::try_from(step.partition).ok().filter(|partition| *partition > 0);
+    if let (Some(partition), Some(strategy)) = (partition, &mut spec.update_strategy) {
+        strategy.rolling_update = Some(RollingUpdateStatefulSetStrategy {
+            partition: Some(partition),
+            ..RollingUpdateStatefulSetStrategy::default()
+        });
+    }
+    planned
+}
+
+/// Names of the configs that pods of a StatefulSet read: those of its template, and of the one that it may go back to.
+pub fn configs_of(workload: &StatefulSet) -> BTreeSet<String> {
+    let live = workload.spec.as_ref().map(|spec| spec.template.clone());
+    let kept = ProvedTemplate::kept_by(workload).map(|proved| proved.template);
+    let volumes = live.into_iter().chain(kept).filter_map(|template| template.spec?.volumes).flatten();
+    volumes.filter_map(|volume| Some(volume.config_map?.name)).collect()
+}
