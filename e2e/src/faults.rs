@@ -21,12 +21,15 @@ mod report;
 mod scenario;
 mod scene;
 mod second_shard;
+mod segments;
 mod servers;
 mod sink_front;
+mod small_volume;
 mod wall_clock;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -42,8 +45,12 @@ pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 
 /// What `verify` runs: a death where a plan alone knows the cut, one where the server alone knows the rows, members that come and go
 /// with either protocol. None of them waits long.
-const SHORT: [&str; 4] =
-    ["kill-after-plan-commit", "kill-after-server-commit", "rebalance-storm", "kip-848-kill"];
+const SHORT: [&str; 4] = [
+    "kill-after-plan-commit",
+    "kill-after-server-commit",
+    "rebalance-storm",
+    "kip-848-kill-before-plan-commit",
+];
 
 /// Which scenarios run, and how often.
 #[derive(Args, Clone, Debug)]
@@ -53,7 +60,11 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 
-    /// Only scenarios whose name contains this; may be given several times
+    /// How long ClickHouse is away in the long outage
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    outage_s: u64,
+
+    /// Only scenarios whose name contains this, or the one of this very name, which a long one needs; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
@@ -87,10 +98,10 @@ Exit codes: 0 every count is the expected one in every round, 1 otherwise.";
 /// # Errors
 /// What failed; by then what the command started is stopped.
 pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
-    let wanted = |scenario: &Scenario| {
-        args.only.is_empty() || args.only.iter().any(|part| scenario.name.contains(part))
-    };
-    let chosen: Vec<Scenario> = scenario::all().into_iter().filter(wanted).collect();
+    let mut chosen = chosen(&args.only);
+    if !args.list {
+        chosen.retain(|scenario| !scenario.is_long || args.only.iter().any(|name| name == scenario.name));
+    }
     ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
     if args.list {
         for scenario in &chosen {
@@ -103,13 +114,22 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => throughput::compiled()?,
     };
-    let report = run_all(&program, &chosen, args.rounds)?;
+    let report = run_all(&program, &chosen, args.rounds, Duration::from_secs(args.outage_s))?;
     report.table().iter().for_each(|line| say::line(line));
     if let Some(file) = &args.json {
         let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
         std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The scenarios that these name: a whole name stands for one, a part of it for all that have it.
+fn chosen(only: &[String]) -> Vec<Scenario> {
+    let all = scenario::all();
+    let is_whole = |part: &String| all.iter().any(|scenario| scenario.name == part);
+    let names = |part: &String, name: &str| if is_whole(part) { name == part } else { name.contains(part) };
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|part| names(part, name));
+    all.iter().filter(|scenario| wanted(scenario.name)).copied().collect()
 }
 
 /// Runs a short selection, one round each, with this gateway.
@@ -119,17 +139,18 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
 pub fn short(program: &Path) -> Result<()> {
     let chosen: Vec<Scenario> =
         scenario::all().into_iter().filter(|scenario| SHORT.contains(&scenario.name)).collect();
-    let report = run_all(program, &chosen, 1)?;
+    let report = run_all(program, &chosen, 1, Duration::ZERO)?;
     ensure!(report.holds(), "{}", report.table().join("\n"));
     Ok(())
 }
 
-fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report> {
+fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32, outage: Duration) -> Result<Report> {
     let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let kept = format!("configs and logs are in {}", folder.display());
-    let report = runtime.block_on(play(program, &folder, scenarios, rounds)).with_context(|| kept.clone())?;
+    let played = play((program, &folder), scenarios, rounds, outage);
+    let report = runtime.block_on(played).with_context(|| kept.clone())?;
     if report.holds() {
         remove_folder(&folder)?;
     } else {
@@ -138,7 +159,12 @@ fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report
     Ok(report)
 }
 
-async fn play(program: &Path, folder: &Path, scenarios: &[Scenario], rounds: u32) -> Result<Report> {
+async fn play(
+    (program, folder): (&Path, &Path),
+    scenarios: &[Scenario],
+    rounds: u32,
+    outage: Duration,
+) -> Result<Report> {
     let mut report = Report::default();
     let mut on_stage: Option<(u32, Stage)> = None;
     for scenario in scenarios {
@@ -147,7 +173,7 @@ async fn play(program: &Path, folder: &Path, scenarios: &[Scenario], rounds: u32
             drop(on_stage.take());
             let own = folder.join(format!("servers-{}", scenario.brokers));
             let servers = Servers::start(&own, scenario.brokers).await?;
-            let stage = Stage { servers, program: program.to_owned(), folder: folder.to_owned() };
+            let stage = Stage { servers, program: program.to_owned(), folder: folder.to_owned(), outage };
             on_stage = Some((scenario.brokers, stage));
         }
         let Some((_, stage)) = &on_stage else { continue };
@@ -182,8 +208,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_whole_name_stands_for_one_scenario_and_a_part_for_all_that_have_it() {
+        let names = |only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
+            chosen(&only).iter().map(|scenario| scenario.name).collect()
+        };
+        assert_eq!(names(&["slow", "kill-before-send"]), ["kill-before-send", "slow"]);
+        assert_eq!(names(&["kill-before-s"]), ["kill-before-send", "kip-848-kill-before-send"]);
+        assert_eq!(names(&[]).len(), scenario::all().len());
+        assert!(names(&["no-such"]).is_empty());
+    }
+
+    #[test]
     fn the_short_selection_names_scenarios() {
         let names: Vec<&str> = scenario::all().iter().map(|scenario| scenario.name).collect();
         assert!(SHORT.iter().all(|name| names.contains(name)), "{SHORT:?}");
+        let long: Vec<Scenario> = scenario::all().into_iter().filter(|scenario| scenario.is_long).collect();
+        assert!(long.iter().all(|scenario| !SHORT.contains(&scenario.name)), "{long:?}");
     }
 }

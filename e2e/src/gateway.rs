@@ -11,6 +11,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use sluice_gateway_config::CONTRACT_VERSION;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::pipeline::TABLE;
 use crate::process::output;
@@ -94,6 +96,16 @@ pub fn command(program: &Path, config: &Path) -> Command {
 pub fn table_statements(program: &Path, config: &Path) -> Result<Vec<String>> {
     let printed = output(Command::new(program).args(["ddl", "print", "--config"]).arg(config))?;
     Ok(printed.split(";\n").filter(|text| !text.trim().is_empty()).map(str::to_owned).collect())
+}
+
+/// What it tells of itself, from where it listens for that; `None` while it does not answer.
+pub async fn metrics_text(admin: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(admin).await.ok()?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    Some(answer)
 }
 
 /// The value of a metric without labels, or with exactly these.

@@ -4,7 +4,7 @@
 //! missing, wrong or there twice shows. Place in the flow: after a gateway; the brokers answer. Owner: the test. Limits: those of the
 //! program.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -52,6 +52,11 @@ impl Letters {
     /// # Errors
     /// When a letter does not say.
     pub fn places(&self) -> Result<BTreeSet<Place>> {
+        Ok(self.all_places()?.into_iter().collect())
+    }
+
+    /// The same, in the order of the letters.
+    fn all_places(&self) -> Result<Vec<Place>> {
         let place = |letter: &Value| {
             let partition = letter["partition"].as_i64().and_then(|number| i32::try_from(number).ok());
             Some((partition?, letter["offset"].as_i64()?))
@@ -77,6 +82,27 @@ impl Letters {
             ensure!(
                 letter["topic"] == topic.name() && letter["reason"] == reason,
                 "a wrong letter: {letter}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Fails unless the letters of a partition stand in the order of its messages.
+    ///
+    /// # Errors
+    /// When one stands behind a later message's.
+    pub fn ensure_in_order(&self) -> Result<()> {
+        let mut letters = BTreeMap::new();
+        for (letter, (partition, offset)) in self.letters.iter().zip(self.all_places()?) {
+            let at = letter["letter"]["offset"].as_i64().with_context(|| format!("{letter}"))?;
+            letters.insert((partition, offset), at);
+        }
+        for (((partition, offset), at), ((next_partition, next), next_at)) in
+            letters.iter().zip(letters.iter().skip(1))
+        {
+            ensure!(
+                partition != next_partition || at < next_at,
+                "partition {partition}: the letter of {offset} is at {at}, that of {next} at {next_at}"
             );
         }
         Ok(())

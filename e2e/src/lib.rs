@@ -6,6 +6,7 @@ pub mod demo;
 pub mod faults;
 pub mod fuzz;
 pub mod gateway;
+pub mod gitops;
 pub mod install;
 pub mod letters;
 pub mod local_operator;

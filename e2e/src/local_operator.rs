@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 use crate::cluster::Namespace;
 use crate::stack::images;
 
-pub use account::ensure_definition;
+pub use account::{ensure_definition, give_back_definition};
 pub use front::{Call, Calls, Front, Verb, Write};
 pub use node::{Node, POD_CORES};
 pub use program::{Program, Usage};

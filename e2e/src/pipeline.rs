@@ -69,6 +69,8 @@ impl Settings {
                     "workers": 1,
                 },
                 "queue": {"mode": "Spill", "size": "1Gi"},
+                // What most tests change is not what a canary is there to find.
+                "rollout": {"canary": {"duration": "1s"}},
             },
         });
         if let Some(class) = &self.storage_class {
@@ -121,11 +123,16 @@ impl Pipeline {
         &self.settings.name
     }
 
+    /// The usual object with `change` merged over its spec, as a file has it.
+    pub fn manifest(&self, change: &Value) -> Value {
+        let change = json!({"metadata": {"namespace": self.namespace.name()}, "spec": change});
+        merged(&self.settings.manifest(), &change)
+    }
+
     /// Makes it, or changes it to, the usual object with `change` merged over its spec. A refusal by the API server is an
     /// error with the server's words.
     pub async fn apply(&self, change: &Value) -> Result<()> {
-        let object = merged(&self.settings.manifest(), &json!({"spec": change}));
-        self.namespace.apply(&object).await.map(drop)
+        self.namespace.apply(&self.manifest(change)).await.map(drop)
     }
 
     fn api(&self) -> Api<TracePipeline> {

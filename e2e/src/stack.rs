@@ -9,6 +9,7 @@
 
 pub mod clickhouse;
 pub mod command;
+pub mod gitopscheck;
 pub mod gomodule;
 pub mod helm;
 pub mod images;

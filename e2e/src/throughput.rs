@@ -20,6 +20,7 @@ mod report;
 mod rows;
 mod server;
 mod sink;
+mod spool;
 mod tally;
 mod threads;
 pub mod witness;
@@ -43,6 +44,7 @@ use report::{Report, shape_name};
 pub(crate) use rows::Columns;
 use server::Engine;
 pub(crate) use sink::{NullSink, serve_connection};
+use spool::{Comparison, Spool};
 
 /// What is measured, with what load, and where the rows go.
 #[derive(Args, Clone, Debug)]
@@ -75,6 +77,10 @@ pub struct ThroughputArgs {
     /// A program to measure beside the gateway; may be given several times
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
     peers: Vec<Peer>,
+
+    /// Measure the queue volume against the live path, into the null sink
+    #[arg(long, value_enum, conflicts_with_all = ["sink", "peers"])]
+    spool: Option<Spool>,
 
     /// Times that each is run, in turn
     #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -112,8 +118,20 @@ offset and commit; when nothing is left they get SIGTERM. Everything they start 
 build.sh beside a peer's program is run before anything is measured. Ready to use (e2e/peers/README.md):
   --peer otelcol=e2e/peers/otel-collector/run.sh
 
+The queue volume (--spool; the volume is a folder beside the run's config, on a real file system): three runs over the
+same spans, each a process of its own, in turn:
+  live        the sink takes everything: read, encoded, inserted
+  spill       the sink refuses every INSERT: read, encoded, appended to the volume. Ended once every span is read;
+              what is still in memory goes to the volume while the process leaves
+  drain       the sink takes everything again, and the same group goes on with that volume; Kafka has nothing that is
+              not on it, but for what was closed by leaving
+CPU time is that of the whole process as in all other runs: the start, what is sent in vain and the leaving are in it,
+the kernel's own writing to the disk is not. Rows are counted after drain: none may be lost or doubled on the way.
+Asked for are, of the live run's spans a CPU-second: spill at least 0.9, drain at least 5.
+
 Columns:
-  wall s        from the start of the process until the end of every partition is committed, to a quarter second
+  wall s        from the start of the process until the end of every partition is committed (spill: until every
+                span is read), to a quarter second
   CPU s         user and system of the process and all it started, from start to end, by the kernel's accounting;
                 the gateway's start, its waiting for the group and its end are some 20 ms of it
   B/span        bytes of the inserts' bodies, as compressed
@@ -194,12 +212,13 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     args.peers.iter().try_for_each(build)?;
     let began_stack = begin_stack()?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new() };
+    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
     let outcome = runtime.block_on(measure(args, gateway, &mut report));
     if began_stack {
         say::progress("stack", "stopping; its data stays for the next time");
         stack::down(false)?;
     }
+    report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
     // A run that fails does not take the figures of those before it along.
     show(args, &report)?;
     outcome?;
@@ -209,6 +228,10 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
 
 fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
     report.table().iter().for_each(|line| say::line(line));
+    if report.spool.is_some() {
+        say::line("");
+        report.spool_table().iter().for_each(|line| say::line(line));
+    }
     if args.threads {
         say::line("");
         report.threads_table().iter().for_each(|line| say::line(line));
@@ -298,17 +321,25 @@ async fn rounds(
 ) -> anyhow::Result<()> {
     for _ in 0..args.runs {
         for entrant in entrants {
+            if args.spool.is_some() {
+                for run in course.run_spooled(entrant).await? {
+                    say_run(&run.name, &run);
+                    report.runs.push(run);
+                }
+                continue;
+            }
             for finish in args.finishes(entrant) {
                 let run = course.run(entrant, *finish).await?;
-                say::progress(
-                    entrant.name(),
-                    &format!("{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s),
-                );
+                say_run(entrant.name(), &run);
                 report.runs.push(run);
             }
         }
     }
     Ok(())
+}
+
+fn say_run(name: &str, run: &report::RunReport) {
+    say::progress(name, &format!("{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s));
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! others, unless they need what it makes. The last line counts: a test of a test program counts as itself, every other
 //! step as one.
 
+mod gitops;
 mod manifests;
 mod packages;
 mod rules;
@@ -92,6 +93,14 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
     steps.once("chart renders", manifests::render);
     steps.once("alert rules are read by Prometheus, fire and keep quiet", rules::tests);
     steps.once("rules and dashboards ask for metrics that there are", rules::queries);
+    steps.once(
+        "Argo CD and kstatus see every state of a pipeline as it is",
+        gitops::every_state_is_seen_as_it_is,
+    );
+    steps.once(
+        "an action in Argo CD's menu changes what it says and nothing else",
+        gitops::actions_change_what_they_say,
+    );
     interrupt::check()
 }
 

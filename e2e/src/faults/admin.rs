@@ -92,7 +92,16 @@ impl Admin {
     /// # Errors
     /// When it does not answer.
     pub async fn is_ready(&self) -> Result<bool> {
-        Ok(self.ask(Method::GET, "/readyz").await?.0 == 200)
+        Ok(self.unready().await?.is_none())
+    }
+
+    /// Why it says that it is not ready; none when it is.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn unready(&self) -> Result<Option<String>> {
+        let (status, words) = self.ask(Method::GET, "/readyz").await?;
+        Ok((status != 200).then_some(words))
     }
 
     async fn remaining(&self, method: Method, path: &str) -> Result<Remaining> {

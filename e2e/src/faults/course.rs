@@ -2,15 +2,20 @@
 
 pub mod broker;
 pub mod clock;
+pub mod damage;
 pub mod input;
 pub mod kill;
 pub mod leave;
+pub mod only_copy;
+pub mod outage;
 pub mod process;
 pub mod protocol;
 pub mod refuse;
 pub mod rows;
 pub mod server;
 pub mod shard;
+pub mod spooled;
+pub mod storm;
 pub mod trickle;
 pub mod volume;
 
@@ -48,15 +53,20 @@ fn change(fault: Fault) -> Value {
         Fault::Process(process) => process.change(),
         Fault::Protocol(_) => protocol::Protocol::change(),
         Fault::Server(server) => server.change(),
+        Fault::Rows(rows) => rows.change(),
         Fault::Input(input) => input.change(),
         Fault::Leave(leave) => leave.change(),
         Fault::Volume(volume) => volume.change(),
+        Fault::Spooled(spooled) => spooled.change(),
+        Fault::Damage(damage) => damage.change(),
+        Fault::LongOutage => outage::change(),
+        Fault::OnlyCopy(only_copy) => only_copy.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::Broker(_)
         | Fault::Refuse(_)
-        | Fault::Rows(_)
+        | Fault::Storm(_)
         | Fault::ShardLost => json!({}),
     }
 }
@@ -72,9 +82,14 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,
         Fault::Rows(rows) => rows.play(scene).await,
         Fault::Input(input) => input.play(scene).await,
+        Fault::Storm(storm) => storm.play(scene).await,
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost => shard::play(scene).await,
         Fault::Volume(volume) => volume.play(scene).await,
+        Fault::Spooled(spooled) => spooled.play(scene).await,
+        Fault::Damage(damage) => damage.play(scene).await,
+        Fault::LongOutage => outage::play(scene).await,
+        Fault::OnlyCopy(only_copy) => only_copy.play(scene).await,
         Fault::Trickle(trickle) => trickle.play(scene).await,
     }
 }

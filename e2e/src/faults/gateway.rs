@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::admin::Admin;
 use crate::cluster::metric_sum;
@@ -87,12 +85,7 @@ impl Gateway {
 
     /// The sum of one of its metrics over all labels; `None` while it does not answer, or has none of that name.
     pub async fn metric(&self, name: &str) -> Option<f64> {
-        let mut stream = TcpStream::connect(&self.orders.admin).await.ok()?;
-        let request =
-            format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.orders.admin);
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
+        let answer = gateway::metrics_text(&self.orders.admin).await?;
         metric_sum(&answer, name)
     }
 

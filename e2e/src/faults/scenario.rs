@@ -1,22 +1,23 @@
 //! What is tried: each fault with its name, in the order of the path of a span.
 
 use super::course::broker::Broker;
+use super::course::damage::Damage;
 use super::course::input::Input;
 use super::course::kill::Step;
 use super::course::leave::Leave;
+use super::course::only_copy::OnlyCopy;
 use super::course::process::Process;
 use super::course::protocol::Protocol;
 use super::course::refuse::Refusal;
 use super::course::rows::Rows;
 use super::course::server::Server;
+use super::course::spooled::Spooled;
+use super::course::storm::Storm;
 use super::course::trickle::Trickle;
 use super::course::volume::Volume;
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;
-
-/// Rounds of one that plays another step of a range in each.
-const SEVEN: u32 = 7;
 
 /// Rounds of one that takes a minute.
 const ONE: u32 = 1;
@@ -48,8 +49,18 @@ pub enum Fault {
     Rows(Rows),
     /// What comes in is bad, or the table changes.
     Input(Input),
+    /// Nothing of what comes in can be read.
+    Storm(Storm),
     /// ClickHouse is away while the queue volume holds blocks.
     Volume(Volume),
+    /// Something happens to the volume, or to what its blocks rely on.
+    Spooled(Spooled),
+    /// Blocks on it are damaged.
+    Damage(Damage),
+    /// ClickHouse is away for minutes under full load.
+    LongOutage,
+    /// Gateways die or leave while their volumes hold blocks.
+    OnlyCopy(OnlyCopy),
 }
 
 /// A fault with its name.
@@ -65,10 +76,12 @@ pub struct Scenario {
     pub brokers: u32,
     /// Rounds at the most, whatever is asked for.
     pub rounds_max: u32,
+    /// It takes many minutes, and runs only when it is named.
+    pub is_long: bool,
 }
 
 const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &'static str) -> Scenario {
-    Scenario { name, describe, fault, brokers: 1, rounds_max }
+    Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
 
 const PROCESSES: [Scenario; 7] = [
@@ -116,13 +129,7 @@ const PROCESSES: [Scenario; 7] = [
     ),
 ];
 
-const PROTOCOLS: [Scenario; 3] = [
-    scenario(
-        "kip-848-kill",
-        Fault::Protocol(Protocol::Kill),
-        SEVEN,
-        "groupProtocol: Consumer, SIGKILL at another step of a range in each round",
-    ),
+const PROTOCOLS: [Scenario; 2] = [
     scenario(
         "kip-848-storm",
         Fault::Protocol(Protocol::Storm),
@@ -286,7 +293,7 @@ const SERVERS: [Scenario; 7] = [
     ),
 ];
 
-const ROWS: [Scenario; 3] = [
+const ROWS: [Scenario; 5] = [
     scenario(
         "refused-rows",
         Fault::Rows(Rows::Refused),
@@ -300,6 +307,18 @@ const ROWS: [Scenario; 3] = [
         "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
     ),
     scenario(
+        "refused-rows-skipped",
+        Fault::Rows(Rows::Skipped),
+        FEW,
+        "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
+    ),
+    scenario(
+        "refused-rows-stop",
+        Fault::Rows(Rows::Stops),
+        FEW,
+        "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
+    ),
+    scenario(
         "block-too-large-splits",
         Fault::Rows(Rows::TooLarge),
         FEW,
@@ -307,7 +326,7 @@ const ROWS: [Scenario; 3] = [
     ),
 ];
 
-const INPUTS: [Scenario; 8] = [
+const INPUTS: [Scenario; 11] = [
     scenario(
         "bad-messages-dead-lettered",
         Fault::Input(Input::BadLettered),
@@ -333,10 +352,28 @@ const INPUTS: [Scenario; 8] = [
         "a message that cannot be read stops its partition alone without a dead-letter topic, onMissing: Stop",
     ),
     scenario(
+        "stopped-partition-unready",
+        Fault::Input(Input::StopsUnready),
+        ONE,
+        "the same until the watchdog names it and the gateway is not ready, and until the broker lets the topic be made",
+    ),
+    scenario(
         "dead-letter-topic-refused",
         Fault::Input(Input::LettersRefused),
         FEW,
         "the same until the broker lets the dead-letter topic be made: the partition goes on by itself",
+    ),
+    scenario(
+        "poison-storm",
+        Fault::Storm(Storm::Alone),
+        FEW,
+        "12,000 messages, none of which can be read: letters a second, each once and in the order of the log",
+    ),
+    scenario(
+        "poison-storm-kill",
+        Fault::Storm(Storm::Killed),
+        FEW,
+        "the same, and SIGKILL in the middle: a letter may be there twice, none is missing",
     ),
     scenario(
         "wrong-encoding",
@@ -353,16 +390,38 @@ const INPUTS: [Scenario; 8] = [
     scenario("column-added", Fault::Input(Input::ColumnAdded), FEW, "a column is added under the gateway"),
 ];
 
+const OUTAGE: Scenario = Scenario {
+    is_long: true,
+    ..scenario(
+        "volume-outage-long",
+        Fault::LongOutage,
+        ONE,
+        "ClickHouse is away for ten minutes (--outage-s) under 20,000 spans a second, which go on; runs only when it is named",
+    )
+};
+
 /// All of them; those that need the same brokers stand together as far as the order allows.
 pub fn all() -> Vec<Scenario> {
-    let kills = Step::ALL.map(|(step, name, describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
+    let kills =
+        Step::ALL.map(|(step, [name, _], describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
+    let kip_848_kills = Step::ALL.map(|(step, [_, name], describe)| {
+        scenario(name, Fault::Protocol(Protocol::Kill(step)), u32::MAX, describe)
+    });
     let refusals =
         Refusal::ALL.map(|(refusal, name, describe)| scenario(name, Fault::Refuse(refusal), FEW, describe));
     let volumes = Volume::ALL
         .map(|(volume, name, rounds, describe)| scenario(name, Fault::Volume(volume), rounds, describe));
+    let spooled = Spooled::ALL
+        .map(|(spooled, name, rounds, describe)| scenario(name, Fault::Spooled(spooled), rounds, describe));
+    let damages =
+        Damage::ALL.map(|(damage, name, describe)| scenario(name, Fault::Damage(damage), u32::MAX, describe));
+    let only_copies = OnlyCopy::ALL.map(|(only_copy, name, rounds, describe)| {
+        scenario(name, Fault::OnlyCopy(only_copy), rounds, describe)
+    });
     let mut all = [
         &kills[..],
         &PROCESSES,
+        &kip_848_kills,
         &PROTOCOLS,
         &LEAVING,
         &TRICKLES,
@@ -372,6 +431,10 @@ pub fn all() -> Vec<Scenario> {
         &ROWS,
         &INPUTS,
         &volumes,
+        &spooled,
+        &damages,
+        &[OUTAGE],
+        &only_copies,
     ]
     .concat();
     // Stable: the order of a path stays, and servers are not started twice.
@@ -391,5 +454,6 @@ mod tests {
         let names: BTreeSet<&str> = all.iter().map(|scenario| scenario.name).collect();
         assert_eq!(names.len(), all.len());
         assert!(names.contains("kill-after-server-commit"));
+        assert!(names.contains("kip-848-kill-after-server-commit"));
     }
 }

@@ -17,6 +17,7 @@ use super::gateway::{Gateway, Orders};
 use super::report::Round;
 use super::second_shard::{ALL_SHARDS, SecondShard};
 use super::servers::Servers;
+use super::small_volume::SmallVolume;
 use crate::gateway::{self, free_address};
 use crate::letters::Letters;
 use crate::oracle::{Database, Oracle};
@@ -55,6 +56,8 @@ pub struct Stage {
     pub program: PathBuf,
     /// A folder for configs and logs.
     pub folder: PathBuf,
+    /// How long ClickHouse is away in the long outage.
+    pub outage: Duration,
 }
 
 /// What a course expects of the counts, and what it measured.
@@ -93,6 +96,8 @@ pub struct Scene<'a> {
     sent: Sent,
     members: Vec<Member>,
     restarts: u32,
+    /// Below a gateway's queue volume; unmounted behind the gateways' end.
+    small_volume: Option<SmallVolume>,
 }
 
 /// A gateway that is kept running.
@@ -137,6 +142,7 @@ impl<'a> Scene<'a> {
             sent: Sent::default(),
             members: Vec::new(),
             restarts: 0,
+            small_volume: None,
         };
         let config = scene.write_config(&scene.config, change)?;
         for statement in gateway::table_statements(&stage.program, &config)? {
@@ -225,7 +231,7 @@ impl<'a> Scene<'a> {
         let config = self.config.with_extension(format!("{number}.yaml"));
         let text = std::fs::read_to_string(&self.config).context("read the config")?;
         let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-        let (admin, queue) = (free_address()?, config.with_extension("queue"));
+        let (admin, queue) = (free_address()?, self.volume(number));
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
         let own = json!({"admin": {"listen": admin}, "queue": {"path": queue}});
         gateway::write_config(&merged(&usual, &own), &config)?;
@@ -239,6 +245,20 @@ impl<'a> Scene<'a> {
         };
         self.members.push(Member::start(orders)?);
         Ok(number)
+    }
+
+    /// The folder that is the queue volume of a gateway, by its number, also before it is started.
+    pub fn volume(&self, number: usize) -> PathBuf {
+        self.config.with_extension(format!("{number}.queue"))
+    }
+
+    /// That folder becomes a file system of so many KiB, until the round ends.
+    ///
+    /// # Errors
+    /// When this user may not mount.
+    pub fn mount_volume(&mut self, number: usize, kib: u32) -> Result<()> {
+        self.small_volume = Some(SmallVolume::mount(&self.volume(number), kib)?);
+        Ok(())
     }
 
     /// A gateway by its number.
@@ -295,6 +315,14 @@ impl<'a> Scene<'a> {
     pub async fn committed_messages(&self) -> Result<i64> {
         let all: i64 = self.topic.watermarks().await?.iter().map(|marks| marks.high).sum();
         Ok(all - self.topic.lag(&self.group).await?.messages)
+    }
+
+    /// Offsets that the group has committed, by partition.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn committed(&self) -> Result<Vec<(i32, i64)>> {
+        self.topic.committed(&self.group).await
     }
 
     /// Ends the load, waits until everything is in, ends the gateways and counts.

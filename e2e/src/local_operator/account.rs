@@ -40,6 +40,11 @@ pub async fn ensure_definition(cluster: &Cluster) -> Result<()> {
     if definitions.get_opt(name).await.context("look for the definition")?.is_some() {
         return Ok(());
     }
+    give_back_definition(cluster).await
+}
+
+/// Makes the definition that of this checkout's chart, and of the release that `cargo verify` installs, whosever it was.
+pub async fn give_back_definition(cluster: &Cluster) -> Result<()> {
     let rendered = rendered("sluice", OPERATOR_NAMESPACE, &[], &["templates/crds.yaml"]).await?;
     for mut definition in rendered {
         definition["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("Helm");

@@ -40,10 +40,12 @@ pub struct Watermarks {
 }
 
 /// How far a consumer group is behind on a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// Messages behind, over all partitions; those of a partition without a commit count from its oldest message.
     pub messages: i64,
+    /// The same by partition.
+    pub by_partition: Vec<i64>,
     /// Partitions that the group has committed an offset for.
     pub committed_partitions: usize,
 }
@@ -189,6 +191,11 @@ impl Topic {
         self.ask(group, lag).await
     }
 
+    /// What `group` has committed, by partition; nothing for a partition without.
+    pub async fn committed(&self, group: &str) -> Result<Vec<(i32, i64)>> {
+        self.ask(group, committed).await
+    }
+
     async fn wait_for_leaders(&self) -> Result<()> {
         let deadline = tokio::time::Instant::now() + LEADER_TIMEOUT;
         loop {
@@ -251,7 +258,7 @@ fn lag(consumer: &BaseConsumer, topic: &str, partitions: i32) -> Result<Lag> {
     let mut asked = TopicPartitionList::new();
     asked.add_partition_range(topic, 0, partitions - 1);
     let committed = consumer.committed_offsets(asked, CALL_TIMEOUT).context("fetch committed offsets")?;
-    let mut lag = Lag { messages: 0, committed_partitions: 0 };
+    let mut lag = Lag { messages: 0, by_partition: Vec::new(), committed_partitions: 0 };
     for Watermarks { partition, low, high } in watermarks(consumer, topic, partitions)? {
         let position = match committed.find_partition(topic, partition).map(|found| found.offset()) {
             Some(Offset::Offset(offset)) => {
@@ -261,8 +268,20 @@ fn lag(consumer: &BaseConsumer, topic: &str, partitions: i32) -> Result<Lag> {
             _ => low,
         };
         lag.messages += high - position;
+        lag.by_partition.push(high - position);
     }
     Ok(lag)
+}
+
+fn committed(consumer: &BaseConsumer, topic: &str, partitions: i32) -> Result<Vec<(i32, i64)>> {
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition_range(topic, 0, partitions - 1);
+    let found = consumer.committed_offsets(asked, CALL_TIMEOUT).context("fetch committed offsets")?;
+    let offset = |partition| match found.find_partition(topic, partition)?.offset() {
+        Offset::Offset(offset) => Some((partition, offset)),
+        _ => None,
+    };
+    Ok((0..partitions).filter_map(offset).collect())
 }
 
 fn options() -> AdminOptions {

@@ -4,6 +4,8 @@
 //! sink made -> process started -> group has committed the end of every partition -> SIGTERM -> usage -> rows counted
 //! ```
 
+mod spooled;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,6 +19,8 @@ use super::server::{Engine, Sink, TABLE};
 use super::sink::NullSink;
 use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
+use crate::cluster::metric_sum;
+use crate::gateway;
 use crate::process::interrupt;
 use crate::produce::{self, Compression, Feed, Producer, Topic};
 use crate::say;
@@ -41,11 +45,30 @@ pub enum Finish {
     Server(Engine),
 }
 
-/// What a process took until its group had committed everything, and until its end.
+/// What a run waits for before the process is told to end.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    /// The group has committed the end of every partition.
+    Committed,
+    /// So many spans were read: while the sink refuses, nothing is committed.
+    Read(u64),
+}
+
+/// What a process took until it was done, and until its end.
 struct Raced {
     wall: Duration,
     usage: Usage,
     threads: Vec<ThreadTime>,
+    /// What a gateway with a queue volume told of itself when it was done.
+    metrics: Option<String>,
+}
+
+/// A run's own things.
+struct Place {
+    folder: PathBuf,
+    route: Route,
+    statements: Vec<String>,
+    sink: Option<NullSink>,
 }
 
 /// A topic full of spans.
@@ -117,37 +140,18 @@ impl Course {
 
     /// One run of an entrant over the whole topic.
     pub async fn run(&mut self, entrant: &Entrant, finish: Finish) -> Result<RunReport> {
-        let number = self.groups.len();
-        let group = format!("{}-{number}", self.topic.name());
-        self.groups.push(group.clone());
-        let folder = self.folder.join(number.to_string());
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let mut route = Route {
-            brokers: HOST_ADDRESS.to_owned(),
-            topic: self.topic.name().to_owned(),
-            partitions: self.topic.partitions(),
-            group,
-            encoding: self.encoding,
-            sink: crate::stack::clickhouse::HOST_URL.to_owned(),
-            database: format!("sluice_throughput_{:x}_{number}", self.run.id),
-            table: TABLE.to_owned(),
-            engine: match finish {
-                Finish::NullSink => Engine::Null.name(),
-                Finish::Server(engine) => engine.name(),
-            },
-        };
-        let statements = table_statements(&self.gateway, &route, &folder)?;
-        let spans = self.sent.acked.count();
+        let mut place = self.place(finish, false)?;
+        let spans = self.spans();
         let (raced, arrived) = match finish {
             Finish::NullSink => {
-                let columns = statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
-                let sink = NullSink::start(columns)?;
-                route.sink = sink.url();
-                (self.race(entrant, &route, &folder).await?, self.counted(&sink)?)
+                let sink = Self::null_sink(&mut place)?;
+                let raced = self.race(entrant, &place.route, &place.folder, Goal::Committed).await?;
+                (raced, self.counted(&sink)?)
             }
             Finish::Server(engine) => {
-                let sink = Sink::create(&route.database, &statements, engine).await?;
-                let outcome = self.race_and_ask(entrant, &route, &folder, (&sink, engine)).await;
+                let Place { folder, route, statements, .. } = &place;
+                let sink = Sink::create(&route.database, statements, engine).await?;
+                let outcome = self.race_and_ask(entrant, route, folder, (&sink, engine)).await;
                 sink.delete().await;
                 outcome?
             }
@@ -161,6 +165,52 @@ impl Course {
         Ok(report)
     }
 
+    /// Spans in the topic.
+    fn spans(&self) -> u64 {
+        self.sent.acked.count()
+    }
+
+    /// A folder, a group and a route of its own for a run.
+    fn place(&mut self, finish: Finish, with_volume: bool) -> Result<Place> {
+        let number = self.groups.len();
+        let group = format!("{}-{number}", self.topic.name());
+        self.groups.push(group.clone());
+        let folder = self.folder.join(number.to_string());
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let route = Route {
+            brokers: HOST_ADDRESS.to_owned(),
+            topic: self.topic.name().to_owned(),
+            partitions: self.topic.partitions(),
+            group,
+            encoding: self.encoding,
+            sink: crate::stack::clickhouse::HOST_URL.to_owned(),
+            database: format!("sluice_throughput_{:x}_{number}", self.run.id),
+            table: TABLE.to_owned(),
+            engine: match finish {
+                Finish::NullSink => Engine::Null.name(),
+                Finish::Server(engine) => engine.name(),
+            },
+            admin: gateway::free_address()?,
+            volume: with_volume.then(|| folder.join("queue")),
+        };
+        if let Some(volume) = &route.volume {
+            fs::create_dir_all(volume).with_context(|| format!("create {}", volume.display()))?;
+        }
+        let statements = table_statements(&self.gateway, &route, &folder)?;
+        Ok(Place { folder, route, statements, sink: None })
+    }
+
+    /// The null sink of a run, which is started when it has none yet.
+    fn null_sink(place: &mut Place) -> Result<NullSink> {
+        if let Some(sink) = place.sink.take() {
+            return Ok(sink);
+        }
+        let columns = place.statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
+        let sink = NullSink::start(columns)?;
+        place.route.sink = sink.url();
+        Ok(sink)
+    }
+
     async fn race_and_ask(
         &self,
         entrant: &Entrant,
@@ -168,42 +218,60 @@ impl Course {
         folder: &Path,
         (sink, engine): (&Sink, Engine),
     ) -> Result<(Raced, Arrived)> {
-        let raced = self.race(entrant, route, folder).await?;
+        let raced = self.race(entrant, route, folder, Goal::Committed).await?;
         Ok((raced, sink.arrived(self.run, &self.sent, engine).await?))
     }
 
-    /// Runs the process until its group has committed everything; says how long that took and what it cost.
-    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path) -> Result<Raced> {
+    /// Runs the process until it is done; says how long that took and what it cost.
+    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path, goal: Goal) -> Result<Raced> {
         let name = entrant.name();
         say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
         let command = entrant.command(route, folder)?;
         let mut process = Watched::start(&command, folder)?;
-        let (mut last, mut moved, mut threads) = (i64::MAX, Instant::now(), Threads::default());
+        let (mut last, mut moved, mut threads) = (u64::MAX, Instant::now(), Threads::default());
         let wall = loop {
             interrupt::check()?;
             process.check().with_context(|| format!("run {name}"))?;
-            let lag = self.topic.lag(&route.group).await?.messages;
+            let left = self.left(route, goal).await?;
             threads.look(process.id());
-            if lag == 0 {
+            if left == 0 {
                 break process.elapsed();
             }
-            if lag < last {
-                (last, moved) = (lag, Instant::now());
+            if left < last {
+                (last, moved) = (left, Instant::now());
             }
             ensure!(
                 moved.elapsed() < STALL,
-                "{name} is {lag} messages behind and did not move for {STALL:?}; see {}",
+                "{name} is {left} behind and did not move for {STALL:?}; see {}",
                 folder.display()
             );
             tokio::time::sleep(LOOK).await;
         };
+        let metrics = match &route.volume {
+            Some(_) => gateway::metrics_text(&route.admin).await,
+            None => None,
+        };
         let usage = tokio::task::spawn_blocking(move || process.stop());
         let usage = usage.await.context("the thread that stops a process ended")?;
         let usage = usage.with_context(|| format!("stop {name}"))?;
-        if !entrant.ends_well(usage.exit_code) {
+        // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
+        if !entrant.ends_well(usage.exit_code) && matches!(goal, Goal::Committed) {
             say::progress(name, &format!("ended with code {}", usage.exit_code));
         }
-        Ok(Raced { wall, usage, threads: threads.by_name() })
+        Ok(Raced { wall, usage, threads: threads.by_name(), metrics })
+    }
+
+    /// Messages or spans that a run has still before it.
+    async fn left(&self, route: &Route, goal: Goal) -> Result<u64> {
+        match goal {
+            Goal::Committed => Ok(self.topic.lag(&route.group).await?.messages.unsigned_abs()),
+            Goal::Read(spans) => {
+                // A process that does not answer yet has read nothing.
+                let text = gateway::metrics_text(&route.admin).await.unwrap_or_default();
+                let read = metric_sum(&text, "sluice_gateway_spans_total").map_or(0, spooled::whole);
+                Ok(spans.saturating_sub(read))
+            }
+        }
     }
 
     fn counted(&self, sink: &NullSink) -> Result<Arrived> {

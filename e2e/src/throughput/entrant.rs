@@ -19,6 +19,9 @@ const RECORD_BATCH_MAX: &str = "1MiB";
 const JSON_MEMORY_LIMIT: &str = "256MiB";
 const JSON_RECORD_BATCH_MAX: &str = "4MiB";
 
+/// How long a gateway with a queue volume may take to leave: what the sink has not taken goes to the volume 3 s before.
+const LEAVE_DEADLINE: &str = "8s";
+
 /// 128 and the signal's number.
 const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
@@ -88,6 +91,10 @@ pub struct Route {
     pub table: String,
     /// The engine that a peer should give to a table that it makes itself.
     pub engine: &'static str,
+    /// Where the gateway tells of itself.
+    pub admin: String,
+    /// The gateway's queue volume, a folder; absent without one.
+    pub volume: Option<PathBuf>,
 }
 
 impl Entrant {
@@ -137,9 +144,9 @@ fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
         group: &route.group,
         sink: &route.sink,
         database: &route.database,
-        admin: &gateway::free_address()?,
+        admin: &route.admin,
     };
-    let change = json!({
+    let mut change = json!({
         "source": {"kafka": {
             "partitionsActiveMax": route.partitions,
             "format": format,
@@ -148,6 +155,13 @@ fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
         "sink": {"clickhouse": {"table": route.table}},
         "memory": {"limit": memory_limit},
     });
+    if let Some(volume) = &route.volume {
+        let spools = json!({
+            "queue": {"mode": "Spill", "path": volume},
+            "shutdown": {"deadline": LEAVE_DEADLINE},
+        });
+        change = merged(&change, &spools);
+    }
     let file = folder.join("gateway.yaml");
     gateway::write_config(&merged(&orders.config(), &change), &file)?;
     Ok(file)

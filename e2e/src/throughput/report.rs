@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::spool::{Comparison, Counts, Phase};
 use super::threads::ThreadTime;
 use super::witness::Usage;
 use crate::spans::Shape;
@@ -36,6 +37,9 @@ pub struct RunReport {
     pub peak_rss_mib: f64,
     /// CPU time of the server for the inserts, seconds.
     pub server_cpu_s: Option<f64>,
+    /// What a run of `--spool` did with the volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool: Option<Counts>,
     /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
     #[serde(skip)]
     pub context_switches: i64,
@@ -51,6 +55,9 @@ pub struct Report {
     pub shape: &'static str,
     /// In the order in which they ran.
     pub runs: Vec<RunReport>,
+    /// How the queue volume compares with the live path, with `--spool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool: Option<Comparison>,
 }
 
 /// What the sink knows of a run.
@@ -92,11 +99,11 @@ fn seconds(microseconds: u64) -> f64 {
     float(microseconds) / 1e6
 }
 
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-fn ratio(of: f64, to: f64) -> f64 {
+pub(super) fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { 0.0 }
 }
 
@@ -118,6 +125,7 @@ impl RunReport {
             bytes_per_span: rounded(ratio(float(arrived.bytes), float(spans))),
             peak_rss_mib: rounded(float(usage.peak_rss_kib.unsigned_abs()) / 1024.0),
             server_cpu_s: arrived.server_cpu_us.map(seconds).map(rounded),
+            spool: None,
             context_switches: usage.context_switches,
             threads: Vec::new(),
         }
@@ -125,6 +133,10 @@ impl RunReport {
 
     /// Whether everything that can be known says that every span arrived.
     pub fn is_whole(&self) -> bool {
+        if self.spool.is_some_and(|counts| counts.phase == Phase::Spill) {
+            // Its rows are counted when they leave the volume.
+            return true;
+        }
         self.rows >= self.spans && self.lost.unwrap_or(0) == 0
     }
 
@@ -182,6 +194,9 @@ const HEADINGS: [&str; 14] = [
 /// Columns of words, which stand to the left; numbers stand to the right.
 const WORDS: usize = 3;
 
+const SPOOL_HEADINGS: [&str; 5] =
+    ["name", "spans read from Kafka", "blocks to the volume", "blocks from it", "volume MiB"];
+
 const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/span"];
 
 /// Columns of words in the table of threads.
@@ -193,6 +208,21 @@ impl Report {
         let mut lines = vec![HEADINGS.map(str::to_owned)];
         lines.extend(self.runs.iter().map(RunReport::cells));
         aligned(&lines, WORDS)
+    }
+
+    /// What the runs of `--spool` did with the volume as lines of a table; none without.
+    pub fn spool_table(&self) -> Vec<String> {
+        let Some(comparison) = self.spool else { return Vec::new() };
+        let mut lines = vec![SPOOL_HEADINGS.map(str::to_owned)];
+        lines.extend(self.runs.iter().filter_map(|run| {
+            let Counts { phase, read, appended_blocks, drained_blocks, volume_bytes } = run.spool?;
+            let mib = format!("{:.1}", float(volume_bytes) / f64::from(1 << 20));
+            let [read, appended, drained] = [read, appended_blocks, drained_blocks].map(|n| n.to_string());
+            Some([phase.name().to_owned(), read, appended, drained, mib])
+        }));
+        let mut lines = aligned(&lines, 1);
+        lines.extend(comparison.lines());
+        lines
     }
 
     /// The threads of every run as lines of a table.
@@ -240,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_report_has_these_fields() {
-        let report = Report { shape: "rich", runs: vec![run()] };
+        let report = Report { shape: "rich", runs: vec![run()], spool: None };
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             r#"{"shape":"rich","runs":[{"name":"gateway","format":"RowBinary","spans":1000000,"rows":1000001,"lost":0,"doubled":1,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
@@ -257,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_columns_of_the_table_are_aligned() {
-        let table = Report { shape: "rich", runs: vec![run(), run()] }.table();
+        let table = Report { shape: "rich", runs: vec![run(), run()], spool: None }.table();
         assert_eq!(table.len(), 3);
         assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
     }
@@ -265,7 +295,8 @@ mod tests {
     #[test]
     fn a_thread_is_a_line_with_its_time_a_span() {
         let io = ThreadTime { name: "io".to_owned(), user_us: 40_000, system_us: 60_000 };
-        let report = Report { shape: "rich", runs: vec![RunReport { threads: vec![io], ..run() }] };
+        let report =
+            Report { shape: "rich", runs: vec![RunReport { threads: vec![io], ..run() }], spool: None };
         assert_eq!(
             report.threads_table(),
             ["name     thread  user s  system s  ns/span", "gateway  io        0.04      0.06    100.0"]

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
@@ -36,6 +37,12 @@ const SAMPLE: usize = 16;
 /// What it says its version is: that of the local stack's server, which the gateway supports.
 const VERSION: &str = "26.7.2.1";
 
+/// What nobody retries.
+const NOT_IMPLEMENTED: u16 = 48;
+
+/// `TOO_MANY_SIMULTANEOUS_QUERIES`: nothing was stored, it is tried again later.
+const BUSY: u16 = 202;
+
 /// An INSERT that was taken.
 #[derive(Clone, Debug)]
 struct Taken {
@@ -53,6 +60,8 @@ struct Spool {
 struct Shared {
     columns: Columns,
     spool: Mutex<Spool>,
+    /// INSERTs are refused, as a server does that has too much to do.
+    refuses: AtomicBool,
 }
 
 /// A null sink that listens. Ends when dropped.
@@ -77,7 +86,7 @@ impl NullSink {
     /// Listens on a free port of this machine, for a table of these columns.
     pub fn start(columns: Columns) -> Result<NullSink> {
         let spool = Mutex::new(Spool { file: nameless_file()?, taken: Vec::new() });
-        let shared = Arc::new(Shared { columns, spool });
+        let shared = Arc::new(Shared { columns, spool, refuses: AtomicBool::new(false) });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("null-sink")
@@ -98,6 +107,11 @@ impl NullSink {
     /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// From now on INSERTs are refused, or taken.
+    pub fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// Checks every frame that was taken and counts its rows, as those of `spans` spans of `run`.
@@ -170,8 +184,12 @@ async fn answer(
     let statement = parameter(request.uri().query().unwrap_or_default(), "query");
     let has_length = request.headers().contains_key(CONTENT_LENGTH);
     let body = request.into_body().collect().await?.to_bytes();
+    let is_insert = statement.as_ref().is_some_and(|statement| statement.starts_with("INSERT"));
+    if is_insert && shared.refuses.load(Ordering::Relaxed) {
+        return Ok(refusal(BUSY, "it refuses inserts for now", "TOO_MANY_SIMULTANEOUS_QUERIES"));
+    }
     let answered = match statement {
-        Some(statement) if statement.starts_with("INSERT") => {
+        Some(statement) if is_insert => {
             // A chunked body that is cut short looks whole, so that the gateway must never send one.
             if has_length { shared.take(&statement, body) } else { Err(anyhow::anyhow!("no Content-Length")) }
                 .map(|()| Bytes::new())
@@ -179,20 +197,19 @@ async fn answer(
         Some(other) => question(&shared.columns, &other),
         None => question(&shared.columns, &String::from_utf8_lossy(&body)),
     };
-    let mut response = Response::new(Full::default());
-    match answered {
-        Ok(bytes) => *response.body_mut() = Full::new(bytes),
-        Err(error) => {
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            // NOT_IMPLEMENTED: nobody retries that.
-            response
-                .headers_mut()
-                .insert("X-ClickHouse-Exception-Code", hyper::header::HeaderValue::from_static("48"));
-            let text = format!("Code: 48. DB::Exception: null sink: {error:#}. (NOT_IMPLEMENTED)");
-            *response.body_mut() = Full::new(Bytes::from(text));
-        }
-    }
-    Ok(response)
+    Ok(match answered {
+        Ok(bytes) => Response::new(Full::new(bytes)),
+        Err(error) => refusal(NOT_IMPLEMENTED, &format!("{error:#}"), "NOT_IMPLEMENTED"),
+    })
+}
+
+/// An answer with an exception.
+fn refusal(code: u16, why: &str, name: &str) -> Response<Full<Bytes>> {
+    let text = format!("Code: {code}. DB::Exception: null sink: {why}. ({name})");
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert("X-ClickHouse-Exception-Code", code.into());
+    response
 }
 
 impl Shared {
@@ -337,6 +354,25 @@ mod tests {
         assert_eq!(counts(), (150, 150, 0, 0));
         sink.shared.spool.lock().unwrap().taken.extend([swallowed.clone(), swallowed]);
         assert_eq!(counts(), (450, 0, 150, 0));
+    }
+
+    #[tokio::test]
+    async fn a_sink_that_refuses_takes_nothing_and_says_so_until_it_takes_again() {
+        let sink = sink();
+        let url = format!("{}/?query={}", sink.url(), INSERT.replace(' ', "%20").replace('`', "%60"));
+        let send = async || {
+            let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());
+            let request = Request::post(&url).body(Full::new(insert_of(0..100))).unwrap();
+            let answer = client.build_http().request(request).await.unwrap();
+            let code = answer.headers().get("X-ClickHouse-Exception-Code");
+            code.map(|code| code.to_str().unwrap().to_owned())
+        };
+        sink.refuse(true);
+        assert_eq!(send().await.as_deref(), Some("202"));
+        assert_eq!(sink.count(RUN, 100).unwrap().tally.rows(), 0);
+        sink.refuse(false);
+        assert_eq!(send().await, None);
+        assert_eq!(sink.count(RUN, 100).unwrap().tally.lost(), 0);
     }
 
     #[test]

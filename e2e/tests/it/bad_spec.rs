@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
+use crate::gitops;
 use crate::scene::{self, Scene, Uses};
 
 /// Waits for the condition, and that its message and that of Ready name what is wrong.
@@ -33,6 +34,7 @@ async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
         scene.pipeline.apply(&json!({})).await?;
         let name = scene.topic.name().to_owned();
         expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
+        gitops::assert_seen(scene, "Progressing", "InProgress").await?;
         scene.topic = e2e::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
         expect_mended(scene).await
     })
@@ -93,6 +95,7 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
         let message =
             scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
         scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
+        gitops::assert_seen(scene, "Degraded", "Failed").await?;
         let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;

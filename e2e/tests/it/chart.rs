@@ -1,24 +1,44 @@
-//! The chart on a real cluster: installed for one namespace, upgraded, removed; what it looks after goes on through all of it.
+//! The chart on a real cluster: installed for one namespace as it was first, upgraded to what it is, rolled back and forth, removed;
+//! what it looks after goes on through all of it, and a sync of what is installed would change nothing.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Cluster, Namespace, Operator, Pods, Seen, until};
-use e2e::local_operator::{POD_CORES, ensure_definition};
+use e2e::local_operator::{POD_CORES, ensure_definition, give_back_definition};
 use e2e::pipeline::{Pipeline, Settings};
 use e2e::process::{command, output};
 use e2e::produce::Topic;
 use e2e::stack::target::Resolved;
 use e2e::stack::{helm, paths};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::rbac::v1::Role;
-use kube::ResourceExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ListParams};
+use kube::{CustomResourceExt as _, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sluice_crds::TracePipeline;
 
 use crate::environment::{READY, without_operator};
+use crate::gitops::assert_in_sync;
 
 /// Variable with the operator's image, as a pod names it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
+
+/// The chart.
+const CHART: &str = "charts/sluice";
+
+/// The first one that there was (of commit 765949b), with the definition of then.
+const FIRST_CHART: &str = "e2e/tests/it/first_chart";
+
+/// What a user set under the first chart, and not again since.
+const SET_ONCE: &str = "podAnnotations.set=once";
 
 /// Name of the release.
 const RELEASE: &str = "sluice-e2e";
@@ -59,7 +79,8 @@ async fn run(cluster: &Cluster, target: &Resolved, image: &str) -> Result<()> {
     let lived = release.live().await;
     // Nothing installed is no error.
     let removed = release.helm(&["uninstall", RELEASE, "--ignore-not-found", "--wait"], &[]).await;
-    let removed = removed.map(drop).and(namespace.delete().await).and(topic.delete().await);
+    let removed = removed.map(drop).and(give_back_definition(cluster).await);
+    let removed = removed.and(namespace.delete().await).and(topic.delete().await);
     lived.and(removed)
 }
 
@@ -72,53 +93,116 @@ struct Release<'a> {
 impl Release<'_> {
     async fn live(&self) -> Result<()> {
         let pipeline = self.pipeline();
-        let notes = self.deploy("install", &[]).await?;
-        ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
-        pipeline.apply(&change(4)).await?;
-        let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
-        pipeline.wait("looked after", READY, looked_after).await?;
-        let before = self.workload().await?;
+        // Under the definition of then, and with an operator that has no image any more.
+        let alone = ["image.repository=sluice.local/none", "image.tag=none", SET_ONCE];
+        self.deploy(&["install", RELEASE, FIRST_CHART, "--take-ownership"], &alone).await?;
+        ensure!(!self.knows("rollout").await?, "the definition is not the first one");
+        pipeline.apply(&first()).await?;
+        let uid = pipeline.get().await?.uid();
 
-        let upgraded = ["logLevel=debug", "resources.limits.memory=192Mi", "podAnnotations.a=b"];
-        self.deploy("upgrade", &upgraded).await?;
-        let deployment =
-            self.namespace.api::<Deployment>().get(RELEASE).await.context("get the Deployment")?;
-        let args = serde_json::to_string(&deployment.spec).context("write the Deployment")?;
-        ensure!(args.contains("--log-level=debug"), "the upgrade did not reach the operator: {args}");
-        pipeline.apply(&change(3)).await?;
-        pipeline.wait("looked after by the upgraded operator", READY, looked_after).await?;
-        ensure!(before == self.workload().await?, "an upgrade of the operator changed the gateways");
+        let before = self.upgraded(&pipeline).await?;
+        ensure!(pipeline.get().await?.uid() == uid, "the pipeline was made again");
+        let newest = pipeline.manifest(&change(3));
+        self.rolled_back_and_forth(&pipeline, &newest).await?;
 
         self.helm(&["uninstall", RELEASE, "--wait"], &[]).await?;
         self.wait_gone().await?;
         ensure!(before == self.workload().await?, "the gateways went with the operator");
+        let left = pipeline.get().await?;
         ensure!(
-            pipeline.get().await?.metadata.deletion_timestamp.is_none(),
+            left.uid() == uid && left.metadata.deletion_timestamp.is_none(),
             "the pipeline goes with the chart"
         );
+        ensure!(self.knows("rollout").await?, "the definition goes with the chart, or back");
         Ok(())
     }
 
-    /// `helm install` or `helm upgrade`; gives what it said.
-    async fn deploy(&self, how: &str, values: &[&str]) -> Result<String> {
+    /// From the first chart to this one, and to other values of it; gives the gateways that stay as they are.
+    async fn upgraded(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<i64>)> {
+        let image = self.image()?;
+        let image: Vec<&str> = image.iter().map(String::as_str).collect();
+        let upgrade =
+            ["upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", HELM_TIMEOUT];
+        let notes = self.deploy(&upgrade, &image).await?;
+        ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
+        ensure!(self.knows("rollout").await?, "the upgrade left the definition as it was");
+        let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+        pipeline.wait("looked after", READY, looked_after).await?;
+        // What was taken under the first definition is taken now, and says the same.
+        let manifests = vec![pipeline.manifest(&first())];
+        assert_in_sync(self.target.kubeconfig.clone(), manifests).await.context("the pipeline")?;
+        self.in_sync(&image).await?;
+        pipeline.apply(&change(4)).await?;
+        pipeline.wait("looked after in its newest form", READY, looked_after).await?;
+        let before = self.workload().await?;
+
+        let debug = ["logLevel=debug", "resources.limits.memory=192Mi", "podAnnotations.a=b"];
+        self.deploy(&upgrade, &debug).await?;
+        let deployment =
+            self.namespace.api::<Deployment>().get(RELEASE).await.context("get the Deployment")?;
+        let spec = serde_json::to_string(&deployment.spec).context("write the Deployment")?;
+        ensure!(spec.contains("--log-level=debug"), "the upgrade did not reach the operator: {spec}");
+        ensure!(spec.contains(r#""set":"once""#), "what was set before is lost: {spec}");
+        pipeline.apply(&change(3)).await?;
+        pipeline.wait("looked after by the upgraded operator", READY, looked_after).await?;
+        ensure!(before == self.workload().await?, "an upgrade of the operator changed the gateways");
+        Ok(before)
+    }
+
+    /// Back to the first chart and to the newest revision again: fields that the first definition does not know come back.
+    async fn rolled_back_and_forth(&self, pipeline: &Pipeline, newest: &Value) -> Result<()> {
+        let (gateways, uid) = (self.workload().await?, pipeline.get().await?.uid());
+        self.helm(&["rollback", RELEASE, "1"], &[]).await?;
+        ensure!(!self.knows("rollout").await?, "the definition was not rolled back");
+        ensure!(gateways == self.workload().await?, "a downgrade of the chart changed the gateways");
+        self.helm(&["rollback", RELEASE, "3", "--wait", "--timeout", HELM_TIMEOUT], &[]).await?;
+        ensure!(pipeline.get().await?.uid() == uid, "the pipeline was made again");
+        pipeline.wait("looked after again", READY, |status| status.desired_replicas.is_some()).await?;
+        ensure!(gateways == self.workload().await?, "an upgrade after a downgrade changed the gateways");
+        assert_in_sync(self.target.kubeconfig.clone(), vec![newest.clone()]).await.context("the pipeline")
+    }
+
+    /// A sync of what the chart renders would change nothing of what it installed.
+    async fn in_sync(&self, values: &[&str]) -> Result<()> {
+        let values: Vec<&str> = values.iter().copied().chain([SET_ONCE]).collect();
+        let text = self.deploy(&["template", RELEASE, CHART], &values).await?;
+        let mut manifests: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand helm")?;
+        manifests.retain(Value::is_object);
+        ensure!(manifests.len() >= 10, "helm renders {} objects", manifests.len());
+        assert_in_sync(self.target.kubeconfig.clone(), manifests).await.context("the chart")
+    }
+
+    /// Whether the definition has this field of the spec.
+    async fn knows(&self, field: &str) -> Result<bool> {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.namespace.cluster().client());
+        let found = definitions.get(TracePipeline::crd_name()).await.context("get the definition")?;
+        let found = serde_json::to_value(&found.spec.versions).context("write the definition")?;
+        let of_spec = "/0/schema/openAPIV3Schema/properties/spec/properties";
+        let fields = found.pointer(of_spec).with_context(|| format!("{of_spec} is missing"))?;
+        Ok(!fields[field].is_null())
+    }
+
+    /// The operator's image as values.
+    fn image(&self) -> Result<[String; 2]> {
         let (repository, tag) = self.image.rsplit_once(':').context("the image has no tag")?;
-        let own = [
-            format!("image.repository={repository}"),
-            format!("image.tag={tag}"),
-            format!("watchNamespaces={{{}}}", self.namespace.name()),
-            "gateway.image=sluice.local/none:0".to_owned(),
-            // It is there, and belongs to another release.
-            "crds.enabled=false".to_owned(),
-        ];
-        let values: Vec<&str> = own.iter().map(String::as_str).chain(values.iter().copied()).collect();
-        self.helm(&[how, RELEASE, "charts/sluice", "--wait", "--timeout", HELM_TIMEOUT], &values).await
+        Ok([format!("image.repository={repository}"), format!("image.tag={tag}")])
+    }
+
+    /// `helm install`, `upgrade` or `template` for the namespace; gives what it said.
+    async fn deploy(&self, words: &[&str], values: &[&str]) -> Result<String> {
+        let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
+        let own = [&watched, "gateway.image=sluice.local/none:0"];
+        let values: Vec<&str> = own.iter().copied().chain(values.iter().copied()).collect();
+        self.helm(words, &values).await
     }
 
     async fn helm(&self, words: &[&str], values: &[&str]) -> Result<String> {
         let mut helm = command(tokio::task::spawn_blocking(helm::path).await.context("find helm")??);
         helm.current_dir(paths::workspace()).env("KUBECONFIG", &self.target.kubeconfig);
         helm.args(words).args(["--namespace", self.namespace.name()]);
-        helm.args(values.iter().flat_map(|value| ["--set", value]));
+        // A tag of digits alone would be taken for a number.
+        let how = |value: &str| if value.starts_with("image.") { "--set-string" } else { "--set" };
+        helm.args(values.iter().flat_map(|value| [how(value), value]));
         let ran = tokio::task::spawn_blocking(move || output(&mut helm)).await;
         ran.context("the thread that runs helm ended")?
     }
@@ -133,15 +217,48 @@ impl Release<'_> {
         Ok((found.uid(), found.metadata.generation))
     }
 
-    /// Nothing of the release is left.
+    /// Of the release and its operator nothing is left but what its notes name.
     async fn wait_gone(&self) -> Result<()> {
-        let selector = format!("app.kubernetes.io/instance={RELEASE}");
-        let pods = Pods::new(self.namespace.cluster(), self.namespace.name(), &selector);
-        until("end of the operator", GONE, async || {
-            let left = pods.list().await?.len() + self.namespace.list::<Role>(&selector).await?.len();
-            Ok(if left == 0 { Seen::Done(()) } else { Seen::NotYet(format!("{left} objects")) })
+        until("end of the release", GONE, async || {
+            let left = self.left().await?;
+            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
         })
-        .await
+        .await?;
+        let leases: Vec<String> =
+            self.namespace.list::<Lease>("").await?.iter().map(Lease::name_any).collect();
+        ensure!(leases == [RELEASE], "left are the Leases {leases:?}");
+        Ok(())
+    }
+
+    async fn left(&self) -> Result<Vec<String>> {
+        let selector = format!("app.kubernetes.io/instance={RELEASE}");
+        let pods = Pods::new(self.namespace.cluster(), self.namespace.name(), &selector).list().await?;
+        let mut left: Vec<String> = pods.iter().map(|pod| format!("Pod {}", pod.name_any())).collect();
+        left.extend(self.names::<Deployment>(&selector).await?);
+        left.extend(self.names::<ServiceAccount>(&selector).await?);
+        left.extend(self.names::<Service>(&selector).await?);
+        left.extend(self.names::<PodDisruptionBudget>(&selector).await?);
+        left.extend(self.names::<NetworkPolicy>(&selector).await?);
+        left.extend(self.names::<Role>(&selector).await?);
+        left.extend(self.names::<RoleBinding>(&selector).await?);
+        left.extend(self.names::<Secret>(&format!("owner=helm,name={RELEASE}")).await?);
+        let (client, params) = (self.namespace.cluster().client(), ListParams::default().labels(&selector));
+        let roles =
+            Api::<ClusterRole>::all(client.clone()).list(&params).await.context("list ClusterRoles")?;
+        let bindings =
+            Api::<ClusterRoleBinding>::all(client).list(&params).await.context("list ClusterRoleBindings")?;
+        left.extend(roles.iter().map(|role| format!("ClusterRole {}", role.name_any())));
+        left.extend(bindings.iter().map(|binding| format!("ClusterRoleBinding {}", binding.name_any())));
+        Ok(left)
+    }
+
+    async fn names<K>(&self, selector: &str) -> Result<Vec<String>>
+    where
+        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        let listed = self.namespace.list::<K>(selector).await?;
+        Ok(listed.iter().map(|object| format!("{} {}", K::kind(&()), object.name_any())).collect())
     }
 
     fn pipeline(&self) -> Pipeline {
@@ -156,6 +273,17 @@ impl Release<'_> {
         };
         Pipeline::new(&self.namespace, settings)
     }
+}
+
+/// What the first definition knows of the usual pipeline.
+fn first() -> Value {
+    json!({
+        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
+        "gateway": {"resources": {"cpuRequest": POD_CORES}},
+        "queue": {"mode": "Disabled", "size": null},
+        "rollout": null,
+        "replicas": 1,
+    })
 }
 
 /// One gateway in either case, on a node that there is not.

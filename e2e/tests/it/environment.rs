@@ -1,6 +1,7 @@
 //! Where the tests run: cluster, servers and image, as `cargo verify` hands them over in environment variables.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -63,6 +64,11 @@ impl Environment {
             gateway_image,
             target,
         })
+    }
+
+    /// Kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        Ok(self.target.resolve()?.kubeconfig)
     }
 
     /// Ends `ClickHouse` with SIGTERM.

@@ -41,6 +41,8 @@ pub enum Input {
     BadSkipped,
     /// There is nowhere to put one, and it stops its partition, alone.
     BadStops,
+    /// The same for so long that it is not ready, until there is.
+    StopsUnready,
     /// The same, until there is.
     LettersRefused,
     /// Messages in another encoding become letters.
@@ -71,6 +73,7 @@ impl Input {
         match self {
             Input::BadLettered => bad_lettered(scene, false).await,
             Input::BadKill => bad_lettered(scene, true).await,
+            Input::StopsUnready => stops_unready(scene).await,
             Input::LettersRefused => letters_refused(scene).await,
             Input::BadSkipped => bad_skipped(scene).await,
             Input::BadStops => bad_stops(scene).await,
@@ -103,7 +106,7 @@ async fn send(producer: &FutureProducer, topic: &str, partition: i32, value: Opt
     Ok(sent.map_err(|(error, _)| error).context("produce a bad message")?.offset)
 }
 
-fn producer(scene: &Scene<'_>) -> Result<FutureProducer> {
+pub(super) fn producer(scene: &Scene<'_>) -> Result<FutureProducer> {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", scene.stage.servers.kafka());
     config.create().context("make a producer of bad messages")
@@ -180,6 +183,25 @@ async fn letters_refused(scene: &mut Scene<'_>) -> Result<Expected> {
     taken.delete().await?;
     let healed = Instant::now();
     scene.wait_logged("the partition goes on").await?;
+    let recovery_s = Some(healed.elapsed().as_secs_f64());
+    scene.wait_acked(SPANS_AFTER).await?;
+    ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
+}
+
+/// The watchdog names the partition and why it stands; the others go on all the while, and it is ready again once that one does.
+async fn stops_unready(scene: &mut Scene<'_>) -> Result<Expected> {
+    let (taken, bad) = stop_partition(scene).await?;
+    let words = scene.wait_ready(false).await?.unwrap_or_default();
+    let named = format!("{}/0 stands still", scene.topic.name());
+    ensure!(
+        words.contains(&named) && words.contains("dead letter"),
+        "it is not ready for another reason: {words}"
+    );
+    ensure!(!words.contains("; partition"), "other partitions stand still, too: {words}");
+    taken.delete().await?;
+    let healed = Instant::now();
+    scene.wait_ready(true).await?;
     let recovery_s = Some(healed.elapsed().as_secs_f64());
     scene.wait_acked(SPANS_AFTER).await?;
     ensure_letters(scene, &BTreeSet::from([(0, bad)]), false).await?;

@@ -49,39 +49,47 @@ pub enum Step {
 }
 
 impl Step {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Step, &'static str, &'static str); 7] = [
+    /// All of them, with the names of a scenario with the classic protocol of groups and of one with KIP-848's, and words.
+    pub const ALL: [(Step, [&'static str; 2], &'static str); 7] = [
         (
             Step::BeforePlanCommit,
-            "kill-before-plan-commit",
+            ["kill-before-plan-commit", "kip-848-kill-before-plan-commit"],
             "SIGKILL while a commit with a new planned cut is on its way",
         ),
         (
             Step::AfterPlanCommit,
-            "kill-after-plan-commit",
+            ["kill-after-plan-commit", "kip-848-kill-after-plan-commit"],
             "SIGKILL once the broker has stored a new planned cut",
         ),
-        (Step::BeforeSend, "kill-before-send", "SIGKILL before the first byte of an INSERT arrives"),
-        (Step::MiddleOfSend, "kill-in-the-middle", "SIGKILL when the server has half of an INSERT"),
+        (
+            Step::BeforeSend,
+            ["kill-before-send", "kip-848-kill-before-send"],
+            "SIGKILL before the first byte of an INSERT arrives",
+        ),
+        (
+            Step::MiddleOfSend,
+            ["kill-in-the-middle", "kip-848-kill-in-the-middle"],
+            "SIGKILL when the server has half of an INSERT",
+        ),
         (
             Step::AfterServerCommit,
-            "kill-after-server-commit",
+            ["kill-after-server-commit", "kip-848-kill-after-server-commit"],
             "SIGKILL when the server has stored an INSERT and its answer is on its way",
         ),
         (
             Step::BeforeOffsetCommit,
-            "kill-before-offset-commit",
+            ["kill-before-offset-commit", "kip-848-kill-before-offset-commit"],
             "SIGKILL while a commit that moves an offset is on its way",
         ),
         (
             Step::AfterOffsetCommit,
-            "kill-after-offset-commit",
+            ["kill-after-offset-commit", "kip-848-kill-after-offset-commit"],
             "SIGKILL once the broker has stored a moved offset",
         ),
     ];
 
     /// Sets the trap, which lets so many passages of the step go by.
-    fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
+    pub(super) fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
         let servers = &scene.stage.servers;
         let commits = |leg: Leg, is_wanted: fn(&mut Seen, &Commit) -> bool| {
             let mut seen = Seen::default();
@@ -164,18 +172,21 @@ fn count_down(left: &mut u32) -> bool {
     over
 }
 
-enum Trap {
+/// A trap for a step.
+pub(super) enum Trap {
     Kafka(gate::Trap<kafka_front::Passage, kafka_front::Verdict>),
     Sink(gate::Trap<sink_front::Passage, sink_front::Verdict>),
 }
 
-enum Caught {
+/// What a trap has caught.
+pub(super) enum Caught {
     Kafka(gate::Caught<kafka_front::Passage, kafka_front::Verdict>),
     Sink(gate::Caught<sink_front::Passage, sink_front::Verdict>),
 }
 
 impl Trap {
-    async fn caught(self) -> Result<Caught> {
+    /// Waits until something is caught.
+    pub(super) async fn caught(self) -> Result<Caught> {
         Ok(match self {
             Trap::Kafka(trap) => Caught::Kafka(trap.caught(STEP_PATIENCE).await?),
             Trap::Sink(trap) => Caught::Sink(trap.caught(STEP_PATIENCE).await?),
@@ -185,7 +196,7 @@ impl Trap {
 
 impl Caught {
     /// It never goes on.
-    fn cut(self) {
+    pub(super) fn cut(self) {
         match self {
             Caught::Kafka(caught) => caught.decide(kafka_front::Verdict::Reset),
             Caught::Sink(caught) => caught.decide(sink_front::Verdict::Reset),

@@ -14,8 +14,8 @@ use crate::faults::scene::{Expected, PATIENCE, Scene};
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// SIGKILL, in each round at another step of a range.
-    Kill,
+    /// SIGKILL at a step of a range.
+    Kill(Step),
     /// Three members come and go.
     Storm,
     /// A member is stopped for longer than its session, with an INSERT on its way; its commits come under an epoch that is over.
@@ -40,10 +40,7 @@ impl Protocol {
         let (played, seen) = tokio::join!(
             async {
                 match self {
-                    Protocol::Kill => {
-                        let step = scene.round as usize % Step::ALL.len();
-                        kill::play(scene, Step::ALL[step].0).await
-                    }
+                    Protocol::Kill(step) => kill::play(scene, step).await,
                     Protocol::Storm => Process::Storm.play(scene).await,
                     Protocol::Stop => Process::StopLong.play(scene).await,
                 }

@@ -2,6 +2,8 @@
 //!
 //! Rows that are refused must be in the dead-letter topic, each of them and no other, and all others in the table once.
 
+mod without_letters;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
+use serde_json::{Value, json};
 
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::faults::kafka_front;
@@ -20,11 +23,15 @@ use crate::pipeline::TABLE;
 use crate::produce::Topic;
 use crate::spans::{NUMBER_KEY, Numbers};
 
-/// Of so many spans one is refused: about one a second, each in a block of its own.
-const REFUSED_EVERY: u64 = 6_007;
+/// Spans that the table refuses: of so many one, and which of them.
+#[derive(Clone, Copy, Debug)]
+struct Constraint {
+    every: u64,
+    rest: u64,
+}
 
-/// Which of them.
-const REFUSED_REST: u64 = 700;
+/// In all partitions: about one a second, each in a block of its own.
+const ANYWHERE: Constraint = Constraint { every: 6_007, rest: 700 };
 
 /// Bytes above which a block is refused as too large: a fifth of a full one.
 const BODY_BYTES_MAX: usize = 12 << 10;
@@ -56,43 +63,72 @@ pub enum Rows {
     RefusedKill,
     /// Blocks are too large.
     TooLarge,
+    /// Rows are refused, and there is nowhere to put them: they are passed over.
+    Skipped,
+    /// The same, and they hold up their partition alone until there is.
+    Stops,
 }
 
 impl Rows {
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        match self {
+            Rows::Skipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
+            Rows::Refused | Rows::RefusedKill | Rows::TooLarge | Rows::Stops => json!({}),
+        }
+    }
+
     /// Plays it.
     ///
     /// # Errors
     /// When a step is not seen, a letter is missing or one too many, or a process could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if self != Rows::TooLarge {
-            constrain(scene).await?;
-        }
-        scene.start_gateway(Some("gateway-0"))?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
         match self {
             Rows::Refused => {
+                ANYWHERE.add(scene).await?;
+                begin(scene).await?;
                 scene.wait_acked(SPANS_AFTER).await?;
-                all_letters(scene, None).await
+                all_letters(scene, ANYWHERE, None).await
             }
             Rows::RefusedKill => {
+                ANYWHERE.add(scene).await?;
+                begin(scene).await?;
                 let killed = kill(scene).await?;
                 let recovery = scene.recovered(killed).await?;
                 scene.wait_acked(SPANS_AFTER).await?;
-                all_letters(scene, Some(recovery)).await
+                all_letters(scene, ANYWHERE, Some(recovery)).await
             }
-            Rows::TooLarge => too_large(scene).await,
+            Rows::TooLarge => {
+                begin(scene).await?;
+                too_large(scene).await
+            }
+            Rows::Skipped => without_letters::skipped(scene).await,
+            Rows::Stops => without_letters::stops(scene).await,
         }
     }
 }
 
-async fn constrain(scene: &Scene<'_>) -> Result<()> {
-    let table = format!("`{}`.`{TABLE}`", scene.database.name());
-    let number = "(reinterpretAsUInt64(reverse(unhex(SpanId))) - 1)";
-    let change = format!(
-        "ALTER TABLE {table} ADD CONSTRAINT refused CHECK {number} % {REFUSED_EVERY} != {REFUSED_REST}"
-    );
-    scene.stage.servers.server.execute(&change).await
+impl Constraint {
+    /// Has the table refuse them.
+    async fn add(self, scene: &Scene<'_>) -> Result<()> {
+        let Constraint { every, rest } = self;
+        let table = format!("`{}`.`{TABLE}`", scene.database.name());
+        let number = "(reinterpretAsUInt64(reverse(unhex(SpanId))) - 1)";
+        let change = format!("ALTER TABLE {table} ADD CONSTRAINT refused CHECK {number} % {every} != {rest}");
+        scene.stage.servers.server.execute(&change).await
+    }
+
+    /// Those of these spans that it refuses.
+    fn refused(self, numbers: &Numbers) -> BTreeSet<u64> {
+        let all = numbers.ranges().iter().cloned().flatten();
+        all.filter(|number| number % self.every == self.rest).collect()
+    }
+}
+
+async fn begin(scene: &mut Scene<'_>) -> Result<()> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await
 }
 
 /// Before or after a commit that says that a block is in parts, or before or after an insert behind it.
@@ -162,7 +198,11 @@ async fn too_large(scene: &mut Scene<'_>) -> Result<Expected> {
 }
 
 /// Ends the load, waits until everything is settled, and compares the letters with what must be refused.
-async fn all_letters(scene: &mut Scene<'_>, recovery_s: Option<f64>) -> Result<Expected> {
+async fn all_letters(
+    scene: &mut Scene<'_>,
+    constraint: Constraint,
+    recovery_s: Option<f64>,
+) -> Result<Expected> {
     let sent = scene.stop_load().await?.clone();
     scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
     let brokers = scene.stage.servers.kafka();
@@ -170,7 +210,7 @@ async fn all_letters(scene: &mut Scene<'_>, recovery_s: Option<f64>) -> Result<E
     let named = topic.clone();
     let letters = tokio::task::spawn_blocking(move || read_letters(&brokers, &named)).await??;
     Topic::ensure(&scene.stage.servers.kafka(), &topic, 1).await?.delete().await?;
-    let (must, doubtful) = (refused(&sent.acked), refused(&sent.doubtful));
+    let (must, doubtful) = (constraint.refused(&sent.acked), constraint.refused(&sent.doubtful));
     ensure!(!must.is_empty(), "no row was refused");
     let missing = must.difference(&letters).count();
     let other = letters.iter().filter(|number| !must.contains(number) && !doubtful.contains(number)).count();
@@ -181,12 +221,6 @@ async fn all_letters(scene: &mut Scene<'_>, recovery_s: Option<f64>) -> Result<E
     );
     let lost = u64::try_from(must.len()).context("count letters")?;
     Ok(Expected { lost, recovery_s, ..Expected::default() })
-}
-
-/// Those of these spans that the constraint refuses.
-fn refused(numbers: &Numbers) -> BTreeSet<u64> {
-    let all = numbers.ranges().iter().cloned().flatten();
-    all.filter(|number| number % REFUSED_EVERY == REFUSED_REST).collect()
 }
 
 /// The numbers of the spans in a dead-letter topic, each of which must say why it is there.

@@ -13,31 +13,31 @@ use crate::process::Signal;
 use crate::spans::Shape;
 
 /// The smallest memory limit for one worker and these inserts, so that the pool of chunks is as small as it gets: 24 MiB.
-const MEMORY: &str = "137MiB";
+const MEMORY: &str = "146MiB";
 
 /// Spans that come while ClickHouse is away: 480 messages, each a block and a chunk of 64 KiB; seven eighths of the pool are 400.
-const SPANS_AWAY: u64 = 48_000;
+pub(super) const SPANS_AWAY: u64 = 48_000;
 
 /// Spans that come after it.
-const SPANS_AFTER: u64 = 4_000;
+pub(super) const SPANS_AFTER: u64 = 4_000;
 
 /// Blocks that must be on the volume before anything else happens.
-const BLOCKS: f64 = 50.0;
+pub(super) const BLOCKS: f64 = 50.0;
 
 /// Blocks that must have been drained before the gateway is killed while it drains.
 const BLOCKS_DRAINED: f64 = 20.0;
 
 /// How long the volume may take to be empty again: 500 inserts on a machine that does something else as well.
-const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
+pub(super) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
 
 /// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
-const LEAVE_SOON: &str = "8s";
+pub(super) const LEAVE_SOON: &str = "8s";
 
 /// How long it then takes at the most.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The gateway's metric of blocks on its volume.
-const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
+pub(super) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,21 +94,12 @@ impl Volume {
 
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
-        let queue = json!({"mode": "Spill", "maxBytes": "1GiB"});
-        // A block a message: many of them at little cost.
-        let insert = json!({"maxRows": 1, "concurrency": 8});
-        // One that leaves for good has nothing to wait for.
-        let deadline = if self == Volume::DrainCommand { LEAVE_SOON } else { "50s" };
-        let is_enqueued = matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue);
-        let commit = if is_enqueued { "AfterEnqueue" } else { "AfterInsert" };
-        json!({
-            "delivery": {"commit": commit},
-            "queue": queue,
-            "sink": {"clickhouse": {"insert": insert}},
-            "workers": 1,
-            "memory": {"limit": MEMORY},
-            "shutdown": {"deadline": deadline},
-        })
+        let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
+        if self == Volume::DrainCommand {
+            // One that leaves for good has nothing to wait for.
+            change["shutdown"]["deadline"] = json!(LEAVE_SOON);
+        }
+        change
     }
 
     /// Plays it.
@@ -167,8 +158,20 @@ impl Volume {
     }
 }
 
+/// What gateways with a volume are told: little memory, and a block a message: many of them at little cost.
+pub(super) fn change(is_enqueued: bool) -> Value {
+    json!({
+        "delivery": {"commit": if is_enqueued { "AfterEnqueue" } else { "AfterInsert" }},
+        "queue": {"mode": "Spill", "maxBytes": "1GiB"},
+        "sink": {"clickhouse": {"insert": {"maxRows": 1, "concurrency": 8}}},
+        "workers": 1,
+        "memory": {"limit": MEMORY},
+        "shutdown": {"deadline": "50s"},
+    })
+}
+
 /// The gateway dies and comes back as the same member, with its volume.
-async fn kill(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))
 }
@@ -213,9 +216,17 @@ async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
     })
 }
 
-/// Runs `sluice-gateway drain` for the volume of gateway 0: its exit code and what it has printed.
 async fn run_drain(scene: &mut Scene<'_>, timeout: &str) -> Result<(i32, Value)> {
-    let orders = scene.gateway(0).orders().clone();
+    run_drain_of(scene, 0, timeout).await
+}
+
+/// Runs `sluice-gateway drain` for the volume of a gateway: its exit code and what it has printed.
+pub(super) async fn run_drain_of(
+    scene: &mut Scene<'_>,
+    number: usize,
+    timeout: &str,
+) -> Result<(i32, Value)> {
+    let orders = scene.gateway(number).orders().clone();
     let mut command = Command::new(&orders.program);
     command.args(["drain", "--json", "--timeout", timeout, "--config"]).arg(&orders.config);
     let ran = tokio::task::spawn_blocking(move || command.output()).await.context("run drain")?;
@@ -235,7 +246,7 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
     ensure!(on_volume > 0, "nothing is committed that is not inserted ({committed} spans)");
     let is_lost = volume == Volume::LostAfterEnqueue;
     if is_lost {
-        let queue = scene.gateway(0).orders().config.with_extension("queue");
+        let queue = scene.volume(0);
         std::fs::remove_dir_all(&queue).with_context(|| format!("lose {}", queue.display()))?;
         std::fs::create_dir(&queue).with_context(|| format!("create {}", queue.display()))?;
     }
@@ -253,6 +264,6 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
 
 /// Whole numbers, so small that they are exact.
 #[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
-fn as_real(spans: u64) -> f64 {
+pub(super) fn as_real(spans: u64) -> f64 {
     spans as f64
 }

@@ -14,7 +14,12 @@ const SPANS_PER_SECOND: u64 = 5_000;
 impl Scene<'_> {
     /// Begins the load, or goes on with it, on all partitions that the topic has now.
     pub fn start_load(&mut self) {
-        let feed = self.feed(Encoding::OtlpProto);
+        self.start_load_of(SPANS_PER_SECOND);
+    }
+
+    /// The same at another rate.
+    pub fn start_load_of(&mut self, spans_per_second: u64) {
+        let feed = Feed { spans_per_second: Some(spans_per_second), ..self.feed(Encoding::OtlpProto) };
         let first = self.next_number();
         self.load = Some(Load::start_numbers(&self.producer, feed, first..u64::MAX));
     }
@@ -58,6 +63,11 @@ impl Scene<'_> {
         let run = self.producer.run();
         self.producer = Producer::new(&self.stage.servers.kafka(), Compression::default(), run)?;
         Ok(())
+    }
+
+    /// Spans of the load that Kafka has taken so far.
+    pub fn acked(&self) -> u64 {
+        self.sent.acked.count() + self.load.as_ref().map_or(0, Load::acked)
     }
 
     fn next_number(&self) -> u64 {

@@ -11,6 +11,9 @@ use crate::cluster::{Seen, until};
 use crate::process::interrupt;
 use crate::produce::Load;
 
+/// How long a partition that stands may take to be called stuck, or not any more: twice the gateway's two minutes.
+const WATCHDOG_PATIENCE: Duration = Duration::from_mins(4);
+
 impl<'a> Scene<'a> {
     /// Waits until a line in the log of gateway 0 contains this.
     ///
@@ -20,6 +23,20 @@ impl<'a> Scene<'a> {
         self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
             let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
             Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+        })
+        .await
+    }
+
+    /// Waits until gateway 0 says that it is ready, or is not; gives why not.
+    ///
+    /// # Errors
+    /// When it does not within [`WATCHDOG_PATIENCE`].
+    pub async fn wait_ready(&mut self, wanted: bool) -> Result<Option<String>> {
+        let what = if wanted { "a ready gateway" } else { "a gateway that is not ready" };
+        self.wait(what, WATCHDOG_PATIENCE, async |scene| {
+            let unready = scene.gateway(0).admin().unready().await?;
+            let seen = format!("{unready:?}");
+            Ok(if unready.is_none() == wanted { Seen::Done(unready) } else { Seen::NotYet(seen) })
         })
         .await
     }
@@ -125,6 +142,23 @@ impl<'a> Scene<'a> {
                 Seen::Done(())
             } else {
                 Seen::NotYet(format!("{} messages are left", lag.messages))
+            })
+        })
+        .await
+    }
+
+    /// Waits until the group has committed everything but messages of this partition; gives how many those are.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`], or has committed that partition, too.
+    pub async fn wait_committed_but(&mut self, partition: usize) -> Result<i64> {
+        self.wait(&format!("everything committed but partition {partition}"), PATIENCE, async |scene| {
+            let lag = scene.topic.lag(&scene.group).await?;
+            let left = lag.by_partition.get(partition).copied().unwrap_or_default();
+            Ok(if lag.messages == left && left > 0 {
+                Seen::Done(left)
+            } else {
+                Seen::NotYet(format!("{:?} messages are left by partition", lag.by_partition))
             })
         })
         .await

@@ -1,0 +1,244 @@
+//! What can happen to the queue volume, and to what its blocks rely on: it is lost or full, the log has forgotten their
+//! messages. What happens to their bytes is [`damage`](super::damage)'s.
+//!
+//! ```text
+//! load -> gateway -> volume     ClickHouse is away, or refuses
+//!            X          X       the fault
+//!         gateway <- volume -> ClickHouse, which is back; Kafka has what the volume has not
+//! ```
+//!
+//! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::INSERTS_BEFORE;
+use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPOOL_BLOCKS, as_real};
+use crate::cluster::Seen;
+use crate::faults::kafka_front::Way;
+use crate::faults::scene::{Expected, PATIENCE, Scene};
+use crate::faults::segments;
+use crate::process::Signal;
+
+/// Room of a volume that is to be full, KiB: some 120 blocks.
+const SMALL_KIB: u32 = 1_536;
+
+/// Spans that fill it and the memory, and some more.
+const SPANS_SMALL: u64 = 80_000;
+
+/// The same where `queue.maxBytes` is what is full.
+const SPANS_BYTES: u64 = 600_000;
+
+/// Nothing is read for so long once there is no room: many times what a block takes.
+const STANDS_STILL: Duration = Duration::from_secs(3);
+
+/// How long a volume and the memory may take to fill.
+const FILL_PATIENCE: Duration = Duration::from_mins(4);
+
+/// How long a gateway that leaves its blocks on the volume may take to leave.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spooled {
+    /// The volume is lost.
+    Lost,
+    /// Its file system is full.
+    FullDevice,
+    /// It has the bytes that it may have.
+    FullBytes,
+    /// Kafka no longer has what is on it.
+    RetentionPasses,
+}
+
+impl Spooled {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Spooled, &'static str, u32, &'static str); 4] = [
+        (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
+        (
+            Spooled::FullDevice,
+            "volume-full-device",
+            3,
+            "the volume's file system is full: reading stands still; SIGKILL meanwhile in every other round",
+        ),
+        (Spooled::FullBytes, "volume-full-bytes", 3, "the same when queue.maxBytes is reached"),
+        (
+            Spooled::RetentionPasses,
+            "volume-retention-passes",
+            u32::MAX,
+            "SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume",
+        ),
+    ];
+
+    /// What gateways are told otherwise than usual.
+    pub fn change(self) -> Value {
+        let mut change = volume::change(false);
+        match self {
+            // Everything goes to the volume 3 s before.
+            Spooled::RetentionPasses => change["shutdown"]["deadline"] = json!("8s"),
+            Spooled::FullBytes => {
+                // Blocks of a chunk each: fewer of them are more bytes.
+                change["queue"]["maxBytes"] = json!("32MiB");
+                change["sink"]["clickhouse"]["insert"]["maxRows"] = json!(1_000);
+            }
+            _ => {}
+        }
+        change
+    }
+
+    /// Plays it.
+    ///
+    /// # Errors
+    /// When what is waited for does not come.
+    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let outcome = match self {
+            Spooled::Lost => lose(scene).await,
+            Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
+            Spooled::RetentionPasses => forget_messages(scene).await,
+        };
+        scene.stage.servers.sink.go(Way::Open);
+        outcome
+    }
+
+    /// Until there is no room for any more, in memory or on the volume.
+    async fn fill(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let spans = if self == Spooled::FullDevice {
+            scene.mount_volume(0, SMALL_KIB)?;
+            SPANS_SMALL
+        } else {
+            SPANS_BYTES
+        };
+        begin(scene).await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        scene.produce(spans).await?;
+        let refused = "sluice_gateway_spool_refused_blocks_total";
+        scene.wait_metric_within(0, refused, FILL_PATIENCE, |blocks| blocks > 0.0).await?;
+        let read = stands_still(scene).await?;
+        let produced = as_real(scene.stop_load().await?.acked.count());
+        ensure!(read < produced, "all {produced} spans were read: there was room for them");
+        let held = scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks > 0.0).await?;
+        if scene.round % 2 == 1 {
+            volume::kill(scene).await?;
+        }
+        scene.stage.servers.sink.go(Way::Open);
+        let recovery = scene.recovered(Instant::now()).await?;
+        scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+        drained(scene).await?;
+        let measures = vec![("blocks on the full volume", held), ("spans behind", produced - read)];
+        Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    }
+}
+
+/// A gateway that inserts.
+pub(super) async fn begin(scene: &mut Scene<'_>) -> Result<()> {
+    scene.start_gateway(Some("gateway-0"))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    // What is produced at once goes on with the numbers of the load.
+    scene.stop_load().await.map(drop)
+}
+
+/// Waits until everything is off the volume, with some more spans behind it.
+pub(super) async fn drained(scene: &mut Scene<'_>) -> Result<()> {
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await.map(drop)
+}
+
+/// ClickHouse is away until everything is read, of which the volume has what memory has not.
+pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
+    begin(scene).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    scene.produce(SPANS_AWAY).await?;
+    let spans = as_real(scene.stop_load().await?.acked.count());
+    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= spans).await.map(drop)
+}
+
+/// The gateway is started again, and ClickHouse is back.
+pub(super) async fn come_back(scene: &mut Scene<'_>) -> Result<f64> {
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.stage.servers.sink.go(Way::Open);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    Ok(recovery)
+}
+
+async fn lose(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    let volume = scene.volume(0);
+    let blocks = segments::left(&volume)?.len();
+    ensure!(blocks > 0, "no block was on the volume");
+    std::fs::remove_dir_all(&volume).with_context(|| format!("lose {}", volume.display()))?;
+    std::fs::create_dir(&volume).with_context(|| format!("create {}", volume.display()))?;
+    let recovery = come_back(scene).await?;
+    let measures = vec![("blocks lost with it", as_real(blocks as u64))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Kafka deletes what is on the volume, as far as it follows the committed offset without a gap.
+async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    if scene.round.is_multiple_of(2) {
+        scene.gateway(0).kill().await?;
+    } else {
+        scene.gateway(0).signal(Signal::TERM)?;
+        scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+    }
+    let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let begins = ends.clone();
+    let mut left = segments::left(&scene.volume(0))?;
+    left.sort_by_key(|block| (block.partition, block.first));
+    for block in &left {
+        if let Some(end) = ends.get_mut(&block.partition).filter(|end| **end == block.first) {
+            *end = block.next;
+        }
+    }
+    let deleted: i64 = ends.iter().map(|(partition, end)| end - begins[partition]).sum();
+    ensure!(deleted > 0, "no block of {} follows a committed offset", left.len());
+    scene.topic.delete_records(&ends.into_iter().collect::<Vec<_>>()).await?;
+    let recovery = come_back(scene).await?;
+    let measures = vec![("messages on the volume alone", as_real(deleted.unsigned_abs()))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Waits until the first block behind the committed offset is on the volume in every partition that has one.
+pub(super) async fn heads_are_spooled(scene: &mut Scene<'_>) -> Result<()> {
+    scene
+        .wait("the first block of each partition on the volume", PATIENCE, async |scene| {
+            let left = segments::left(&scene.volume(0))?;
+            let committed = scene.committed().await?;
+            let is_spooled = |(partition, offset): &&(i32, i64)| {
+                left.iter().any(|block| block.partition == *partition && block.first == *offset)
+            };
+            let spooled = committed.iter().filter(is_spooled).count();
+            Ok(if spooled == committed.len() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{spooled} of {}", committed.len()))
+            })
+        })
+        .await
+}
+
+/// Waits until no span was read for [`STANDS_STILL`]; gives how many were.
+async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
+    let mut last = (-1.0, Instant::now());
+    scene
+        .wait("reading to stand still", FILL_PATIENCE, async |scene| {
+            let read = scene.gateway(0).metric("sluice_gateway_spans_total").await.unwrap_or(-1.0);
+            if !is_same(read, last.0) {
+                last = (read, Instant::now());
+            }
+            let is_still = read >= 0.0 && last.1.elapsed() >= STANDS_STILL;
+            Ok(if is_still { Seen::Done(read) } else { Seen::NotYet(format!("{read} spans are read")) })
+        })
+        .await
+}
+
+/// Counts, as metrics give them.
+pub(super) fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() < 0.5
+}

@@ -1,0 +1,117 @@
+//! What tools that sync from Git make of objects, by their own code: gitopscheck is asked, and answers in the order of the questions.
+//!
+//! Blocking, like everything about processes; call it from a blocking task where a runtime runs.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::process::command;
+use crate::stack::{gitopscheck, paths};
+
+/// What Argo CD is told about our kind.
+const SETTINGS: &str = "config/argocd/argocd-cm.yaml";
+
+/// How an object is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// To Argo CD; empty for no opinion.
+    pub argo: String,
+    /// In words.
+    pub argo_message: String,
+    /// To kstatus, and so to Flux and whoever waits by it.
+    pub kstatus: String,
+    /// In words.
+    pub kstatus_message: String,
+}
+
+/// What Argo CD offers to do with an object.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Action {
+    /// Its name in the menu.
+    pub name: String,
+    /// Whether it is shown and cannot be chosen.
+    pub disabled: bool,
+    /// The object after it.
+    pub result: Value,
+}
+
+/// What a sync would change, by each of the ways in which Argo CD looks; empty for nothing.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Kind and name.
+    pub name: String,
+    /// By a dry run.
+    pub server_side: String,
+    /// By schema and owners of fields, as for Applications with `ServerSideApply=true`.
+    pub structured: String,
+    /// By the two objects alone, as for Applications without it.
+    pub plain: String,
+}
+
+impl Difference {
+    /// In words, when there is one.
+    #[must_use]
+    pub fn words(&self) -> Option<String> {
+        let ways =
+            [("server-side", &self.server_side), ("structured", &self.structured), ("plain", &self.plain)];
+        let found: Vec<String> = ways
+            .into_iter()
+            .filter(|(_, found)| !found.is_empty())
+            .map(|(way, found)| format!("{} ({way}): {found}", self.name))
+            .collect();
+        (!found.is_empty()).then(|| found.join("\n"))
+    }
+}
+
+/// How each object is, by the settings in `config/argocd`.
+///
+/// # Errors
+/// When gitopscheck cannot be built or says that something is wrong.
+pub fn health(objects: &[Value]) -> anyhow::Result<Vec<Health>> {
+    ask("health", &paths::workspace().join(SETTINGS), objects)
+}
+
+/// What is offered for each object, by the settings in `config/argocd`.
+///
+/// # Errors
+/// As [`health`].
+pub fn actions(objects: &[Value]) -> anyhow::Result<Vec<Vec<Action>>> {
+    ask("actions", &paths::workspace().join(SETTINGS), objects)
+}
+
+/// What a sync of each manifest would change in the cluster, where it is applied already.
+///
+/// # Errors
+/// As [`health`], and when an object is not there.
+pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec<Difference>> {
+    ask("differences", kubeconfig, manifests)
+}
+
+fn ask<Answer: DeserializeOwned>(what: &str, file: &Path, items: &[Value]) -> anyhow::Result<Vec<Answer>> {
+    let mut program = command(gitopscheck::path()?);
+    let mut child = program
+        .arg(what)
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start gitopscheck")?;
+    let mut input = child.stdin.take().context("the input of gitopscheck is not piped")?;
+    // It answers when it has read all: neither waits for the other.
+    let told = input.write_all(&serde_json::to_vec(items)?);
+    drop(input);
+    let done = child.wait_with_output().context("wait for gitopscheck")?;
+    ensure!(done.status.success(), "gitopscheck {what}: {}", done.status);
+    told.context("tell gitopscheck the objects")?;
+    let answers: Vec<Answer> = serde_json::from_slice(&done.stdout).context("understand gitopscheck")?;
+    ensure!(answers.len() == items.len(), "{} answers for {} objects", answers.len(), items.len());
+    Ok(answers)
+}

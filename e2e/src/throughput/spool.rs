@@ -1,0 +1,167 @@
+//! What the queue volume costs: `--spool spill` and `--spool drain`.
+//!
+//! Job: say from three runs over the same spans how the volume compares with the live path. Place in the flow: beside the
+//! [report](super::report); [`course`](super::course) makes the runs, each a process of its own:
+//!
+//! | run | the sink | what the process does | when it is told to end |
+//! | --- | --- | --- | --- |
+//! | `live` | takes everything | reads, encodes, inserts | the group has committed the end of every partition |
+//! | `spill` | refuses every INSERT | reads, encodes, appends to the volume | every span was read; what is in memory then goes to the volume while it leaves |
+//! | `drain` | takes everything | inserts from the volume of `spill`, as the same group | as `live` |
+//!
+//! CPU time is the whole process' from its start to its end, so that leaving, and what is sent in vain while the sink refuses, is
+//! in `spill`, and what a start costs is in all three. The kernel's writing of pages to the disk is nobody's. Nothing is produced
+//! meanwhile: what `drain` still [reads](Counts::read) from Kafka are blocks that were closed by leaving, whose ends no plan knows,
+//! and it counts against it. Rows are counted once, over `spill` and `drain` together.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::report::{RunReport, ratio, rounded};
+
+/// Which figure is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spool {
+    /// What spilling costs the live path: at least 0.9 of the live spans a CPU-second
+    Spill,
+    /// How fast the volume is emptied: at least 5 times the live spans a CPU-second
+    Drain,
+}
+
+impl Spool {
+    /// The least ratio to the live run, as gateway/DELIVERY.md promises it.
+    fn least(self) -> f64 {
+        match self {
+            Spool::Spill => 0.9,
+            Spool::Drain => 5.0,
+        }
+    }
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Without need of the volume.
+    Live,
+    /// To the volume.
+    Spill,
+    /// From it.
+    Drain,
+}
+
+impl Phase {
+    /// Its name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Live => "live",
+            Phase::Spill => "spill",
+            Phase::Drain => "drain",
+        }
+    }
+}
+
+/// What a gateway with a queue volume said of itself before it was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// What the run does.
+    pub phase: Phase,
+    /// Spans that it read from Kafka.
+    pub read: u64,
+    /// Blocks that it had moved to the volume.
+    pub appended_blocks: u64,
+    /// Blocks that it had inserted from the volume.
+    pub drained_blocks: u64,
+    /// Bytes of the volume's files when it had ended.
+    pub volume_bytes: u64,
+}
+
+/// How the volume compares with the live path, all runs together: spans a CPU-second ÷ those of `live`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Which figure was asked for.
+    pub asked: Spool,
+    /// Of `spill`.
+    pub spill_to_live: f64,
+    /// Of `drain`.
+    pub drain_to_live: f64,
+    /// Of both together: the whole way over the volume.
+    pub both_to_live: f64,
+    /// The least that the one that was asked for should be.
+    pub least: f64,
+    /// Whether it is.
+    pub is_met: bool,
+}
+
+impl Comparison {
+    /// Of these runs; `None` unless each phase was run.
+    pub fn of(asked: Spool, runs: &[RunReport]) -> Option<Comparison> {
+        let cpu_s = |phase| {
+            let of = |run: &&RunReport| run.spool.is_some_and(|counts| counts.phase == phase);
+            let (mut sum, mut count) = (0.0, 0_u32);
+            for run in runs.iter().filter(of) {
+                sum += run.cpu_s;
+                count += 1;
+            }
+            (count > 0).then(|| sum / f64::from(count))
+        };
+        // All runs are over the same spans, so that seconds compare as rates do.
+        let (live, spill, drain) = (cpu_s(Phase::Live)?, cpu_s(Phase::Spill)?, cpu_s(Phase::Drain)?);
+        let to_live = |seconds| rounded(ratio(live, seconds));
+        let (spill_to_live, drain_to_live) = (to_live(spill), to_live(drain));
+        let found = match asked {
+            Spool::Spill => spill_to_live,
+            Spool::Drain => drain_to_live,
+        };
+        Some(Comparison {
+            asked,
+            spill_to_live,
+            drain_to_live,
+            both_to_live: to_live(spill + drain),
+            least: asked.least(),
+            is_met: found >= asked.least(),
+        })
+    }
+
+    /// For a person.
+    pub fn lines(&self) -> [String; 2] {
+        let Comparison { spill_to_live, drain_to_live, both_to_live, least, .. } = self;
+        let name = match self.asked {
+            Spool::Spill => "spill",
+            Spool::Drain => "drain",
+        };
+        let met = if self.is_met { "met" } else { "NOT met" };
+        [
+            format!(
+                "spans a CPU-second, of live: spill {spill_to_live:.2}, drain {drain_to_live:.2}, both together {both_to_live:.2}"
+            ),
+            format!("{name}: at least {least} is asked for: {met}"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::{Arrived, RunReport};
+    use super::super::witness::Usage;
+    use super::*;
+
+    fn run(phase: Phase, cpu_s: i64) -> RunReport {
+        let usage = Usage { user_us: cpu_s * 1_000_000, ..Usage::default() };
+        let counts = Counts { phase, read: 0, appended_blocks: 0, drained_blocks: 0, volume_bytes: 0 };
+        let run = RunReport::new(phase.name(), 1_000, 1.0, usage, Arrived::default());
+        RunReport { spool: Some(counts), ..run }
+    }
+
+    #[test]
+    fn ratios_are_of_all_runs_and_the_one_that_was_asked_for_decides() {
+        let mut runs = vec![run(Phase::Live, 18), run(Phase::Spill, 20), run(Phase::Drain, 4)];
+        runs.extend([run(Phase::Live, 22), run(Phase::Spill, 30), run(Phase::Drain, 4)]);
+        let spill = Comparison::of(Spool::Spill, &runs).unwrap();
+        assert_eq!((spill.spill_to_live, spill.drain_to_live, spill.both_to_live), (0.8, 5.0, 0.69));
+        assert!(!spill.is_met && spill.lines()[1].ends_with("NOT met"));
+        assert!(Comparison::of(Spool::Drain, &runs).unwrap().is_met);
+        assert_eq!(Comparison::of(Spool::Drain, &runs[..2]), None);
+    }
+}

@@ -1,0 +1,71 @@
+// Gitopscheck looks at TracePipelines as the tools of GitOps do, with their own code: Argo CD's health, actions and differences, and
+// kstatus, by which Flux and others wait.
+//
+//	gitopscheck health CONFIGMAP          a JSON list of objects; how each of them is
+//	gitopscheck actions CONFIGMAP         a JSON list of objects; what may be done with each of them, and what becomes of it
+//	gitopscheck differences KUBECONFIG    a JSON list of manifests; what a sync of each of them would change in a cluster
+//
+// CONFIGMAP is a file with the data of argocd-cm. Lists are read from standard input, answers are written to standard output in the same
+// order. It ends with status 0 when all could be answered, else with 1 and what is wrong on standard error.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	// Whole numbers stay whole.
+	kubejson "sigs.k8s.io/json"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(words []string) error {
+	switch {
+	case len(words) == 2 && words[0] == "health":
+		return with(words[1], healths)
+	case len(words) == 2 && words[0] == "actions":
+		return with(words[1], actions)
+	case len(words) == 2 && words[0] == "differences":
+		return differences(words[1])
+	}
+	return errors.New("usage: gitopscheck health CONFIGMAP | actions CONFIGMAP | differences KUBECONFIG")
+}
+
+// with answers for every object under the settings of a file.
+func with[Answer any](file string, each func(*settings, *unstructured.Unstructured) (Answer, error)) error {
+	settings, err := readSettings(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return answer(func(object map[string]any) (Answer, error) {
+		return each(settings, &unstructured.Unstructured{Object: object})
+	})
+}
+
+// answer reads a list and writes one answer for each item of it.
+func answer[Item, Answer any](each func(Item) (Answer, error)) error {
+	var raw []json.RawMessage
+	if err := json.NewDecoder(os.Stdin).Decode(&raw); err != nil {
+		return fmt.Errorf("standard input is no JSON list: %w", err)
+	}
+	answers := make([]Answer, len(raw))
+	for at, text := range raw {
+		var item Item
+		err := kubejson.UnmarshalCaseSensitivePreserveInts(text, &item)
+		if err == nil {
+			answers[at], err = each(item)
+		}
+		if err != nil {
+			return fmt.Errorf("item %d: %w", at, err)
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(answers)
+}
