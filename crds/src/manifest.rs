@@ -4,7 +4,7 @@
 //! the file with the cluster finds no difference: no `null`, no whole number written as a float, no format that the
 //! server does not know. And into one that people can read: no line breaks of our source, each default in one place.
 
-use crate::TracePipeline;
+use crate::{TracePipeline, status::NEVER_OBSERVED};
 use kube::{CustomResourceExt, Resource};
 use serde_json::{Value, json};
 
@@ -20,7 +20,10 @@ pub fn crd() -> Value {
     normalise(&mut crd);
     // Users may write `replicas: null` for "not set"; the operator, which writes the status, never does.
     state_defaults(crd.pointer_mut("/spec").expect("the definition has a spec"));
-    strip_nullable(crd.pointer_mut(STATUS).expect("the definition has a status"));
+    let status = crd.pointer_mut(STATUS).expect("the definition has a status");
+    strip_nullable(status);
+    // Tools that wait take an object without a status for one that is done.
+    status["default"] = json!({"observedGeneration": NEVER_OBSERVED});
     crd.sort_all_objects();
     crd
 }

@@ -22,11 +22,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+/// The generation that a status is about before an operator has said anything: none has this number, so that whoever waits until a
+/// pipeline is as its spec says (kstatus, and with it Flux and helm) goes on waiting. The definition's default.
+pub const NEVER_OBSERVED: i64 = -1;
+
 /// What the operator says about a pipeline.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TracePipelineStatus {
-    /// The generation of the spec that this status is about.
+    /// The generation of the spec that this status is about; -1 while no operator has looked at the pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 

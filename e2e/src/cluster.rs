@@ -19,6 +19,7 @@ use serde_json::Value;
 
 mod evidence;
 mod namespace;
+mod nodes;
 mod operator;
 mod pods;
 mod wait;

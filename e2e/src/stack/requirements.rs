@@ -22,6 +22,10 @@ const GO_MINOR_MIN: u32 = 24;
 /// Oldest Java that runs a Kafka 4 broker (its upgrade notes).
 const JAVA_MAJOR_MIN: u32 = 17;
 
+/// Least free disk space of the state's and the cache's file system: the kubelet drives all pods off below 1 GiB
+/// (kubelet.yaml), and what is built, loaded as images, and written by Kafka and `ClickHouse` during the tests takes 3 to 4.
+const DISK_FREE_MIN: u64 = 6 << 30;
+
 /// A Debian package and how to tell that what we need of it is there.
 struct Package {
     name: &'static str,
@@ -59,6 +63,9 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     if !root {
         missing.push(NEEDS_ROOT.into());
     }
+    missing.extend(disk_missing(&paths.state));
+    missing.extend(disk_missing(&paths.cache));
+    missing.dedup();
     if !packages.is_empty() && (!root || installer.is_none()) {
         missing
             .push(format!("Debian packages for Kubernetes' node: apt-get install -y {}", packages.join(" ")));
@@ -71,6 +78,23 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
 
 const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
      bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
+
+/// Words for too little free disk space where `folder` is, or will be. A file system that does not tell is taken as it is.
+fn disk_missing(folder: &Path) -> Option<String> {
+    let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free < DISK_FREE_MIN).then(|| too_little_disk(free))
+}
+
+fn too_little_disk(free: u64) -> String {
+    format!(
+        "disk space: {} GiB, of which {} MiB are free; below 1 GiB Kubernetes drives all pods off \
+         (`cargo clean` frees what was compiled)",
+        DISK_FREE_MIN >> 30,
+        free >> 20,
+    )
+}
 
 fn packages_missing() -> Vec<&'static str> {
     let incomplete =
@@ -182,6 +206,12 @@ mod tests {
         assert_eq!(java_major("openjdk 17.0.15 2025-04-15\nOpenJDK Runtime"), Some(17));
         assert_eq!(java_major("java 21-ea 2023-09-19"), Some(21));
         assert_eq!(java_major(""), None);
+    }
+
+    #[test]
+    fn too_little_disk_is_said_with_what_is_there_and_what_is_needed() {
+        let said = too_little_disk(3 << 29);
+        assert!(said.starts_with("disk space: 6 GiB, of which 1536 MiB are free"), "{said}");
     }
 
     #[test]

@@ -30,8 +30,7 @@ const HEALTH: [(&str, &str, &str); 17] = [
     // It is as the spec says, so that nobody waits for more; Argo CD shows in addition that nothing runs.
     ("suspended", "Suspended", "Current"),
     ("left-alone", "Healthy", "Current"),
-    // kstatus takes an object without conditions for one of a kind that has none.
-    ("unseen", "Progressing", "Current"),
+    ("unseen", "Progressing", "InProgress"),
     ("outdated", "Progressing", "InProgress"),
     ("deleted", "Progressing", "Terminating"),
 ];

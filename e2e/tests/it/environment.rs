@@ -50,6 +50,7 @@ impl Environment {
         let target = TargetArgs::from_environment().target()?;
         let resolved = target.resolve()?;
         let cluster = Cluster::connect(&resolved.kubeconfig).await.context(HINT)?;
+        cluster.ensure_takes_pods().await?;
         let operator = Operator::find(&cluster).await.context(HINT)?;
         let (server, clickhouse_pods) =
             clickhouse_of(&target, &resolved.clickhouse.host, &resolved.clickhouse.pods);
@@ -119,6 +120,7 @@ pub async fn without_operator<T>(body: impl AsyncFnOnce(&Cluster, &Resolved) -> 
     let _turn = Uses::ServersAlone.turn().await;
     let target = TargetArgs::from_environment().target()?.resolve()?;
     let cluster = Cluster::connect(&target.kubeconfig).await?;
+    cluster.ensure_takes_pods().await?;
     let paused = Operator::pause_installed(&cluster).await?;
     let ran = AssertUnwindSafe(body(&cluster, &target)).catch_unwind().await;
     paused.resume().await?;

@@ -98,7 +98,8 @@ pub async fn run(
         collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
     }
     let removed = made.remove().await;
-    say::progress(test, if failure.is_none() { "passed" } else { "failed" });
+    // At once, because a run that is cut off never prints what its failed tests said.
+    say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
     match played {
         Ok(outcome) => outcome.and(removed),
         Err(panic) => resume_unwind(panic),

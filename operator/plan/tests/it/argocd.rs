@@ -5,6 +5,7 @@
 use crate::statuses::{running, said};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
+use sluice_crds::status::NEVER_OBSERVED;
 use sluice_crds::{ManagementState, RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{Observed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
@@ -73,7 +74,7 @@ fn objects() -> Vec<(&'static str, Value)> {
         object
     };
     let others = [
-        ("unseen", changed("/status", json!({}))),
+        ("unseen", changed("/status", json!({"observedGeneration": NEVER_OBSERVED}))),
         ("outdated", changed("/metadata/generation", json!(2))),
         ("deleted", changed("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))),
     ];
