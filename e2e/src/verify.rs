@@ -3,6 +3,9 @@
 //! Steps run one after another, the cheap ones first; each names its tests as they run. A step that fails does not stop the
 //! others, unless they need what it makes. The last line counts: a test of a test program counts as itself, every other
 //! step as one.
+//!
+//! Tests are always picked out of the whole workspace: a package alone has other features of what it is built from, and would have
+//! all of that compiled once more.
 
 mod gitops;
 mod manifests;
@@ -85,8 +88,8 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
             step::quiet(package, cargo(&["check", "-p", package]))
         });
     }
-    steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--exclude", "e2e"]))?;
-    steps.tests(cargo(&["test", "-p", "e2e", "--lib", "--bins"]))?;
+    steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--lib", "--bins", "--test", "it"]))?;
+    steps.tests(cargo(&["test", "--no-fail-fast", "--workspace", "--doc"]))?;
     fuzz_targets(steps);
     steps.once("scaling stays within its limits in simulation", simulate::check);
     steps.once("chart lints", manifests::lint);
@@ -129,7 +132,6 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     let outcome = target.resolve().and_then(|resolved| {
         if args.only.is_none() {
             steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
-            steps.tests(on_kafka(&resolved.kafka.host))?;
             steps.once("faults: nothing lost or doubled in a short selection", faults_short);
         }
         let images = install::images(&resolved, &args.images)?;
@@ -141,29 +143,22 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     outcome.and(stopped)
 }
 
-/// The gateway's tests that need a `ClickHouse` and a Kafka, and nothing else.
+/// Tests of gateway and operator that need a `ClickHouse` and a Kafka, and nothing else.
 fn on_servers(clickhouse: &str, kafka: &str) -> Command {
-    let mut command = cargo(&["test", "-p", "sluice-gateway", "--test", "live"]);
+    let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
     command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
-    command
-}
-
-/// The operator's tests that need a Kafka and nothing else.
-fn on_kafka(address: &str) -> Command {
-    let mut command = cargo(&["test", "-p", "sluice-operator", "--test", "live"]);
-    command.env("SLUICE_KAFKA", address);
     command
 }
 
 /// The gateway as the tests of the workspace have compiled it: a death is one whatever the optimiser has done.
 fn faults_short() -> anyhow::Result<()> {
-    step::quiet("gateway", cargo(&["build", "-p", "sluice-gateway"]))?;
+    step::quiet("gateway", cargo(&["test", "--workspace", "--test", "live", "--no-run"]))?;
     faults::short(&target_folder().join("debug/sluice-gateway"))
 }
 
 fn end_to_end(args: &VerifyArgs, images: &Images) -> Command {
     let mut command =
-        cargo(&["test", "-p", "e2e", "--test", "it", "--", "--test-threads", END_TO_END_THREADS]);
+        cargo(&["test", "--workspace", "--test", "cluster", "--", "--test-threads", END_TO_END_THREADS]);
     command.args(&args.only);
     if args.all || args.only.is_some() {
         command.arg("--include-ignored");
