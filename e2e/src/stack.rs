@@ -73,6 +73,25 @@ pub fn up(program: &Path) -> anyhow::Result<Up> {
     Ok(Up { ran_before: !ran.is_empty(), kubeconfig: kubernetes.kubeconfig() })
 }
 
+/// Removes what is left of a stack that was cut off and of which nothing runs: objects, containers and claims that nobody ends.
+///
+/// # Errors
+/// As [`down`].
+pub fn discard_leftovers() -> anyhow::Result<()> {
+    let paths = Paths::from_environment()?;
+    // Whoever is not root is told so by [`up`], with all else that is missing.
+    if !paths.state.exists() || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let lock = paths.lock()?;
+    if !running(&paths, &Kubernetes::new(&paths)?).is_empty() {
+        return Ok(());
+    }
+    stop_all(&paths)?;
+    remove_folder(&paths.state)?;
+    lock.remove()
+}
+
 /// Builds all parts that the cache lacks, those that download beside the one that compiles.
 fn build(paths: &Paths) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();

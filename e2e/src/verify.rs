@@ -127,6 +127,7 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
     let mut ran_before = true;
     if target.needs_stack() {
         let program = std::env::current_exe().context("find this program's file")?;
+        stack::discard_leftovers()?;
         ran_before = stack::up(&program)?.ran_before;
     }
     let outcome = target.resolve().and_then(|resolved| {
