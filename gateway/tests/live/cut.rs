@@ -77,7 +77,7 @@ fn block(database: &sluice_clickhouse::column::TableColumns) -> Vec<u8> {
     let spans = (0..600).map(|_| {
         let noise = (0..120).map(|_| {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            format!("{:016x}", dice)
+            format!("{dice:016x}")
         });
         span(vec![attribute("noise", string(&noise.collect::<String>()))])
     });

@@ -59,7 +59,7 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
     let broken = [Bytes::copy_from_slice(FrameEncoder::new(64).encode(&[0xff; 40]))];
     send(&table, &broken, "a", &format!("{start}0")).await.unwrap_err();
     // As if the first attempt were the next thing to come: the server was up before it if it was up at all.
-    let coming = now() + LOG_MARGIN - Duration::from_secs(5);
+    let coming = now() + LOG_MARGIN.saturating_sub(Duration::from_secs(5));
     let expected =
         if database.up_time().await > Duration::from_secs(5) { Fate::Absent } else { Fate::Unknown };
     assert_eq!(table.0.fate(&lost(&start, coming)).await, expected);

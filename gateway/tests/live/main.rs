@@ -1,4 +1,4 @@
-//! Messages in, rows in a real `ClickHouse`, and SELECTed back: every layout of the attributes, and tables of every sort. Dead letters in
+//! Messages in, rows in a real `ClickHouse`, and read back by SELECT: every layout of the attributes, and tables of every sort. Dead letters in
 //! a real Kafka.
 //!
 //! Run by `cargo verify` once its `ClickHouse` and its Kafka are up, or by hand:

@@ -159,7 +159,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
         fill: Fill { messages: 1, bytes: message.len() as u64 },
         content: Content::of([Some(message)]),
         doubtful: false,
-        rule: sluice_kafka::ranges::Rule::of(&sluice_gateway_config::Insert::default()),
+        rule: sluice_kafka::ranges::Rule::of(&Insert::default()),
     };
     block.seal(&pool, &place, &closed).unwrap().frames
 }
