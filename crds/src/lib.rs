@@ -16,17 +16,19 @@ pub use derived::Derived;
 pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
-    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, QueueStatus, Remembered, ScalingStatus,
-    SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus,
+    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, MEMORY_RESIZES_MAX, MemoryResize,
+    MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SuspensionStatus, TopicStatus,
+    TracePipelineStatus, VolumesStatus,
 };
 pub use status::{RolloutState, RolloutStatus};
 pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
     ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert, KafkaSource, Layout,
-    LogLevel, ManagementState, OnMissing, OnTimeout, PathType, PropertyValue, Queue, QueueMode, Resources,
-    Retention, RetentionPolicy, Scaling, ScalingMode, Schedule, Schema, SchemaManagement, SecretRef,
-    SettingValue, Shard, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, View,
+    LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout, PathType, PropertyValue, Queue,
+    QueueMode, Resources, Retention, RetentionPolicy, Scaling, ScalingMode, Schedule, Schema,
+    SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline, TracePipelineSpec,
+    TypedPaths, View,
 };
 
 /// The API group.

@@ -7,12 +7,14 @@
 
 mod delivery;
 mod lifecycle;
+mod resize;
 mod rollout;
 mod scaling;
 mod volumes;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 pub use lifecycle::SuspensionStatus;
+pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
 pub use volumes::VolumesStatus;
@@ -95,6 +97,13 @@ pub struct TracePipelineStatus {
     /// out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
+
+    /// Gateways that were killed for their memory and are given more in place (gateway.resources.resize), as long as their pods are
+    /// there; at most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into()]))]
+    pub memory_resizes: Vec<MemoryResize>,
 
     /// How far gateways are on their way to the newest config, image and size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ mod sink;
 mod source;
 
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
-pub use gateway::{Gateway, ImagePullPolicy, LogLevel, Resources};
+pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources};
 pub use insert::{Insert, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};

@@ -31,6 +31,8 @@ pub mod prune;
 pub mod reconcile;
 pub mod removal;
 pub mod report;
+pub mod resize;
+pub mod resize_events;
 pub mod rollout;
 pub mod run;
 pub mod sample;

@@ -1,12 +1,14 @@
 //! What the operator tells Prometheus. Handles are made once, here; labels come from closed sets, but for namespace
 //! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
 
+mod resizes;
 mod scaling;
 
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
+use resizes::ResizeMetrics;
 use scaling::ScalingMetrics;
 use sluice_crds::TracePipelineStatus;
 use std::time::Duration;
@@ -26,6 +28,7 @@ pub struct Metrics {
     pipelines: IntGauge,
     lag: GaugeVec,
     scaling: ScalingMetrics,
+    resizes: ResizeMetrics,
 }
 
 /// How a reconcile ended.
@@ -93,6 +96,7 @@ impl Metrics {
             pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
             lag: lag(&registry)?,
             scaling: ScalingMetrics::new(&registry)?,
+            resizes: ResizeMetrics::new(&registry)?,
             reconcile_total,
             errors_total,
             writes_total,
@@ -146,7 +150,7 @@ impl Metrics {
         self.lag.with_label_values(&[namespace, name]).set(messages as f64);
     }
 
-    /// Says how many gateways a pipeline has and why: what its status says.
+    /// Says how many gateways a pipeline has and why, and counts those that are given more memory: what its status says.
     pub fn set_scaling(
         &self,
         (namespace, name): (&str, &str),
@@ -154,11 +158,13 @@ impl Metrics {
         after: &TracePipelineStatus,
     ) {
         self.scaling.set([namespace, name], before, after);
+        self.resizes.count([namespace, name], before, after);
     }
 
     /// Forgets a pipeline that is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.scaling.forget([namespace, name]);
+        self.resizes.forget([namespace, name]);
         // An error says that there was nothing to forget.
         self.lag.remove_label_values(&[namespace, name]).ok();
     }
@@ -200,7 +206,7 @@ fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Erro
 mod tests {
     use super::*;
     use prometheus::proto::LabelPair;
-    use sluice_crds::{ScalingStatus, VolumesStatus};
+    use sluice_crds::{MemoryResize, MemoryResizeState, ScalingStatus, VolumesStatus};
     use std::collections::BTreeMap;
 
     fn text(metrics: &Metrics) -> String {
@@ -256,7 +262,16 @@ mod tests {
             lag_seconds: Some(1),
             ..ScalingStatus::default()
         };
+        let resize = MemoryResize {
+            pod: "prod-gateway-0".into(),
+            uid: "u".into(),
+            memory: "320Mi".into(),
+            ends: 1,
+            state: MemoryResizeState::Done,
+            message: String::new(),
+        };
         let of = |desired| TracePipelineStatus {
+            memory_resizes: if desired == 2 { vec![resize.clone()] } else { Vec::new() },
             ready_replicas: Some(1),
             desired_replicas: Some(desired),
             scaling: Some(scaling.clone()),

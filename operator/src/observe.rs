@@ -117,6 +117,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         scaling: ScalingSeen::default(),
         volumes: volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?,
         rollout: None,
+        memory_resizes: None,
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways })
 }

@@ -17,7 +17,7 @@ use crate::{
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
     observe::{self, Facts},
-    prune, removal, report,
+    prune, removal, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -130,6 +130,9 @@ pub enum Error {
     /// While healing pods.
     #[error(transparent)]
     Rollout(#[from] rollout::Error),
+    /// While giving gateways more memory.
+    #[error(transparent)]
+    Resize(#[from] resize::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -149,6 +152,7 @@ impl Error {
             Self::Removal(error) => error.class(),
             Self::Volumes(error) => error.class(),
             Self::Rollout(error) => error.class(),
+            Self::Resize(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
         }
@@ -278,7 +282,9 @@ async fn carry_out(
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
     Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
-    Ok(tended.map(drop)?)
+    tended?;
+    facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
+    Ok(())
 }
 
 /// Applies the objects with the workload as the next step of its rollout wants it, and heals pods that are stuck.
@@ -339,7 +345,9 @@ fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observe
             }
         },
     };
-    let looks = scaling_seconds(pipeline, observed).min(rollout::look_seconds(observed.rollout.as_ref()));
+    let looks = scaling_seconds(pipeline, observed)
+        .min(rollout::look_seconds(observed.rollout.as_ref()))
+        .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     api_error::{ApiError, ErrorClass},
     memory::Key,
     reconcile::{Shared, World},
+    resize_events::resize_events,
     volume_events::volume_events,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -80,6 +81,7 @@ pub async fn report(
         publish(pipeline, &event(ready), &world.shared).await;
     }
     let of_gateways = gateway_events(&before, &status).into_iter().chain(volume_events(&before, &status));
+    let of_gateways = of_gateways.chain(resize_events(&before.memory_resizes, &status.memory_resizes));
     for event in of_gateways.chain(scaling_events(before.scaling.as_ref(), status.scaling.as_ref())) {
         publish(pipeline, &event, &world.shared).await;
     }

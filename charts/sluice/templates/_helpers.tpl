@@ -78,6 +78,10 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
+# With gateway.resources.resize: InPlace, more memory for the pod of a gateway that was killed for it.
+- apiGroups: [""]
+  resources: [pods/resize]
+  verbs: [patch]
 # Whether a named Secret exists and has its keys. Kubernetes cannot grant the metadata alone; set watchNamespaces to keep
 # this right out of other namespaces.
 - apiGroups: [""]

@@ -68,8 +68,8 @@ fn termination_grace_period() -> String {
     .message("cpuLimit must not be less than cpuRequest"))]
 pub struct Resources {
     /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides
-    /// it among fixed buffers when it starts and never uses more. So another limit replaces gateways (see rollout); a pod is
-    /// never resized in place: more would lie idle, and less would have it killed.
+    /// it among fixed buffers when it starts. So another limit replaces gateways (see rollout). What a pod is given in place
+    /// (see resize) is room beside those buffers.
     #[serde(default = "memory")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -94,11 +94,34 @@ pub struct Resources {
          && quantity(self).compareTo(quantity('256')) <= 0")
         .message("cpuLimit is a number of cores from 10m to 256, such as 500m or 2"))]
     pub cpu_limit: Option<String>,
+
+    /// What is done for a gateway that the kernel killed for its memory. None (the default): it is started again with the
+    /// same limit, and the status says which limit would do. InPlace: its pod is also given more memory, requested and
+    /// limit, a third more at each kill and never more than twice gateway.resources.memory, without being replaced. That is room for what
+    /// the gateway does not count itself, and counts against quotas. A pod that is made again begins with
+    /// gateway.resources.memory. It takes Kubernetes 1.33 or later.
+    #[serde(default)]
+    pub resize: MemoryResizing,
+}
+
+/// What is done for a gateway that was killed for its memory.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryResizing {
+    /// It is said which limit would do.
+    #[default]
+    None,
+    /// Its pod is given more memory, as it is.
+    InPlace,
 }
 
 impl Default for Resources {
     fn default() -> Self {
-        Self { memory: memory(), cpu_request: cpu_request(), cpu_limit: None }
+        Self {
+            memory: memory(),
+            cpu_request: cpu_request(),
+            cpu_limit: None,
+            resize: MemoryResizing::default(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
 
 mod gateway;
+mod memory;
 mod schema;
 mod secret;
 mod source;
@@ -12,6 +13,8 @@ mod volumes;
 mod workload;
 
 pub use gateway::GatewaySeen;
+pub(crate) use memory::KILLED_FOR_MEMORY;
+pub use memory::{MemorySeen, Wait};
 pub use schema::{SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
@@ -21,7 +24,7 @@ pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesS
 pub use workload::{PodSeen, ProvedSeen, WorkloadSeen};
 
 use crate::scale::Decision;
-use sluice_crds::{DeliveryStatus, DrainStatus, Lag, QueueStatus, RolloutStatus};
+use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,6 +55,8 @@ pub struct Observed {
     pub volumes: VolumesSeen,
     /// How far gateways are on their way to the newest revision; `None` when nobody looked, and the status still holds.
     pub rollout: Option<RolloutStatus>,
+    /// Gateways that are given more memory in place; `None` when nobody looked, and the status still holds for pods that are there.
+    pub memory_resizes: Option<Vec<MemoryResize>>,
 }
 
 /// What scaling came to, before anything is planned.

@@ -82,8 +82,12 @@ mod tests {
     #[test]
     fn all_that_is_wrong_is_named() {
         let mut found = Violations::default();
-        let resources =
-            Resources { memory: "much".into(), cpu_request: "x".into(), cpu_limit: Some("y".into()) };
+        let resources = Resources {
+            memory: "much".into(),
+            cpu_request: "x".into(),
+            cpu_limit: Some("y".into()),
+            ..Resources::default()
+        };
         assert_eq!(read(&resources, &mut found), None);
         assert_eq!(found.iter().count(), 3, "{found}");
     }

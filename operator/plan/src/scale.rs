@@ -170,6 +170,11 @@ pub struct Decision {
     pub next: State,
 }
 
+/// The memory limit, in MiB, that would do for a gateway that was killed with this one.
+pub(crate) fn memory_after_kill_mib(limit_bytes: u64) -> Option<u64> {
+    target::memory_limit_mib(&Policy::default(), limit_bytes, 1.0, true)
+}
+
 /// Decides. The same arguments give the same decision.
 pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) -> Decision {
     let mut next = state.at(now, &samples.workload.revision);

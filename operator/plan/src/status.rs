@@ -11,11 +11,12 @@ mod volumes;
 
 pub use removal::removing;
 
-use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle};
+use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{
-    Lag, QueueMode, QueueStatus, RolloutState, ScalingStatus, TracePipeline, TracePipelineStatus,
+    Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, TracePipeline,
+    TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_gateway_config::Violations;
@@ -29,8 +30,11 @@ pub fn status(
     now: &Time,
 ) -> TracePipelineStatus {
     let before = pipeline.status.clone().unwrap_or_default();
-    let scaling = scaling::scaling(pipeline.spec.scaling.mode, before.scaling.as_ref(), &observed.scaling);
-    let verdicts = verdicts(pipeline, observed, outcome, scaling.as_ref());
+    let memory_resizes = memory_resizes(&before.memory_resizes, observed);
+    let resized = resize::words(&memory_resizes);
+    let said = (before.scaling.as_ref(), resized.as_deref());
+    let scaling = scaling::scaling(pipeline.spec.scaling.mode, said, &observed.scaling);
+    let verdicts = verdicts(pipeline, observed, outcome, (scaling.as_ref(), resized.as_deref()));
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
@@ -45,6 +49,7 @@ pub fn status(
         queue: queue(pipeline, before.queue, observed.queue),
         volumes: volumes::volumes(pipeline, observed),
         scaling,
+        memory_resizes,
         suspension: lifecycle::suspension(pipeline, observed.workload.as_ref()),
         rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
@@ -64,7 +69,7 @@ fn verdicts(
     pipeline: &TracePipeline,
     observed: &Observed,
     outcome: Result<&Planned, &Violations>,
-    scaling: Option<&ScalingStatus>,
+    (scaling, resized): (Option<&ScalingStatus>, Option<&str>),
 ) -> [Verdict; condition::ALL.len()] {
     let progress = Progress::of(pipeline, observed, outcome);
     [
@@ -79,7 +84,7 @@ fn verdicts(
             Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
             Intent::Run | Intent::Remove => verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
         },
-        verdict::scaling_limited(scaling),
+        verdict::scaling_limited(scaling, resized),
         progress.suspended(),
         verdict::reconciliation_paused(Intent::of(pipeline)),
         volumes::resized(pipeline, observed),
@@ -130,6 +135,12 @@ fn gone_back(status: TracePipelineStatus, observed: &Observed) -> TracePipelineS
         },
         None => status,
     }
+}
+
+/// What was seen of them, else what was said before of those that are there.
+fn memory_resizes(before: &[MemoryResize], observed: &Observed) -> Vec<MemoryResize> {
+    let gateways = observed.workload.as_ref().map_or(&[][..], |workload| &workload.gateways);
+    observed.memory_resizes.clone().unwrap_or_else(|| resize::still(before, gateways))
 }
 
 fn queue(

@@ -6,6 +6,7 @@ use sluice_crds::{
     EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
+use sluice_plan::resize;
 use std::fmt;
 
 /// Conditions that are false for something that only a person, or what lies outside of the cluster, can change.
@@ -152,6 +153,11 @@ impl Seen<'_> {
         }
         if let Some((reason, words)) = self.words(condition::SCALING_LIMITED, "True") {
             found.push(format!("the number of gateways is kept from changing ({reason}): {words}"));
+        }
+        if let Some(words) = resize::words(&self.status.memory_resizes)
+            && !found.iter().any(|line| line.ends_with(&words))
+        {
+            found.push(words);
         }
         found
     }
@@ -320,6 +326,25 @@ mod tests {
                 "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
             ]
         );
+    }
+
+    #[test]
+    fn memory_that_was_given_in_place_is_to_be_kept_by_a_person() {
+        let mut given = well(&[]);
+        given["memoryResizes"] =
+            json!([{"pod": "prod-gateway-2", "uid": "u", "memory": "384Mi", "ends": 1, "state": "Done"}]);
+        assert_eq!(
+            Story::of(&pipeline(&given)).to_do,
+            ["prod-gateway-2 was given 384Mi in place; set gateway.resources.memory: 384Mi to keep it"]
+        );
+        let words = "gateways run out; prod-gateway-2 was given 384Mi in place; set gateway.resources.memory: 384Mi to keep it";
+        given["conditions"].as_array_mut().unwrap().push(condition(
+            "ScalingLimited",
+            "True",
+            "Memory",
+            words,
+        ));
+        assert_eq!(Story::of(&pipeline(&given)).to_do.len(), 1, "it is said once");
     }
 
     #[test]

@@ -159,7 +159,14 @@ impl ApiServer {
             (Some(code), _) => (code, failure(code, "scripted")),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
             (None, Method::PATCH) => {
-                (200, state.patch(what.trim_end_matches("/status"), body, (&field_manager, is_apply)))
+                let object = what.trim_end_matches("/status").trim_end_matches("/resize");
+                if what.ends_with("/resize")
+                    && !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]}))
+                {
+                    (422, failure(422, "metadata.uid: field is immutable"))
+                } else {
+                    (200, state.patch(object, body, (&field_manager, is_apply)))
+                }
             }
             (None, Method::DELETE) if !state.is_exactly(&what, &body["preconditions"]) => {
                 (409, failure(409, "another version"))

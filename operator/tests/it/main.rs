@@ -11,6 +11,7 @@ mod failures;
 mod life;
 mod pods;
 mod quiet;
+mod resize;
 mod rollout;
 mod scaling;
 mod schema;

@@ -2,7 +2,10 @@
 
 use crate::{
     names::{GATEWAY_CONTAINER, POD_REVISION},
-    observed::workload::{last_end, trouble},
+    observed::{
+        MemorySeen,
+        workload::{last_end, trouble},
+    },
     scale::workload::{is_ready, ordinal},
 };
 use k8s_openapi::{
@@ -35,6 +38,8 @@ pub struct GatewaySeen {
     pub waiting: Option<String>,
     /// What keeps it from being ready, for people; `None` while it is ready, or on its way as any new pod.
     pub trouble: Option<String>,
+    /// Its memory.
+    pub memory: MemorySeen,
 }
 
 impl GatewaySeen {
@@ -59,6 +64,7 @@ impl GatewaySeen {
             exit_code: container.and_then(last_end).map(|end| end.exit_code),
             waiting: container.and_then(waiting),
             trouble: if is_ready { None } else { trouble(&status) },
+            memory: MemorySeen::of(pod),
         })
     }
 }

@@ -1,11 +1,8 @@
 //! The gateways' workload as a sample: from the `StatefulSet` and the status of its pods.
 
 use super::sample::WorkloadSample;
-use crate::{WorkloadSeen, names::GATEWAY_CONTAINER};
+use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::KILLED_FOR_MEMORY};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-
-/// The kubelet's word for a container that the kernel ended for its memory.
-const KILLED_FOR_MEMORY: &str = "OOMKilled";
 
 impl WorkloadSample {
     /// Reads the workload. `staying` is the number of gateways that are not on their way out: the others do nothing any more,

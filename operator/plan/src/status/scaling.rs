@@ -7,15 +7,15 @@ use crate::{
 };
 use sluice_crds::{ScalingMode, ScalingStatus};
 
-/// What is said; `None` where nothing is decided and nobody leaves.
+/// What is said; `None` where nothing is decided and nobody leaves. `resized` tells of memory that gateways were given in place.
 pub(super) fn scaling(
     mode: ScalingMode,
-    before: Option<&ScalingStatus>,
+    (before, resized): (Option<&ScalingStatus>, Option<&str>),
     seen: &ScalingSeen,
 ) -> Option<ScalingStatus> {
     let decides = matches!(mode, ScalingMode::Auto | ScalingMode::Recommend);
     let said = match &seen.decision {
-        Some(decision) if decides => Some(decided(before.cloned().unwrap_or_default(), decision)),
+        Some(decision) if decides => Some(decided(before.cloned().unwrap_or_default(), decision, resized)),
         // Nothing was decided yet: what an earlier operator said still holds.
         None if decides => before.cloned(),
         _ => None,
@@ -26,7 +26,7 @@ pub(super) fn scaling(
     }
 }
 
-fn decided(before: ScalingStatus, decision: &Decision) -> ScalingStatus {
+fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) -> ScalingStatus {
     let figures = decision.figures.as_ref();
     let figure = |of: fn(&Figures) -> f64| figures.map(|figures| rounded(of(figures)));
     let rescaled = decision.next.rescales.last().map(|at| drain::time(*at));
@@ -35,7 +35,7 @@ fn decided(before: ScalingStatus, decision: &Decision) -> ScalingStatus {
         cause: Some(decision.cause.word().to_owned()),
         held: decision.hold.map(|hold| hold.word().to_owned()),
         limited: decision.limited.map(|limit| limit.word().to_owned()),
-        reason: decision.reason.clone(),
+        reason: joined(&decision.reason, resized),
         arrival_rate: figure(|figures| figures.arrival_rate),
         lag_seconds: figure(|figures| figures.lag_seconds),
         capacity_per_replica: decision.next.capacity.map(rounded),
@@ -45,6 +45,11 @@ fn decided(before: ScalingStatus, decision: &Decision) -> ScalingStatus {
         drain: None,
         remembered: decision.next.remembered(&before.remembered),
     }
+}
+
+/// A sentence with what was done about memory behind it.
+pub(super) fn joined(words: &str, resized: Option<&str>) -> String {
+    resized.map_or_else(|| words.to_owned(), |resized| format!("{words}; {resized}"))
 }
 
 /// Two significant digits of a number that is not negative.
@@ -80,7 +85,7 @@ mod tests {
     #[test]
     fn a_decision_is_said_in_rounded_numbers_and_once() {
         let seen = ScalingSeen { decision: Some(decision()), drain: None };
-        let said = scaling(ScalingMode::Auto, None, &seen).unwrap();
+        let said = scaling(ScalingMode::Auto, (None, None), &seen).unwrap();
         assert_eq!((said.recommended_replicas, said.cause.as_deref()), (Some(4), Some("SinkLimited")));
         assert_eq!(
             (said.arrival_rate, said.lag_seconds, said.capacity_per_replica),
@@ -88,16 +93,23 @@ mod tests {
         );
         let later = State { capacity: Some(10_240.0), rescales: Vec::new(), ..decision().next };
         let later = ScalingSeen { decision: Some(Decision { next: later, ..decision() }), drain: None };
-        assert_eq!(scaling(ScalingMode::Auto, Some(&said), &later), Some(said), "an hour later");
+        assert_eq!(
+            scaling(ScalingMode::Auto, (Some(&said), None), &later),
+            Some(said.clone()),
+            "an hour later"
+        );
+        let given = scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was given 1Mi")), &later).unwrap();
+        assert_eq!(given.reason, "so it is; a-0 was given 1Mi");
     }
 
     #[test]
     fn nothing_is_said_where_nothing_is_decided() {
         let seen = ScalingSeen { decision: Some(decision()), drain: None };
-        let said = scaling(ScalingMode::Recommend, None, &seen).unwrap();
+        let said = scaling(ScalingMode::Recommend, (None, None), &seen).unwrap();
         for mode in [ScalingMode::Fixed, ScalingMode::External] {
-            assert_eq!(scaling(mode, Some(&said), &seen), None);
+            assert_eq!(scaling(mode, (Some(&said), None), &seen), None);
         }
-        assert_eq!(scaling(ScalingMode::Auto, Some(&said), &ScalingSeen::default()), Some(said));
+        let later = scaling(ScalingMode::Auto, (Some(&said), Some("once")), &ScalingSeen::default());
+        assert_eq!(later, Some(said), "what was said holds, with what it said of memory");
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
     scale::{Hold, Limit},
     secrets::mounted,
+    status::scaling::joined,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, status::reason};
@@ -150,9 +151,10 @@ pub(super) fn scaling_active(mode: ScalingMode, scaling: Option<&ScalingStatus>)
     }
 }
 
-/// Whether something other than the load keeps the number of gateways where it is.
-pub(super) fn scaling_limited(scaling: Option<&ScalingStatus>) -> Verdict {
+/// Whether something other than the load keeps the number of gateways where it is; where that is memory, with what was done about it.
+pub(super) fn scaling_limited(scaling: Option<&ScalingStatus>, resized: Option<&str>) -> Verdict {
     match scaling.and_then(|scaling| scaling.limited.as_deref()).and_then(Limit::of_word) {
+        Some(Limit::Memory) => Verdict::yes(Limit::Memory.word(), joined(Limit::Memory.words(), resized)),
         Some(limit) => Verdict::yes(limit.word(), limit.words()),
         None => Verdict::no(reason::OK, "nothing but the load limits the number of gateways"),
     }
@@ -218,11 +220,13 @@ mod tests {
     #[test]
     fn what_limits_the_number_is_named() {
         for limit in Limit::ALL {
-            let verdict = scaling_limited(Some(&said(None, Some(limit.word()))));
+            let verdict = scaling_limited(Some(&said(None, Some(limit.word()))), None);
             assert_eq!((verdict.status, verdict.reason), ("True", limit.word()));
             assert!(!verdict.message.is_empty());
         }
-        assert_eq!(scaling_limited(None).status, "False");
-        assert_eq!(scaling_limited(Some(&said(None, Some("Tomorrow")))).status, "False");
+        let given = scaling_limited(Some(&said(None, Some("Memory"))), Some("a-0 was given 1Mi"));
+        assert!(given.message.ends_with("; a-0 was given 1Mi"), "{}", given.message);
+        assert_eq!(scaling_limited(None, None).status, "False");
+        assert_eq!(scaling_limited(Some(&said(None, Some("Tomorrow"))), None).status, "False");
     }
 }

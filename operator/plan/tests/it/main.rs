@@ -7,6 +7,7 @@ mod flows;
 mod golden;
 mod life;
 mod plans;
+mod resize;
 mod revisions;
 mod rollout;
 mod scale;
@@ -63,6 +64,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
         rollout: None,
+        memory_resizes: None,
     }
 }
 

@@ -1,0 +1,51 @@
+//! What the operator says about memory that gateways were given in place.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Gateways of one pipeline of which it is said: a status is one object, and not a large one.
+pub const MEMORY_RESIZES_MAX: usize = 64;
+
+/// Memory that one gateway is given in place, after the kernel killed it.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryResize {
+    /// The pod.
+    #[schemars(length(max = 253))]
+    pub pod: String,
+    /// Which of the pods that have had this name.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+    /// Memory, requested and limit, in whole Mi.
+    #[schemars(length(max = 32))]
+    pub memory: String,
+    /// How often its container had ended by then: each end is answered once.
+    pub ends: u32,
+    /// Asked: it is to be given. InProgress: the API server took it. Done: the node gives it. Deferred: the node has no room now,
+    /// and tries again. Infeasible: the node never can. Refused: the API server does not take it. AtBound: it has as much as it may be
+    /// given.
+    pub state: MemoryResizeState,
+    /// What the API server or the node says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// How far a gateway's memory is.
+#[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryResizeState {
+    /// It is to be given.
+    Asked,
+    /// The API server took it.
+    InProgress,
+    /// The node gives it.
+    Done,
+    /// The node has no room now, and tries again.
+    Deferred,
+    /// The node never can.
+    Infeasible,
+    /// The API server does not take it.
+    Refused,
+    /// The gateway has as much as it may be given.
+    AtBound,
+}

@@ -1,0 +1,50 @@
+//! How often gateways were given more memory in place, or were not: counted from what two statuses say.
+
+use crate::resize_events::news;
+use prometheus::{IntCounterVec, Opts, Registry};
+use sluice_crds::{MemoryResizeState as State, TracePipelineStatus};
+
+/// The label of each state at which it is counted.
+const RESULTS: [(State, &str); 5] = [
+    (State::Done, "done"),
+    (State::Deferred, "deferred"),
+    (State::Infeasible, "infeasible"),
+    (State::Refused, "refused"),
+    (State::AtBound, "at_bound"),
+];
+
+/// What is told of one pipeline; every series is forgotten with it.
+#[derive(Debug)]
+pub(super) struct ResizeMetrics {
+    resizes: IntCounterVec,
+}
+
+impl ResizeMetrics {
+    pub(super) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let name = "sluice_operator_pipeline_memory_resizes_total";
+        let help = "Gateways that were killed for their memory, by whether they were given more in place.";
+        let resizes = IntCounterVec::new(Opts::new(name, help), &["namespace", "name", "result"])?;
+        registry.register(Box::new(resizes.clone()))?;
+        Ok(Self { resizes })
+    }
+
+    pub(super) fn count(
+        &self,
+        [namespace, name]: [&str; 2],
+        before: &TracePipelineStatus,
+        after: &TracePipelineStatus,
+    ) {
+        for entry in news(&before.memory_resizes, &after.memory_resizes) {
+            if let Some((_, result)) = RESULTS.iter().find(|(state, _)| *state == entry.state) {
+                self.resizes.with_label_values(&[namespace, name, result]).inc();
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, [namespace, name]: [&str; 2]) {
+        for (_, result) in RESULTS {
+            // An error says that there was nothing to forget.
+            self.resizes.remove_label_values(&[namespace, name, result]).ok();
+        }
+    }
+}
