@@ -58,7 +58,10 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
     assert_eq!(serde_json::to_value(by_types.spec).unwrap(), by_schema["spec"]);
     // What nobody has said anything about is not taken for something that is done.
     assert_eq!(by_schema["status"], json!({"observedGeneration": -1}));
-    assert_eq!(by_schema["spec"]["gateway"]["resources"], json!({"memory": "256Mi", "cpuRequest": "500m"}));
+    assert_eq!(
+        by_schema["spec"]["gateway"]["resources"],
+        json!({"memory": "256Mi", "cpuRequest": "500m", "resize": "None"})
+    );
     assert_eq!(by_schema["spec"]["delivery"]["deadLetter"]["onMissing"], "Stop");
 }
 
