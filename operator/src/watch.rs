@@ -8,7 +8,7 @@ use crate::{
     watch_state::WatchState,
 };
 use futures::{SinkExt, StreamExt, channel::mpsc::Sender};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, Secret};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{NamespaceResourceScope, PartialObjectMeta},
@@ -216,9 +216,50 @@ fn keep_the_name<K: Resource>(object: &mut K) {
     object.labels_mut().clear();
 }
 
-/// Of pods there may be many; why they do not run is in the status, which config they read in the volumes.
+/// Of pods there may be many; why they do not run is in the status, which config they read in the volumes, how much memory they may use
+/// with each container.
 fn keep_what_we_read(pod: &mut Pod) {
     forget_managers(pod);
-    let volumes = pod.spec.take().and_then(|spec| spec.volumes);
-    pod.spec = Some(PodSpec { volumes, ..PodSpec::default() });
+    let spec = pod.spec.take().unwrap_or_default();
+    let containers = spec.containers.into_iter().map(|container| Container {
+        name: container.name,
+        resources: container.resources,
+        ..Container::default()
+    });
+    pod.spec =
+        Some(PodSpec { volumes: spec.volumes, containers: containers.collect(), ..PodSpec::default() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_plan::GatewaySeen;
+
+    #[test]
+    fn what_is_kept_of_a_pod_is_all_that_is_read() {
+        let mut pod: Pod = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a-gateway-0", "uid": "u", "managedFields": [{"manager": "kubelet"}]},
+            "spec": {
+                "volumes": [{"name": "config", "configMap": {"name": "a"}}],
+                "containers": [{
+                    "name": "gateway", "image": "i", "args": ["run"],
+                    "resources": {"limits": {"memory": "256Mi"}},
+                }],
+            },
+            "status": {"containerStatuses": [{
+                "name": "gateway", "image": "i", "imageID": "", "ready": true, "restartCount": 1,
+                "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            }]},
+        }))
+        .unwrap();
+        let whole = pod.clone();
+        keep_what_we_read(&mut pod);
+        assert_eq!(GatewaySeen::of(&pod), GatewaySeen::of(&whole));
+        assert!(GatewaySeen::of(&pod).unwrap().memory.limit_bytes.is_some());
+        let (kept, spec) = (pod.spec.unwrap(), whole.spec.unwrap());
+        assert_eq!(kept.volumes, spec.volumes);
+        assert!(
+            kept.containers[0].args.is_none() && pod.metadata.managed_fields.is_none_or(|all| all.is_empty())
+        );
+    }
 }

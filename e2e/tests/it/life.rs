@@ -160,7 +160,7 @@ async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
 }
 
 /// Reasons of all events about the pipeline.
-async fn events(scene: &Scene) -> Result<Vec<String>> {
+pub async fn events(scene: &Scene) -> Result<Vec<String>> {
     let events: Api<Event> = scene.namespace.api();
     let all = events.list(&ListParams::default()).await.context("list events")?.items;
     let ours = all.into_iter().filter(|event| {

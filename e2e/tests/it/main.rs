@@ -26,6 +26,7 @@ mod only_copies;
 mod outage;
 mod plugin;
 mod process;
+mod resize;
 mod rollout;
 mod scene;
 mod schema;
