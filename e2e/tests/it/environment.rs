@@ -105,6 +105,25 @@ impl Environment {
         self.local_only(self.target.clickhouse.is_none(), "ClickHouse")
     }
 
+    /// Starts what a test that failed may have left stopped, so that others do not fail for it. Elsewhere nothing is ever stopped.
+    pub async fn restore_servers() -> Result<()> {
+        let target = TargetArgs::from_environment().target()?;
+        blocking(move || {
+            if target.clickhouse.is_none() {
+                let server = ClickHouse::local()?;
+                server.start()?;
+                server.wait_ready()?;
+            }
+            if target.kafka.is_none() {
+                let broker = Kafka::local()?;
+                broker.start()?;
+                broker.wait_ready()?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     fn local_only(&self, local: bool, server: &str) -> Result<()> {
         ensure!(
             local,

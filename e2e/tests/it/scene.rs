@@ -97,6 +97,9 @@ pub async fn run(
         let namespace = made.namespace.as_ref().map_or("", |namespace| namespace.name());
         collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
     }
+    if failure.is_some() && uses == Uses::ServersAlone {
+        Environment::restore_servers().await?;
+    }
     let removed = made.remove().await;
     // At once, because a run that is cut off never prints what its failed tests said.
     say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
