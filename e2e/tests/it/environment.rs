@@ -80,12 +80,7 @@ impl Environment {
 
     /// Starts `ClickHouse` and waits until it answers.
     pub async fn start_clickhouse(&self) -> Result<()> {
-        blocking(|| {
-            let server = ClickHouse::local()?;
-            server.start()?;
-            server.wait_ready()
-        })
-        .await
+        blocking(start_clickhouse).await
     }
 
     /// Ends the broker with `signal`, starts it again and waits until it answers.
@@ -94,8 +89,7 @@ impl Environment {
         blocking(move || {
             let broker = Kafka::local()?;
             broker.stop(signal)?;
-            broker.start()?;
-            broker.wait_ready()
+            start_kafka(&broker)
         })
         .await
     }
@@ -110,14 +104,10 @@ impl Environment {
         let target = TargetArgs::from_environment().target()?;
         blocking(move || {
             if target.clickhouse.is_none() {
-                let server = ClickHouse::local()?;
-                server.start()?;
-                server.wait_ready()?;
+                start_clickhouse()?;
             }
             if target.kafka.is_none() {
-                let broker = Kafka::local()?;
-                broker.start()?;
-                broker.wait_ready()?;
+                start_kafka(&Kafka::local()?)?;
             }
             Ok(())
         })
@@ -164,6 +154,19 @@ pub async fn servers() -> Result<Servers> {
     let server = Server::new(&clickhouse, &user, &password);
     ensure!(server.answers().await, "ClickHouse at {clickhouse} does not answer: {HINT}");
     Ok(Servers { server, kafka: resolved.kafka.host, clickhouse, user, password })
+}
+
+/// Starts the local `ClickHouse`, unless it runs, and waits until it answers.
+fn start_clickhouse() -> Result<()> {
+    let server = ClickHouse::local()?;
+    server.start()?;
+    server.wait_ready()
+}
+
+/// The same for the broker.
+fn start_kafka(broker: &Kafka) -> Result<()> {
+    broker.start()?;
+    broker.wait_ready()
 }
 
 /// Runs what blocks its thread for seconds beside the runtime.
