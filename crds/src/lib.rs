@@ -20,7 +20,7 @@ pub use status::{
     MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SuspensionStatus, TopicStatus,
     TracePipelineStatus, VolumesStatus,
 };
-pub use status::{RolloutState, RolloutStatus};
+pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,

@@ -17,7 +17,7 @@ pub use lifecycle::SuspensionStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
-pub use volumes::VolumesStatus;
+pub use volumes::{ReplacementStatus, VolumesStatus};
 
 use crate::derived::Derived;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -246,7 +246,7 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     /// Gateways are added or removed.
     pub const SCALING: &str = "Scaling";
-    /// Queue volumes grow.
+    /// Queue volumes grow, or are replaced.
     pub const RESIZING_VOLUMES: &str = "ResizingVolumes";
     /// Something outside of the spec must come first.
     pub const WAITING: &str = "Waiting";
@@ -270,6 +270,8 @@ pub mod reason {
     pub const UP_TO_DATE: &str = "UpToDate";
     /// Volumes grow.
     pub const RESIZING: &str = "Resizing";
+    /// Volumes are replaced, one after the other.
+    pub const REPLACING: &str = "Replacing";
     /// Volumes have grown, their file systems have not.
     pub const FILE_SYSTEM_RESIZE_PENDING: &str = "FileSystemResizePending";
     /// The storage class does not let volumes grow. Also a reason of Ready and Stalled.

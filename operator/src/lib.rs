@@ -30,6 +30,7 @@ pub mod plugin;
 pub mod prune;
 pub mod reconcile;
 pub mod removal;
+pub mod replacement;
 pub mod report;
 pub mod resize;
 pub mod resize_events;

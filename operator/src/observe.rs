@@ -23,7 +23,7 @@ use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     Names, Observed, Partitions, ScalingSeen, SchemaSeen, SecretSeen, Secrets, StorageClassSeen, TopicSeen,
-    WorkloadSeen, names, rival, schema_job_name,
+    WorkloadSeen, names, rival, schema_job_name, volumes::replacement::needs_class,
 };
 use std::sync::Arc;
 use tracing::debug;
@@ -102,8 +102,10 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let told = world.shared.telling.ask(&key, &gateways).await;
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
+    let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
+    let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let observed = Observed {
-        storage_class: storage_class(pipeline, workload.as_ref(), world).await,
+        storage_class: storage_class(pipeline, is_class_needed, world).await,
         rival: older_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         partitions,
@@ -115,7 +117,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         queue: told.queue,
         has_empty_queue: told.has_empty_queue,
         scaling: ScalingSeen::default(),
-        volumes: volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?,
+        volumes,
         rollout: None,
         memory_resizes: None,
     };
@@ -193,16 +195,12 @@ fn older_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
     rival(pipeline, all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok()))
 }
 
-/// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes; who
-/// may not look, or gets no answer, leaves it to Kubernetes to say so.
-async fn storage_class(
-    pipeline: &TracePipeline,
-    workload: Option<&WorkloadSeen>,
-    world: &World,
-) -> StorageClassSeen {
+/// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and
+/// while other volumes are to be made; who may not look, or gets no answer, leaves it to Kubernetes to say so.
+async fn storage_class(pipeline: &TracePipeline, is_needed: bool, world: &World) -> StorageClassSeen {
     let queue = &pipeline.spec.queue;
     let named = queue.storage_class_name.as_ref().filter(|_| queue.mode == QueueMode::Spill);
-    let Some(name) = named.filter(|_| workload.is_none()) else { return StorageClassSeen::NotAsked };
+    let Some(name) = named.filter(|_| is_needed) else { return StorageClassSeen::NotAsked };
     let classes: Api<StorageClass> = Api::all(world.shared.client.clone());
     match classes.get_metadata_opt(name).await {
         Ok(Some(_)) => StorageClassSeen::Present,

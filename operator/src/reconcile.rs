@@ -17,7 +17,7 @@ use crate::{
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
     observe::{self, Facts},
-    prune, removal, report, resize,
+    prune, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -127,6 +127,9 @@ pub enum Error {
     /// While seeing to the queue volumes.
     #[error(transparent)]
     Volumes(#[from] volumes::Error),
+    /// While replacing queue volumes.
+    #[error(transparent)]
+    Replacement(#[from] replacement::Error),
     /// While healing pods.
     #[error(transparent)]
     Rollout(#[from] rollout::Error),
@@ -151,6 +154,7 @@ impl Error {
             Self::Finalizer(error) => error.class(),
             Self::Removal(error) => error.class(),
             Self::Volumes(error) => error.class(),
+            Self::Replacement(error) => error.class(),
             Self::Rollout(error) => error.class(),
             Self::Resize(error) => error.class(),
             Self::Report(error) => error.class(),
@@ -200,8 +204,12 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action 
 
 /// The story.
 async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
+    // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
+    let finished = Box::pin(replacement::finish(pipeline, world)).await;
     if Intent::of(pipeline) == Intent::Remove {
-        return removal::remove(pipeline, key, world).await;
+        let next = removal::remove(pipeline, key, world).await?;
+        finished?;
+        return Ok(next);
     }
     let mut facts = observe::observe(pipeline, world).await?;
     facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
@@ -210,7 +218,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Planned::Ready(plan) => Some(&**plan),
         Planned::Waiting(_) => None,
     });
-    let replicas = leave(pipeline, ready, &mut facts, &world.shared.scaling).await;
+    let (replicas, replaced) = Box::pin(leave(pipeline, ready, &mut facts, world)).await;
     let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
@@ -227,28 +235,47 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     carried_out?;
+    finished?;
+    replaced?;
     Ok(next(pipeline, &planned, &facts.observed))
 }
 
-/// The number of gateways to have now: the planned one, once those that are too many may be taken away.
-async fn leave(pipeline: &TracePipeline, plan: Option<&Plan>, facts: &mut Facts, scaling: &Scaling) -> u32 {
+/// The number of gateways to have now: the planned one, once those that are too many may be taken away. A gateway that gets a new
+/// volume goes first, to its end or back: no two things are asked of gateways at the same time.
+async fn leave(
+    pipeline: &TracePipeline,
+    plan: Option<&Plan>,
+    facts: &mut Facts,
+    world: &World,
+) -> (u32, Result<(), replacement::Error>) {
     let Some(workload) = &facts.observed.workload else {
         facts.observed.scaling.drain = None;
         // Gateways without a StatefulSet are taken over, all of them; whoever is too many leaves in the usual way.
         let left_alone = facts.observed.volumes.left_alone.unwrap_or(0);
-        return plan.map_or(0, Plan::replicas).max(left_alone);
+        return (plan.map_or(0, Plan::replicas).max(left_alone), Ok(()));
     };
+    let current = workload.wanted;
     let is_remembered = pipeline.status.as_ref().is_some_and(|status| status.suspension.is_some());
-    let wanted = match Intent::of(pipeline) {
+    let (wanted, runs) = match Intent::of(pipeline) {
         // How many there were is written before any of them is told to leave.
-        Intent::Suspend if is_remembered => 0,
-        Intent::Suspend | Intent::LeaveAlone | Intent::Remove => return workload.wanted,
+        Intent::Suspend if is_remembered => (0, false),
+        Intent::Suspend | Intent::LeaveAlone | Intent::Remove => return (current, Ok(())),
         // Without a plan nobody is to leave, and whoever was told to is to stay.
-        Intent::Run => plan.map_or(workload.wanted, Plan::replicas),
+        Intent::Run => (plan.map_or(current, Plan::replicas), plan.is_some()),
     };
-    let step = scaling.drain_step(pipeline, workload, wanted, &facts.gateways).await;
+    let mut replaced = Ok(());
+    if scaling::written(pipeline).is_none() {
+        let may_go_on = runs && wanted == current;
+        let next;
+        (next, replaced) = replacement::carry_on(pipeline, (plan, may_go_on), facts, world).await;
+        facts.observed.volumes.replacing = next;
+        if facts.observed.volumes.replacing.is_some() {
+            return (current.max(wanted), replaced);
+        }
+    }
+    let step = world.shared.scaling.drain_step(pipeline, workload, wanted, &facts.gateways).await;
     facts.observed.scaling.drain = step.next;
-    step.replicas
+    (step.replicas, replaced)
 }
 
 async fn carry_out(
@@ -278,10 +305,12 @@ async fn carry_out(
     // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
     let tending = volumes::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);
     let tended = Box::pin(tending).await;
+    let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed.volumes, world)).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
     Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
+    discarded?;
     tended?;
     facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
     Ok(())
@@ -362,7 +391,9 @@ fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
         Intent::LeaveAlone => return u64::MAX,
         Intent::Suspend | Intent::Run | Intent::Remove => {}
     }
-    if drain.is_some_and(|drain| matches!(drain.state, DrainState::Draining | DrainState::Resuming)) {
+    let replacing = observed.volumes.replacing.as_ref();
+    let states = drain.map(|drain| drain.state).into_iter().chain(replacing.map(|replacing| replacing.state));
+    if states.into_iter().any(|state| matches!(state, DrainState::Draining | DrainState::Resuming)) {
         return LEAVING_SECONDS;
     }
     match pipeline.spec.scaling.mode {

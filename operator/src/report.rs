@@ -106,6 +106,11 @@ pub async fn let_go(pipeline: &TracePipeline, why: LetGo, note: &str, shared: &S
     publish(pipeline, &happened(why.word(), type_, note, "Delete"), shared).await;
 }
 
+/// A person reads that a queue volume was replaced.
+pub async fn replaced(pipeline: &TracePipeline, note: &str, shared: &Shared) {
+    publish(pipeline, &happened("VolumeReplaced", EventType::Normal, note, "Store"), shared).await;
+}
+
 /// An event that does not get through is not worth a failed reconcile: the status says the same.
 async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
     shared.metrics.wrote("Event");

@@ -124,10 +124,9 @@ impl Rollouts {
         world: &World,
     ) -> Result<(), Error> {
         let observed = &facts.observed;
-        let found = observed
-            .workload
-            .as_ref()
-            .and_then(|workload| stuck(self.now(), next, workload, observed.scaling.drain.is_some()));
+        let is_draining = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
+        let found =
+            observed.workload.as_ref().and_then(|workload| stuck(self.now(), next, workload, is_draining));
         let Some(pod) = found else { return Ok(()) };
         let Key { namespace, name: pipeline } = key(plan);
         warn!(

@@ -16,6 +16,7 @@ use crate::{
     memory::Memory,
     metrics::Metrics,
     reconcile::{Shared, World, error_policy, reconcile},
+    replacement,
     rollout::Rollouts,
     sample::Sampler,
     scaling::Scaling,
@@ -195,6 +196,8 @@ async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
     .for_each(|outcome| {
         // Results are counted and logged where they arise. What is left: a pipeline that is no longer there.
         if let Err(ControlError::ObjectNotFound(gone)) = outcome {
+            let namespace = gone.namespace.clone().unwrap_or_default();
+            tokio::spawn(replacement::let_all_go(namespace, gone.name.clone(), Arc::clone(&world)));
             world.forget(&gone);
         }
         std::future::ready(())

@@ -32,6 +32,7 @@ fn event(now: &Condition, when_true: &str) -> Event {
     let (what, gravity) = match now.reason.as_str() {
         _ if now.status == "True" => (when_true, EventType::Normal),
         reason::RESIZING => ("VolumesResizing", EventType::Normal),
+        reason::REPLACING => ("VolumesReplacing", EventType::Normal),
         reason::DRAINING => ("VolumesDraining", EventType::Normal),
         reason::FILE_SYSTEM_RESIZE_PENDING => (reason::FILE_SYSTEM_RESIZE_PENDING, EventType::Normal),
         other => (other, EventType::Warning),
@@ -66,8 +67,10 @@ mod tests {
         let (empty, left) =
             (status(VOLUMES_DRAINED, "True", "Ok"), status(VOLUMES_DRAINED, "False", "Draining"));
         let failed = status(VOLUMES_DRAINED, "False", "DrainFailed");
+        let replaced = status(VOLUMES_RESIZED, "False", "Replacing");
         for (before, after, expected) in [
             (&none, &well, None),
+            (&well, &replaced, Some(("VolumesReplacing", EventType::Normal))),
             (&well, &well, None),
             (&well, &grows, Some(("VolumesResizing", EventType::Normal))),
             (&grows, &well, Some(("VolumesResized", EventType::Normal))),

@@ -10,6 +10,7 @@ use crate::{
     cache::{find, is_owned, owned},
     prune::{self, delete},
     reconcile::World,
+    replacement,
 };
 use k8s_openapi::{
     api::{
@@ -110,7 +111,9 @@ pub async fn look(
     let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let highest = staying.filter_map(workload::ordinal).max();
     Ok(VolumesSeen {
-        expandable: expandable(&classes_to_ask(&pipeline.spec.queue.size, &claims), world).await?,
+        expandable: expandable(&classes_to_ask(&pipeline.spec.queue, &claims), world).await?,
+        holders: replacement::holders(pods.iter()),
+        replacing: replacement::written(pipeline).cloned(),
         left_alone: highest.filter(|_| workload.is_none()).map(|highest| highest.saturating_add(1)),
         template: workload.map(TemplateSeen::of),
         jobs: jobs(pipeline, names, world),
@@ -180,7 +183,7 @@ pub async fn grow(plan: &Plan, world: &World) -> Result<Option<String>, Error> {
 pub async fn make_anew(plan: &Plan, workload: Option<&StatefulSet>, world: &World) -> Result<(), Error> {
     let is_due = plan.growth().is_some_and(|growth| growth.state == GrowthState::Recreate);
     let Some(workload) = workload.filter(|_| is_due) else { return Ok(()) };
-    info!(workload = %workload.name_any(), "made again around its pods, for larger volumes");
+    info!(workload = %workload.name_any(), "made again around its pods, for other volumes");
     let exactly = Preconditions { resource_version: workload.resource_version(), uid: workload.uid() };
     Ok(delete(workload, DeleteParams::orphan().preconditions(exactly), world).await?)
 }

@@ -74,10 +74,11 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
   resources: [jobs]
   verbs: [get, list, watch, create, patch, delete]
 # Why a gateway or a schema Job does not come up is written in its pods. One that Kubernetes leaves broken with a revision that
-# nobody means any more is deleted, so that it comes back.
+# nobody means any more is deleted, so that it comes back; so is one that is empty and gets a new volume. Until its process is seen
+# to have ended without writing anything more, a finalizer keeps its name from the next one: patch.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [get, list, watch, patch, delete]
 # With gateway.resources.resize: InPlace, more memory for the pod of a gateway that was killed for it.
 - apiGroups: [""]
   resources: [pods/resize]

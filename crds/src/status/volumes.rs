@@ -2,6 +2,8 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+use super::DrainState;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +16,29 @@ pub struct VolumesStatus {
     pub desired: String,
     /// Volumes of this size or larger.
     pub resized: u32,
-    /// Volumes that are smaller still.
+    /// Volumes that are smaller still, or that are to be replaced: they are larger, or of another storage class.
     pub pending: u32,
     /// Volumes without a gateway that were found empty and are kept.
     pub drained: u32,
     /// Volumes without a gateway that may hold blocks.
     pub orphaned: u32,
+    /// The gateway that gets a new volume now; not set while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<ReplacementStatus>,
+}
+
+/// A gateway that gets a new volume.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplacementStatus {
+    /// Draining: it gives up its partitions, inserts what it holds, and is made again with a new volume. Resuming: it takes part
+    /// again. Waiting: it did not get empty in time, and it is tried again later.
+    pub state: DrainState,
+    /// Its number.
+    pub gateway: u32,
+    /// Since when.
+    pub since: Time,
+    /// What it still holds, or why it stays.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }

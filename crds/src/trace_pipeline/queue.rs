@@ -4,19 +4,15 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The queue volume of each gateway. Its size may grow while gateways run; mode and storage class stay as they are.
+/// The queue volume of each gateway. It grows while gateways run; for a smaller one, or one of another storage class, each gateway is
+/// emptied and made again with a new volume, one after the other. The mode stays as it is.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     // The server tries rules on the default of the object too, in which nothing is filled in.
     validation = Rule::new("has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)")
         .message("queue.mode cannot be changed after the pipeline was created: gateways would lose their volumes, or need new \
-                  ones"),
-    validation = Rule::new(
-        "has(self.storageClassName) == has(oldSelf.storageClassName) && \
-         (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
-        .message("queue.storageClassName cannot be changed after the pipeline was created: its volumes would have to be \
-                  replaced")
+                  ones")
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.
@@ -24,7 +20,8 @@ pub struct Queue {
     pub mode: QueueMode,
 
     /// Size of each volume: a whole number of Mi, Gi or Ti, at least 64Mi. Default 10Gi. A larger one makes the volumes grow
-    /// while gateways run, where their storage class allows that; a smaller one is refused.
+    /// while gateways run, where their storage class allows that; a smaller one replaces them, one gateway at a time, each once it
+    /// is empty.
     #[serde(default = "size")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -32,7 +29,8 @@ pub struct Queue {
         .message("size is a whole number of Mi, Gi or Ti, at least 64Mi, such as 10Gi"))]
     pub size: String,
 
-    /// Storage class of the volumes. When it is not set, the cluster's default.
+    /// Storage class of the volumes. When it is not set, the cluster's default. Another one replaces the volumes, one gateway at a
+    /// time, each once it is empty; to take it away replaces none, and counts for new volumes alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")

@@ -305,24 +305,13 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/sink/clickhouse", ONE_SHARD, NO_SHARDS, true, ""),
     ("/spec/sink/clickhouse", TWO_SHARDS, NO_SHARDS, false, "shards are only ever added"),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
-    // Whether volumes can grow is their storage class's to say, and whether they would have to shrink is seen on them.
+    // Whether volumes can grow is their storage class's to say; what is smaller or of another class is made anew.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),
     ("/spec/queue", "{}", r#"{"retentionPolicy": {"whenScaled": "Retain"}}"#, true, ""),
     ("/spec/queue", "{}", r#"{"mode": "Disabled"}"#, false, "queue.mode cannot be changed"),
-    (
-        "/spec/queue",
-        "{}",
-        r#"{"storageClassName": "fast"}"#,
-        false,
-        "queue.storageClassName cannot be changed",
-    ),
-    (
-        "/spec/queue",
-        r#"{"storageClassName": "fast"}"#,
-        r#"{"storageClassName": "slow"}"#,
-        false,
-        "queue.storageClassName cannot be changed",
-    ),
+    ("/spec/queue", "{}", r#"{"storageClassName": "fast"}"#, true, ""),
+    ("/spec/queue", r#"{"storageClassName": "fast"}"#, r#"{"storageClassName": "slow"}"#, true, ""),
+    ("/spec/queue", r#"{"storageClassName": "fast"}"#, r#"{"size": "9Gi"}"#, true, ""),
     ("/spec/replicas", "1", "2", true, ""),
     ("/spec/gateway/resources/memory", r#""512Mi""#, r#""256Mi""#, true, ""),
 ];

@@ -96,14 +96,28 @@ async fn serve(kubeconfig: &Path, folder: &Path) -> anyhow::Result<()> {
         .await
         .context("use the kubeconfig")?;
     let client = Client::try_from(config).context("make a client")?;
-    let volumes = Volumes { volumes: Api::all(client.clone()), folder: folder.to_path_buf() };
+    let volumes =
+        Volumes { api: Api::all(client.clone()), folder: folder.to_path_buf(), class: CLASS.to_owned() };
     tokio::join!(volumes.follow_claims(Api::all(client)), volumes.follow_volumes());
     Ok(())
 }
 
+/// Makes volumes for claims of another class of the local stack, until it is dropped. The stack's own process removes them when they
+/// are released.
+///
+/// # Errors
+/// When it is not known where the stack keeps its volumes.
+pub async fn provide_also(client: Client, class: &str) -> anyhow::Result<()> {
+    let folder = super::paths::Paths::from_environment()?.kubernetes().join("volumes");
+    let volumes = Volumes { api: Api::all(client.clone()), folder, class: class.to_owned() };
+    volumes.follow_claims(Api::all(client)).await;
+    Ok(())
+}
+
 struct Volumes {
-    volumes: Api<PersistentVolume>,
+    api: Api<PersistentVolume>,
     folder: PathBuf,
+    class: String,
 }
 
 impl Volumes {
@@ -120,7 +134,7 @@ impl Volumes {
 
     async fn follow_volumes(&self) {
         let changed =
-            watcher(self.volumes.clone(), watcher::Config::default()).default_backoff().applied_objects();
+            watcher(self.api.clone(), watcher::Config::default()).default_backoff().applied_objects();
         let each = changed.into_stream().for_each_concurrent(AT_ONCE, |volume| async {
             match volume {
                 Ok(volume) => told("remove", &volume.name_any(), self.reclaim(&volume).await),
@@ -131,11 +145,11 @@ impl Volumes {
     }
 
     async fn provide(&self, claim: &PersistentVolumeClaim) -> anyhow::Result<()> {
-        let Some(volume) = volume_for(claim, &self.folder) else { return Ok(()) };
+        let Some(volume) = volume_for(claim, &self.folder, &self.class) else { return Ok(()) };
         let folder = self.folder.join(volume.name_any());
         // Root's, and readable by all: the kubelet gives it to the pod's fsGroup.
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        match self.volumes.create(&PostParams::default(), &volume).await {
+        match self.api.create(&PostParams::default(), &volume).await {
             // The claim changed meanwhile and was seen again.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             other => other.map(drop).with_context(|| format!("create the volume {}", volume.name_any())),
@@ -148,7 +162,7 @@ impl Volumes {
         }
         let name = volume.name_any();
         super::paths::remove_folder(&self.folder.join(&name))?;
-        match self.volumes.delete(&name, &DeleteParams::default()).await {
+        match self.api.delete(&name, &DeleteParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             other => other.map(drop).with_context(|| format!("delete the volume {name}")),
         }
@@ -163,9 +177,9 @@ fn told(doing: &str, name: &str, result: anyhow::Result<()>) {
 }
 
 /// The volume that a claim asks for; none when the claim is not ours, is not placed yet, or has one.
-fn volume_for(claim: &PersistentVolumeClaim, folder: &Path) -> Option<PersistentVolume> {
+fn volume_for(claim: &PersistentVolumeClaim, folder: &Path, class: &str) -> Option<PersistentVolume> {
     let spec = claim.spec.as_ref()?;
-    let ours = spec.storage_class_name.as_deref() == Some(CLASS)
+    let ours = spec.storage_class_name.as_deref() == Some(class)
         && spec.volume_name.as_deref().unwrap_or("").is_empty();
     if !ours || claim.metadata.deletion_timestamp.is_some() {
         return None;
@@ -185,7 +199,7 @@ fn volume_for(claim: &PersistentVolumeClaim, folder: &Path) -> Option<Persistent
         capacity: Some([("storage".to_owned(), size)].into()),
         access_modes: spec.access_modes.clone(),
         volume_mode: spec.volume_mode.clone(),
-        storage_class_name: Some(CLASS.into()),
+        storage_class_name: Some(class.into()),
         persistent_volume_reclaim_policy: Some("Delete".into()),
         local: Some(LocalVolumeSource { path: folder.join(&name).display().to_string(), fs_type: None }),
         node_affinity: Some(only_on(node)),
@@ -239,7 +253,8 @@ mod tests {
 
     #[test]
     fn only_a_placed_unbound_claim_of_the_class_gets_a_volume() {
-        let made = |class, node, bound| volume_for(&claim(class, node, bound), Path::new("/v")).is_some();
+        let made =
+            |class, node, bound| volume_for(&claim(class, node, bound), Path::new("/v"), CLASS).is_some();
         assert!(made(CLASS, Some("node0"), false));
         assert!(!made("other", Some("node0"), false));
         assert!(!made(CLASS, None, false));
@@ -248,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_volume_names_its_claim_its_folder_and_its_node() {
-        let volume = volume_for(&claim(CLASS, Some("node0"), false), Path::new("/v")).unwrap();
+        let volume = volume_for(&claim(CLASS, Some("node0"), false), Path::new("/v"), CLASS).unwrap();
         assert_eq!(volume.name_any(), "pvc-u1");
         let spec = volume.spec.unwrap();
         assert_eq!(spec.local.unwrap().path, "/v/pvc-u1");

@@ -136,7 +136,10 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
         for (change, words) in [
             (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
             (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
-            (json!({"queue": {"storageClassName": "another"}}), "queue.storageClassName cannot be changed"),
+            (
+                json!({"queue": {"storageClassName": "Another"}}),
+                "storageClassName is the name of a StorageClass",
+            ),
             (
                 json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
                 "onTimeout Force cannot be used",

@@ -25,6 +25,7 @@ mod odd_values;
 mod outage;
 mod plugin;
 mod process;
+mod replaced;
 mod resize;
 mod rollout;
 mod scene;

@@ -150,7 +150,7 @@ async fn resize(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeClaim>> {
+pub async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeClaim>> {
     let claims = scene.namespace.list::<PersistentVolumeClaim>(CLAIMS).await?;
     Ok(claims.into_iter().map(|claim| (claim.name_any(), claim)).collect())
 }

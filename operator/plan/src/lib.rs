@@ -36,9 +36,9 @@ pub use lifecycle::Intent;
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, GatewaySeen, MemorySeen, Observed, Partitions, PodSeen,
-    ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen,
-    TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
+    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, GatewaySeen, HolderSeen, MemorySeen, Observed,
+    Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
+    SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};
 pub use rival::rival;

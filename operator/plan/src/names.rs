@@ -22,6 +22,9 @@ pub const CLAIM_UID: &str = "sluice.dev/claim-uid";
 /// Annotation of a Job that drains a volume: the version of the StatefulSet's spec when it was made.
 pub const WORKLOAD_VERSION: &str = "sluice.dev/workload-version";
 
+/// Finalizer and annotation of a gateway's pod that is empty and gets a new volume: what ran in it then, and the claim that it has.
+pub const REPLACES_VOLUME: &str = "sluice.dev/replaces-volume";
+
 /// Label of a claim that no gateway uses: `true` when a Job has found the volume empty.
 pub const DRAINED: &str = "sluice.dev/drained";
 /// Label: which part of the pipeline an object serves.

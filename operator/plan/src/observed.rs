@@ -3,6 +3,7 @@
 //! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
 
 mod gateway;
+mod holder;
 mod memory;
 mod schema;
 mod secret;
@@ -13,6 +14,7 @@ mod volumes;
 mod workload;
 
 pub use gateway::GatewaySeen;
+pub use holder::{Emptied, HolderSeen};
 pub(crate) use memory::KILLED_FOR_MEMORY;
 pub use memory::{MemorySeen, Wait};
 pub use schema::{SchemaFailure, SchemaSeen};

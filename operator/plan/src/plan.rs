@@ -116,6 +116,11 @@ impl Plan {
         self.volume.as_ref().map(|volume| &volume.growth)
     }
 
+    /// The gateway that is to get a new volume next; `None` when none is, or something else is under way.
+    pub fn replaced_next(&self) -> Option<u32> {
+        self.volume.as_ref()?.replaced_next
+    }
+
     /// Whether volumes that no gateway uses are deleted once they are drained.
     pub fn deletes_drained_volumes(&self) -> bool {
         self.volume.as_ref().is_some_and(|volume| volume.retention.deletes_drained)
@@ -147,13 +152,13 @@ pub fn plan(
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
     }
-    let volume = Volume::of(pipeline, observed, false)?;
     let waiting = |reason, message| Ok(Planned::Waiting(Waiting { reason, message }));
     match (of_source, topics, of_sink) {
         (Err(Unusable { message, .. }), _, _) => waiting(reason::SOURCE_UNAVAILABLE, message),
         (_, Err(Waiting { reason, message }), _) => waiting(reason, message),
         (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
         (Ok(_), Ok(topics), Ok(_)) => {
+            let volume = Volume::of(pipeline, observed, false);
             let plan = Plan {
                 identity,
                 topics,
@@ -168,7 +173,7 @@ pub fn plan(
                 operator_version: defaults.operator_version.clone(),
             };
             // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
-            let volume = Volume::of(pipeline, observed, is_settled(observed, &plan))?;
+            let volume = Volume::of(pipeline, observed, is_settled(observed, &plan));
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
         }
     }
@@ -311,9 +316,10 @@ impl Sizes {
     }
 }
 
-/// Whether neither a rollout nor a rescale is under way, or about to begin.
+/// Whether neither a rollout nor a rescale is under way, or about to begin, and no gateway gets a new volume.
 fn is_settled(observed: &Observed, plan: &Plan) -> bool {
     let Some(seen) = &observed.workload else { return false };
     let is_rescaled = seen.wanted != plan.replicas || seen.replicas != plan.replicas;
-    rollout::is_over(seen, plan) && !is_rescaled && observed.scaling.drain.is_none()
+    let is_anybody_leaving = observed.scaling.drain.is_some() || observed.volumes.replacing.is_some();
+    rollout::is_over(seen, plan) && !is_rescaled && !is_anybody_leaving
 }

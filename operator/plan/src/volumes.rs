@@ -1,17 +1,18 @@
 //! What is to be done with the queue volumes: they grow while gateways run ([`growth`]), and those that no gateway uses are drained
-//! before they go ([`orphans`]). Who may throw one away is decided here too.
+//! before they go ([`orphans`]); what cannot become as it is wanted is replaced, one gateway at a time ([`replacement`]). Who may throw
+//! one away is decided here too.
 //!
 //! Both follow from what is observed alone, so that an operator that starts after a crash, at whatever step, goes on from there.
 
 pub mod growth;
 pub mod orphans;
+pub mod replacement;
 
 pub use growth::{Growth, GrowthState};
 pub use orphans::{Drain, Orphans, orphans};
 
-use crate::{Observed, VolumesSeen, WorkloadSeen, quantity};
+use crate::{Observed, WorkloadSeen};
 use sluice_crds::{Commit, OnTimeout, QueueMode, Retention, TracePipeline, TracePipelineSpec};
-use sluice_gateway_config::Violations;
 
 /// The queue volume of each gateway, as planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(crate) struct Volume {
     pub storage_class: Option<String>,
     pub growth: Growth,
     pub retention: VolumeRetention,
+    /// The gateway that is to get a new volume next.
+    pub replaced_next: Option<u32>,
 }
 
 /// What becomes of volumes without a gateway.
@@ -36,40 +39,20 @@ pub(crate) struct VolumeRetention {
 
 impl Volume {
     /// `None` when the spec wants none. `is_settled`: neither a rollout nor a rescale is under way, or about to begin.
-    pub(crate) fn of(
-        pipeline: &TracePipeline,
-        observed: &Observed,
-        is_settled: bool,
-    ) -> Result<Option<Self>, Violations> {
+    pub(crate) fn of(pipeline: &TracePipeline, observed: &Observed, is_settled: bool) -> Option<Self> {
         let queue = &pipeline.spec.queue;
         if queue.mode == QueueMode::Disabled {
-            return Ok(None);
+            return None;
         }
-        let mut found = Violations::default();
-        let seen = &observed.volumes;
-        if let Some(smallest) = larger_template(&queue.size, seen) {
-            found.add(
-                "spec.queue.size",
-                format!(
-                    "{} is less than the volumes have, and a volume cannot shrink; set {smallest} or more",
-                    queue.size
-                ),
-            );
-        }
-        let growth = Growth::of(&queue.size, seen, is_settled);
-        found.or(Some(Self {
+        let growth = Growth::of(queue, &observed.volumes, observed.storage_class, is_settled);
+        Some(Self {
             size: growth.template.clone(),
-            storage_class: queue.storage_class_name.clone(),
+            storage_class: growth.template_class.clone(),
+            replaced_next: replacement::next(queue, observed, &growth).filter(|_| is_settled),
             growth,
             retention: VolumeRetention::of(&pipeline.spec, observed, is_settled),
-        }))
+        })
     }
-}
-
-/// The size of the StatefulSet's claims when it is more than is asked for.
-fn larger_template<'a>(wanted: &str, seen: &'a VolumesSeen) -> Option<&'a str> {
-    let live = seen.template.as_ref()?.size.as_deref()?;
-    (quantity::bytes(live)? > quantity::bytes(wanted)?).then_some(live)
 }
 
 impl VolumeRetention {

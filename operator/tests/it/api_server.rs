@@ -8,6 +8,7 @@ use hyper::{
     Method, Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -171,6 +172,12 @@ impl ApiServer {
             (None, Method::DELETE) if !state.is_exactly(&what, &body["preconditions"]) => {
                 (409, failure(409, "another version"))
             }
+            (None, Method::DELETE) if !body["dryRun"].is_null() => found(state.objects.get(&what).cloned()),
+            (None, Method::DELETE) if state.is_held(&what) => {
+                let mut held = state.objects[&what].clone();
+                held["metadata"]["deletionTimestamp"] = Timestamp::now().to_string().into();
+                (200, state.store(&what, held))
+            }
             (None, Method::DELETE) => {
                 state.applied.remove(&what);
                 found(state.objects.remove(&what))
@@ -212,6 +219,12 @@ impl State {
             .all(|field| preconditions[field].is_null() || preconditions[field] == object["metadata"][field])
     }
 
+    /// Whether a finalizer keeps an object when it is deleted.
+    fn is_held(&self, what: &str) -> bool {
+        let finalizers = self.objects.get(what).map(|object| &object["metadata"]["finalizers"]);
+        finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
     fn patch(&mut self, what: &str, patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {
         let mut object = self.objects.get(what).cloned().unwrap_or_default();
         // The status has one manager, and what it does not apply any more goes.
@@ -222,8 +235,9 @@ impl State {
             self.give_up(what, &mut object, &patch, field_manager);
         }
         merge(&mut object, patch);
-        if object["metadata"]["finalizers"] == json!([]) && !object["metadata"]["deletionTimestamp"].is_null()
-        {
+        let finalizers = &object["metadata"]["finalizers"];
+        let is_let_go = *finalizers == json!([]) || (finalizers.is_null() && self.is_held(what));
+        if is_let_go && !object["metadata"]["deletionTimestamp"].is_null() {
             self.objects.remove(what);
             self.applied.remove(what);
             return object;

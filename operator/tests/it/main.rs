@@ -11,6 +11,7 @@ mod failures;
 mod life;
 mod pods;
 mod quiet;
+mod replaced;
 mod resize;
 mod rollout;
 mod scaling;

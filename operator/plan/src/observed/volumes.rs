@@ -3,7 +3,7 @@
 
 use crate::{
     names::{CLAIM_UID, DRAINED, WORKLOAD_VERSION},
-    observed::Termination,
+    observed::{HolderSeen, Termination},
     quantity,
     scale::workload::number_of,
 };
@@ -15,6 +15,7 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
+use sluice_crds::ReplacementStatus;
 use std::{collections::BTreeMap, time::Duration};
 
 /// All that concerns the volumes of one pipeline.
@@ -30,6 +31,10 @@ pub struct VolumesSeen {
     pub expandable: BTreeMap<String, bool>,
     /// What the API server said when it did not let a volume grow.
     pub refusal: Option<String>,
+    /// The gateways' pods, by ordinal.
+    pub holders: Vec<HolderSeen>,
+    /// The gateway that gets a new volume: as the status says until that is decided anew, then from now on.
+    pub replacing: Option<ReplacementStatus>,
     /// Gateways there are pods of while there is no StatefulSet: the highest ordinal and one. They are taken over as they are.
     pub left_alone: Option<u32>,
 }
@@ -39,6 +44,8 @@ pub struct VolumesSeen {
 pub struct TemplateSeen {
     /// Size of new claims as it is written there; `None` when it makes none.
     pub size: Option<String>,
+    /// Storage class of new claims; `None` for the cluster's default.
+    pub storage_class: Option<String>,
     /// Whether it keeps the claims of gateways that are scaled away, and all of them when it is deleted.
     pub keeps_all: bool,
     /// Whether it keeps all of them when it is deleted.
@@ -115,11 +122,14 @@ impl TemplateSeen {
     pub fn of(workload: &StatefulSet) -> Self {
         let spec = workload.spec.clone().unwrap_or_default();
         let metadata = &workload.metadata;
-        let size = spec.volume_claim_templates.iter().flatten().find_map(|claim| size(claim, "storage"));
-        let retention = spec.persistent_volume_claim_retention_policy.unwrap_or_default();
+        let claims = || spec.volume_claim_templates.iter().flatten();
+        let size = claims().find_map(|claim| size(claim, "storage"));
+        let storage_class = claims().find_map(|claim| claim.spec.as_ref()?.storage_class_name.clone());
+        let retention = spec.persistent_volume_claim_retention_policy.clone().unwrap_or_default();
         let keeps_deleted = retention.when_deleted.as_deref() != Some("Delete");
         Self {
             size,
+            storage_class,
             keeps_all: retention.when_scaled.as_deref() != Some("Delete") && keeps_deleted,
             keeps_deleted,
             is_going: metadata.deletion_timestamp.is_some(),

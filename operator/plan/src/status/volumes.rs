@@ -5,8 +5,13 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, lifecycle,
-    volumes::{GrowthState, growth::is_small, orphans::left},
+    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, StorageClassSeen, lifecycle,
+    volumes::{
+        GrowthState,
+        growth::is_small,
+        orphans::left,
+        replacement::{is_to_be_replaced, needs_class},
+    },
 };
 use sluice_crds::{QueueMode, TracePipeline, VolumesStatus, status::reason};
 
@@ -17,7 +22,8 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         return None;
     }
     let claims = || observed.volumes.claims.iter().filter(|claim| !claim.is_going);
-    let small = claims().filter(|claim| is_small(claim, &queue.size)).count();
+    let is_pending = |claim: &&ClaimSeen| is_small(claim, &queue.size) || is_to_be_replaced(claim, queue);
+    let small = claims().filter(is_pending).count();
     let drained = claims().filter(|claim| claim.is_drained && !claim.has_gateway).count();
     Some(VolumesStatus {
         desired: queue.size.clone(),
@@ -25,6 +31,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         pending: number(small),
         drained: number(drained),
         orphaned: number(orphaned(pipeline, observed).count()),
+        replacing: observed.volumes.replacing.clone(),
     })
 }
 
@@ -36,6 +43,12 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
     };
     if let Some(message) = not_expandable(pipeline, observed) {
         return Verdict::no(reason::NOT_EXPANDABLE, message);
+    }
+    if let Some(message) = class_missing(pipeline, observed) {
+        return Verdict::no(reason::STORAGE_CLASS_MISSING, message);
+    }
+    if let Some(message) = replaced(pipeline, observed) {
+        return Verdict::no(reason::REPLACING, message);
     }
     if counted.pending == 0 {
         return Verdict::yes(
@@ -92,21 +105,66 @@ pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
     })
 }
 
+/// A gateway gets a new volume, and is not ready meanwhile.
+pub(super) fn replacing(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
+    observed.volumes.replacing.as_ref()?;
+    Some(moving(reason::RESIZING_VOLUMES, replaced(pipeline, observed)?))
+}
+
 /// Gateways run as planned, and their volumes are not as large yet.
 pub(super) fn growing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
     let growth = plan.growth()?;
     if let Some(message) = not_expandable(pipeline, observed) {
         return Some(Progress::Refused { reason: reason::NOT_EXPANDABLE, message });
     }
+    if let Some(message) = class_missing(pipeline, observed) {
+        let (ready, reconciling) = (reason::STORAGE_CLASS_MISSING, reason::WAITING);
+        return Some(Progress::Held { ready, reconciling, message });
+    }
+    if let Some(message) = replaced(pipeline, observed) {
+        return Some(moving(reason::RESIZING_VOLUMES, message));
+    }
     let counted = volumes(pipeline, observed)?;
     let is_at_it = counted.pending > 0 || matches!(growth.state, GrowthState::Ask(_) | GrowthState::Later);
     is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted)))
 }
 
+/// There is nothing to make new volumes from.
+fn class_missing(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    let queue = &pipeline.spec.queue;
+    let is_missing =
+        observed.storage_class == StorageClassSeen::Missing && needs_class(queue, &observed.volumes);
+    let class = queue.storage_class_name.as_ref().filter(|_| is_missing)?;
+    Some(format!(
+        "queue.storageClassName: there is no StorageClass {class:?}; gateways go on with their volumes as they are. Make it, or set \
+         queue.storageClassName to one that there is"
+    ))
+}
+
+/// How far volumes are that are replaced; `None` when none is.
+fn replaced(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    let queue = &pipeline.spec.queue;
+    let all = || observed.volumes.claims.iter().filter(|claim| !claim.is_going);
+    let left = all().filter(|claim| is_to_be_replaced(claim, queue)).count();
+    let class =
+        queue.storage_class_name.as_ref().map(|class| format!(" of class {class}")).unwrap_or_default();
+    let wanted = format!("{}{class}", queue.size);
+    match &observed.volumes.replacing {
+        Some(now) => Some(format!(
+            "gateway {} is emptied, and its volume is made anew as {wanted}, {left} are left ({:?}): {}",
+            now.gateway, now.state, now.reason
+        )),
+        None => (left > 0).then(|| {
+            format!("{left} of {} queue volumes are made anew as {wanted}, one after the other, once nothing else is under way", all().count())
+        }),
+    }
+}
+
 /// Why volumes cannot grow, and what would help.
 fn not_expandable(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let (size, seen) = (&pipeline.spec.queue.size, &observed.volumes);
-    let small = || seen.claims.iter().filter(|claim| !claim.is_going && is_small(claim, size));
+    let stays = |claim: &&ClaimSeen| !claim.is_going && !is_to_be_replaced(claim, &pipeline.spec.queue);
+    let small = || seen.claims.iter().filter(stays).filter(|claim| is_small(claim, size));
     let live = seen.template.as_ref().and_then(|template| template.size.as_deref()).unwrap_or("what it was");
     let helps = format!(
         "set allowVolumeExpansion: true on it if its driver can do that, or set queue.size back to {live}; gateways go on with \

@@ -1,4 +1,4 @@
-//! How volumes grow: first every claim is asked to, then the StatefulSet is made anew around its running pods, since what it makes
+//! How volumes grow, and how the StatefulSet comes to make others: first every claim is asked to, then the StatefulSet is made anew around its running pods, since what it makes
 //! claims from cannot be changed.
 //!
 //! ```text
@@ -9,7 +9,9 @@
 //!
 //! Pods are not restarted by any of it: their template is the same, and file systems grow while they are mounted.
 
-use crate::{ClaimSeen, VolumesSeen, quantity};
+use super::replacement;
+use crate::{ClaimSeen, StorageClassSeen, VolumesSeen, quantity};
+use sluice_crds::Queue;
 
 /// How far volumes are on their way to the size of the spec, and what is next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Growth {
     pub wanted: String,
     /// Size of the claims that the StatefulSet makes, for now.
     pub(crate) template: String,
+    /// Their storage class, for now.
+    pub(crate) template_class: Option<String>,
     /// What is next.
     pub state: GrowthState,
 }
@@ -37,29 +41,42 @@ pub enum GrowthState {
     Later,
     /// This storage class does not let them.
     NotExpandable(String),
+    /// There is no such storage class; what there is stays as it is.
+    ClassMissing(String),
 }
 
 impl Growth {
-    pub(crate) fn of(wanted: &str, seen: &VolumesSeen, is_settled: bool) -> Self {
+    pub(crate) fn of(queue: &Queue, seen: &VolumesSeen, class: StorageClassSeen, is_settled: bool) -> Self {
+        let (wanted, named) = (&queue.size, queue.storage_class_name.clone());
         let live = seen.template.as_ref();
-        let live_size = live.and_then(|template| template.size.clone()).unwrap_or_else(|| wanted.to_owned());
-        let template_grows = quantity::bytes(&live_size) < quantity::bytes(wanted);
-        let small: Vec<&ClaimSeen> = seen.claims.iter().filter(|claim| is_to_ask(claim, wanted)).collect();
+        let live_size = live.and_then(|template| template.size.clone()).unwrap_or_else(|| wanted.clone());
+        let live_class = live
+            .filter(|template| template.size.is_some())
+            .map_or(&named, |template| &template.storage_class);
+        let differs = quantity::bytes(&live_size) != quantity::bytes(wanted) || *live_class != named;
+        let missing = named.as_ref().filter(|_| class == StorageClassSeen::Missing && differs);
+        let as_it_is = (live_size.clone(), live_class.clone());
+        let small: Vec<&ClaimSeen> = seen.claims.iter().filter(|claim| is_to_ask(claim, queue)).collect();
         let is_fixed = |class: &String| seen.expandable.get(class) == Some(&false);
         let fixed =
             small.iter().filter_map(|claim| claim.storage_class.as_ref()).find(|class| is_fixed(class));
         let (template, state) = match fixed {
-            _ if live.is_some_and(|template| template.is_going) => (live_size, GrowthState::Recreating),
-            Some(class) => (live_size, GrowthState::NotExpandable(class.clone())),
+            _ if live.is_some_and(|template| template.is_going) => (as_it_is, GrowthState::Recreating),
+            Some(class) => (as_it_is, GrowthState::NotExpandable(class.clone())),
             None if !small.is_empty() => {
                 let claims = small.iter().map(|claim| (claim.name.clone(), claim.uid.clone()));
-                (live_size, GrowthState::Ask(claims.collect()))
+                (as_it_is, GrowthState::Ask(claims.collect()))
             }
-            None if !template_grows => (live_size, GrowthState::Asked),
-            None if is_settled => (wanted.to_owned(), GrowthState::Recreate),
-            None => (live_size, GrowthState::Later),
+            None if !differs => (as_it_is, GrowthState::Asked),
+            None if is_settled && missing.is_none() => {
+                ((wanted.clone(), named.clone()), GrowthState::Recreate)
+            }
+            None => (
+                as_it_is,
+                missing.map_or(GrowthState::Later, |class| GrowthState::ClassMissing(class.clone())),
+            ),
         };
-        Self { wanted: wanted.to_owned(), template, state }
+        Self { wanted: wanted.clone(), template: template.0, template_class: template.1, state }
     }
 
     /// Whether the StatefulSet is to be left as it is: it is on its way out, or about to be.
@@ -69,16 +86,18 @@ impl Growth {
 }
 
 /// The storage classes of claims that are to grow, for the operator to look at before it plans.
-pub fn classes_to_ask(wanted: &str, claims: &[ClaimSeen]) -> Vec<String> {
-    let small = claims.iter().filter(|claim| is_to_ask(claim, wanted));
+pub fn classes_to_ask(queue: &Queue, claims: &[ClaimSeen]) -> Vec<String> {
+    let small = claims.iter().filter(|claim| is_to_ask(claim, queue));
     let mut classes: Vec<String> = small.filter_map(|claim| claim.storage_class.clone()).collect();
     classes.sort();
     classes.dedup();
     classes
 }
 
-fn is_to_ask(claim: &ClaimSeen, wanted: &str) -> bool {
-    !claim.is_going && claim.is_bound && claim.requested < quantity::bytes(wanted)
+/// One that is to be replaced gets the size then.
+fn is_to_ask(claim: &ClaimSeen, queue: &Queue) -> bool {
+    let is_smaller = claim.requested < quantity::bytes(&queue.size);
+    !claim.is_going && claim.is_bound && is_smaller && !replacement::is_to_be_replaced(claim, queue)
 }
 
 /// Whether a volume is smaller than the spec asks for. One that is not made yet is made as large as it is asked for.
@@ -117,8 +136,12 @@ mod tests {
         }
     }
 
+    fn queue(class: Option<&str>) -> Queue {
+        Queue { size: "2Gi".into(), storage_class_name: class.map(str::to_owned), ..Queue::default() }
+    }
+
     fn of(seen: &VolumesSeen, is_settled: bool) -> (String, GrowthState) {
-        let growth = Growth::of("2Gi", seen, is_settled);
+        let growth = Growth::of(&queue(None), seen, StorageClassSeen::NotAsked, is_settled);
         (growth.template, growth.state)
     }
 
@@ -164,10 +187,40 @@ mod tests {
             let mut seen = seen(Some("1Gi"), &[(1, 1)]);
             change(&mut seen.claims[0]);
             assert_eq!(of(&seen, true).1, GrowthState::Recreate);
-            assert!(classes_to_ask("2Gi", &seen.claims).is_empty());
+            assert!(classes_to_ask(&queue(None), &seen.claims).is_empty());
         }
         let small = seen(Some("1Gi"), &[(1, 1), (1, 1)]);
-        assert_eq!(classes_to_ask("2Gi", &small.claims), ["fast"]);
+        assert_eq!(classes_to_ask(&queue(None), &small.claims), ["fast"]);
+    }
+
+    #[test]
+    fn another_class_or_a_smaller_size_goes_into_the_template_first() {
+        use GrowthState::{Asked, ClassMissing, Later, Recreate};
+        use StorageClassSeen::{Missing, NotAsked, Present};
+        let live = |size: &str, class: Option<&str>| {
+            let mut seen = seen(Some(size), &[(1, 1), (3, 3)]);
+            seen.template.as_mut().unwrap().storage_class = class.map(str::to_owned);
+            seen
+        };
+        let (fast, new) = (Some("fast"), Some("new"));
+        for (live, wanted, class, is_settled, template, state) in [
+            // The claims of 1Gi are not asked to grow: they are of another class, and are replaced.
+            (live("2Gi", fast), new, Present, true, ("2Gi", new), Recreate),
+            (live("2Gi", fast), new, NotAsked, true, ("2Gi", new), Recreate),
+            (live("2Gi", fast), new, Present, false, ("2Gi", fast), Later),
+            (live("2Gi", fast), new, Missing, true, ("2Gi", fast), ClassMissing("new".into())),
+            (live("2Gi", new), new, Missing, true, ("2Gi", new), Asked),
+            (live("3Gi", new), new, Present, true, ("2Gi", new), Recreate),
+        ] {
+            let growth = Growth::of(&queue(wanted), &live, class, is_settled);
+            let found = (growth.template.as_str(), growth.template_class.as_deref());
+            assert_eq!((found, growth.state), (template, state), "{live:?}");
+        }
+        // To name none replaces none, and is for new volumes alone.
+        let mut none = live("2Gi", fast);
+        none.claims.clear();
+        let growth = Growth::of(&queue(None), &none, NotAsked, true);
+        assert_eq!((growth.template_class, growth.state), (None, Recreate));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use sluice_plan::{
 
 mod model;
 mod only_copies;
+mod replacement;
 
 const GIB: u64 = 1 << 30;
 
@@ -166,12 +167,18 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
 }
 
 #[test]
-fn a_smaller_size_is_refused_with_the_one_that_would_do() {
+fn a_smaller_size_goes_into_the_template_before_any_volume_is_replaced() {
     let (pipeline, facts) = growing("512Mi", &[(1, 1), (1, 1), (1, 1)]);
+    let plan = planned(&pipeline, &facts);
+    assert_eq!(
+        (plan.growth().map(|growth| &growth.state), plan.replaced_next()),
+        (Some(&GrowthState::Recreate), None)
+    );
     let status = said(&pipeline, &facts);
-    assert_eq!(summary(&status), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
-    let message = &condition(&status, "Ready").message;
-    assert!(message.contains("spec.queue.size") && message.contains("set 1Gi or more"), "{message}");
+    assert_eq!(summary(&status)[1], "True/ResizingVolumes");
+    assert_eq!(status.volumes.as_ref().map(|volumes| (volumes.resized, volumes.pending)), Some((0, 3)));
+    let message = &condition(&status, "VolumesResized").message;
+    assert!(message.starts_with("3 of 3 queue volumes are made anew as 512Mi"), "{message}");
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! A gateway's pod, as far as the volume that it has may be replaced: which process runs in it, and how it ended.
+
+use crate::{
+    names::{GATEWAY_CONTAINER, REPLACES_VOLUME},
+    scale::workload::ordinal,
+};
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, Pod},
+    jiff::Timestamp,
+};
+use std::time::Duration;
+
+/// Kubernetes' word for a container that the kubelet lost sight of: nobody knows what ran, or for how long.
+const UNKNOWN: &str = "ContainerStatusUnknown";
+
+/// One pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HolderSeen {
+    /// Its name.
+    pub name: String,
+    /// The very pod.
+    pub uid: String,
+    /// The gateway's number.
+    pub ordinal: u32,
+    /// The process that runs in it, by the id of its container: another one after each start.
+    pub container: Option<String>,
+    /// The process that ended in it last, when none runs and none will; empty when it is not known which.
+    pub ended: Option<String>,
+    /// For how long its time to end has been over; `None` when it is not told to end.
+    pub late_for: Option<Duration>,
+    /// What it is marked with; `None` when it is not held.
+    pub emptied: Option<Emptied>,
+}
+
+/// What is written on a pod whose gateway was seen empty after it was told to drain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Emptied {
+    /// The process that said so.
+    pub container: String,
+    /// The claim that it has, by its uid.
+    pub claim_uid: String,
+}
+
+impl Emptied {
+    /// As an annotation. Neither part has a blank in it.
+    pub fn text(&self) -> String {
+        format!("{} {}", self.claim_uid, self.container)
+    }
+
+    /// `None` for what [`Emptied::text`] does not write.
+    fn of(text: &str) -> Option<Self> {
+        let (claim_uid, container) = text.split_once(' ')?;
+        Some(Self { container: container.to_owned(), claim_uid: claim_uid.to_owned() })
+    }
+}
+
+impl HolderSeen {
+    /// Reads a pod; `None` for one that is no gateway's.
+    pub fn of(pod: &Pod, now: Timestamp) -> Option<Self> {
+        let metadata = &pod.metadata;
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        let container = statuses.into_iter().flatten().find(|one| one.name == GATEWAY_CONTAINER);
+        let is_held = metadata.finalizers.iter().flatten().any(|one| one == REPLACES_VOLUME);
+        let text = metadata.annotations.as_ref().and_then(|all| all.get(REPLACES_VOLUME));
+        // Held without words that can be read: nothing is proved by it, and it is let go of.
+        let emptied = || text.and_then(|text| Emptied::of(text)).unwrap_or_default();
+        let late = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        Some(Self {
+            name: metadata.name.clone()?,
+            uid: metadata.uid.clone()?,
+            ordinal: ordinal(pod)?,
+            container: container.and_then(running),
+            ended: container.and_then(ended),
+            late_for: metadata.deletion_timestamp.as_ref().map(|at| late(at.0)),
+            emptied: is_held.then(emptied),
+        })
+    }
+}
+
+fn running(container: &ContainerStatus) -> Option<String> {
+    container.state.as_ref()?.running.as_ref()?;
+    container.container_id.clone().filter(|id| !id.is_empty() && !id.contains(' '))
+}
+
+fn ended(container: &ContainerStatus) -> Option<String> {
+    let end = container.state.as_ref()?.terminated.as_ref()?;
+    let is_known = end.reason.as_deref() != Some(UNKNOWN);
+    Some(end.container_id.clone().filter(|_| is_known).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn seen(metadata: &Value, state: &Value) -> HolderSeen {
+        let mut pod = json!({
+            "metadata": {"name": "a-gateway-3", "uid": "p"},
+            "status": {"containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "containerID": "containerd://c2", "state": state}]},
+        });
+        for (key, value) in metadata.as_object().unwrap() {
+            pod["metadata"][key] = value.clone();
+        }
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        HolderSeen::of(&serde_json::from_value(pod).unwrap(), now).unwrap()
+    }
+
+    #[test]
+    fn the_process_is_known_while_it_runs_and_after_its_end() {
+        let running = seen(&json!({}), &json!({"running": {}}));
+        assert_eq!((running.container.as_deref(), running.ended), (Some("containerd://c2"), None));
+        let end = |reason: &str| json!({"terminated": {"exitCode": 0, "reason": reason, "containerID": "containerd://c2"}});
+        let ended = seen(&json!({}), &end("Completed"));
+        assert_eq!((ended.container, ended.ended.as_deref()), (None, Some("containerd://c2")));
+        assert_eq!(seen(&json!({}), &end(UNKNOWN)).ended.as_deref(), Some(""));
+        assert_eq!(seen(&json!({}), &json!({"waiting": {}})).ended, None, "it is started again");
+    }
+
+    #[test]
+    fn a_pod_says_what_it_is_held_for_and_how_late_it_is() {
+        let emptied = Emptied { container: "containerd://c1".into(), claim_uid: "u".into() };
+        let held = json!({"finalizers": [REPLACES_VOLUME], "annotations": {REPLACES_VOLUME: emptied.text()},
+            "deletionTimestamp": "2026-01-01T00:00:20Z"});
+        let seen_held = seen(&held, &json!({"running": {}}));
+        assert_eq!(seen_held.emptied, Some(emptied));
+        assert_eq!(seen_held.late_for, Some(Duration::from_secs(40)));
+        let unread = json!({"finalizers": [REPLACES_VOLUME]});
+        assert_eq!(seen(&unread, &json!({"running": {}})).emptied, Some(Emptied::default()));
+        assert_eq!(seen(&json!({"annotations": held["annotations"]}), &json!({})).emptied, None);
+    }
+}

@@ -1,0 +1,244 @@
+//! How a volume is replaced that cannot become as it is wanted: it is larger than `queue.size`, or of another storage class.
+//!
+//! ```text
+//!  next --> Draining --> empty: held, told to end --> ended, and nothing else ran: claim deleted --> let go --> made again
+//!             |  ^                                `-> something else ran in it ......................^   (with a new claim)
+//!             |  `--------- after the same time --------.
+//!             `--> too late: Waiting (it takes part again) --> Resuming --> (none)
+//! ```
+//!
+//! The StatefulSet makes claims as they are wanted by then ([`super::growth`]). One gateway at a time, the highest first, only while
+//! nothing else is under way and all are ready. The state stands in the status, and a gateway is asked for something only when the
+//! status says so already; what was asked for is asked again of whatever answers by its name.
+//!
+//! No claim is deleted that may hold something. With `AfterEnqueue` what is on it is the only copy, and a gateway that is started
+//! again between its answer and its end takes messages and puts blocks there. So the answer alone is no proof. The pod gets a
+//! finalizer with the container that ran when it was asked ([`Emptied`]), and only then is told to end. Its name is taken for as long
+//! as it is held, so that no other pod comes to use the claim; when its last container has ended and is that very one, nothing else
+//! has run since, that one was told to drain after it was started, and it said that it was empty: the claim is deleted, and the pod is
+//! let go of. When another one has run, or nobody knows, the pod is let go of with its claim as it is, and all begins anew. All that
+//! this needs stands in the pod ([`fate`]): whoever starts after a crash, at whatever step, goes on from there, also when the spec has
+//! changed, or the pipeline is gone.
+//!
+//! A claim counts as too large by what it asks for, not by what it has: provisioners round up, and would do so again. Pure: no clock
+//! and no client.
+
+use super::growth::{Growth, GrowthState};
+use crate::{
+    ClaimSeen, Emptied, HolderSeen, Observed, StorageClassSeen, VolumesSeen, quantity,
+    scale::{
+        Moment,
+        drain::{Answer, Request, Terms, moment, time},
+    },
+};
+use sluice_crds::{DrainState, Queue, QueueMode, ReplacementStatus};
+use std::time::Duration;
+
+/// A pod that was told to end and is not seen to have ended so long after its time was over is let go of with its claim: its node is
+/// lost, most likely, and the pod would stay for ever. Chosen, as long as a Job's end is waited for.
+const ENDS_LATE: Duration = Duration::from_mins(2);
+
+/// Whether a claim can become as it is wanted only by being made anew. Without a class in the spec any will do.
+pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
+    let is_other_class =
+        queue.storage_class_name.is_some() && claim.storage_class != queue.storage_class_name;
+    let is_larger = claim.requested > quantity::bytes(&queue.size);
+    queue.mode == QueueMode::Spill && !claim.is_going && (is_other_class || is_larger)
+}
+
+/// Whether the storage class of the spec is to be looked for, before anything is done that needs it.
+pub fn needs_class(queue: &Queue, seen: &VolumesSeen) -> bool {
+    let template = seen.template.as_ref();
+    let is_new = template.is_some_and(|template| template.storage_class != queue.storage_class_name);
+    is_new || seen.claims.iter().any(|claim| is_to_be_replaced(claim, queue))
+}
+
+/// The gateway whose volume is to be replaced next, when all of them are well and the StatefulSet makes claims as they are wanted.
+pub(crate) fn next(queue: &Queue, observed: &Observed, growth: &Growth) -> Option<u32> {
+    let (workload, seen) = (observed.workload.as_ref()?, &observed.volumes);
+    let is_possible =
+        growth.state == GrowthState::Asked && observed.storage_class != StorageClassSeen::Missing;
+    let is_well = workload.ready == workload.wanted
+        && workload.gateways.iter().all(|gateway| !gateway.is_leaving)
+        && seen.claims.iter().filter(|claim| claim.ordinal < workload.wanted).all(|claim| !claim.is_going);
+    let outdated = seen.claims.iter().filter(|claim| claim.ordinal < workload.wanted && claim.has_gateway);
+    let outdated = outdated.filter(|claim| is_to_be_replaced(claim, queue));
+    outdated.map(|claim| claim.ordinal).max().filter(|_| is_possible && is_well)
+}
+
+/// Claims that never had a volume and never will, as they are: such as those of a storage class that was named by mistake. Nothing is
+/// on them, their gateways never ran, and Kubernetes makes them again as they are wanted. By name and uid.
+pub fn never_bound<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let is_ready = seen.template.as_ref().is_some_and(|template| {
+        let is_size = template.size.as_deref().and_then(quantity::bytes) == quantity::bytes(&queue.size);
+        !template.is_going && is_size && template.storage_class == queue.storage_class_name
+    });
+    let outdated = seen.claims.iter().filter(move |claim| is_ready && is_to_be_replaced(claim, queue));
+    let never = outdated.filter(|claim| !claim.is_bound && claim.capacity.is_none());
+    never.map(|claim| (claim.name.as_str(), claim.uid.as_str()))
+}
+
+/// What is asked now, and of which gateway; follows from what is written alone.
+pub fn request(written: Option<&ReplacementStatus>) -> Option<(Request, u32)> {
+    let written = written?;
+    let request = match written.state {
+        DrainState::Draining => Request::Drain,
+        DrainState::Resuming | DrainState::Waiting => Request::Resume,
+    };
+    Some((request, written.gateway))
+}
+
+/// All that a step is decided from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen<'a> {
+    /// The spec's queue.
+    pub queue: &'a Queue,
+    /// Claims and pods, read before the gateway was asked.
+    pub volumes: &'a VolumesSeen,
+    /// What the gateway answered to what [`request`] asked for.
+    pub answer: Answer,
+    /// Whether nothing else wants something of the gateways: another number, a rest, or an edit that has no plan.
+    pub may_go_on: bool,
+    /// The gateway that is to be next, of the plan.
+    pub next: Option<u32>,
+}
+
+/// What to do now, and what to write into the status.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The state from now on; `None` when no volume is replaced.
+    pub next: Option<ReplacementStatus>,
+    /// The pod to hold and to tell to end.
+    pub take: Option<Take>,
+}
+
+/// An empty gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Take {
+    /// Its pod.
+    pub pod: String,
+    /// The very pod.
+    pub pod_uid: String,
+    /// What is written on it.
+    pub emptied: Emptied,
+}
+
+/// The next step.
+pub fn step(now: Moment, terms: Terms, written: Option<&ReplacementStatus>, seen: &Seen<'_>) -> Step {
+    match written {
+        None => begin(now, seen),
+        Some(written) => match written.state {
+            DrainState::Draining => draining(now, terms, written, seen),
+            DrainState::Resuming => resuming(now, written, seen),
+            DrainState::Waiting => waiting(now, terms, written, seen),
+        },
+    }
+}
+
+fn begin(now: Moment, seen: &Seen<'_>) -> Step {
+    let next = seen.next.filter(|_| seen.may_go_on).map(|gateway| ReplacementStatus {
+        state: DrainState::Draining,
+        gateway,
+        since: time(now),
+        reason: "it is about to be told to leave".to_owned(),
+    });
+    Step { next, take: None }
+}
+
+fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
+    let stay =
+        |reason: String| Step { next: Some(ReplacementStatus { reason, ..written.clone() }), take: None };
+    let holder = seen.volumes.holders.iter().find(|holder| holder.ordinal == written.gateway);
+    let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
+    // It cannot be told otherwise any more.
+    if holder.is_some_and(|holder| holder.late_for.is_some()) || claim.is_some_and(|claim| claim.is_going) {
+        return stay("it is empty, and is made again with a new volume".to_owned());
+    }
+    let Some(claim) = claim.filter(|claim| is_to_be_replaced(claim, seen.queue) && seen.may_go_on) else {
+        return changed(written, DrainState::Resuming, now, "it takes part again".to_owned());
+    };
+    let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let take = holder.filter(|_| seen.answer == Answer::Done).and_then(|holder| take(holder, claim));
+    let held = match (seen.answer, &take) {
+        (Answer::Done, Some(_)) => {
+            let reason = "it is empty, and is told to end".to_owned();
+            return Step { next: Some(ReplacementStatus { reason, ..written.clone() }), take };
+        }
+        (Answer::Done, None) => "Kubernetes does not say what runs in its pod".to_owned(),
+        (Answer::Holds { blocks }, _) => {
+            format!("it holds {blocks} blocks, or something that is not committed")
+        }
+        (Answer::Gone, _) => "it does not run".to_owned(),
+        (Answer::Unknown, _) => "its version cannot be drained".to_owned(),
+        (Answer::Silent, _) => "it does not answer".to_owned(),
+    };
+    if late {
+        let reason = format!("not empty within {} s: {held}", terms.timeout_seconds);
+        return changed(written, DrainState::Waiting, now, reason);
+    }
+    stay(held)
+}
+
+fn take(holder: &HolderSeen, claim: &ClaimSeen) -> Option<Take> {
+    let emptied = Emptied { container: holder.container.clone()?, claim_uid: claim.uid.clone() };
+    Some(Take { pod: holder.name.clone(), pod_uid: holder.uid.clone(), emptied })
+}
+
+/// Nothing else is begun before the gateway takes part again. One that does not run will, when it is started.
+fn resuming(now: Moment, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
+    match seen.answer {
+        Answer::Done | Answer::Gone | Answer::Unknown => Step::default(),
+        Answer::Holds { .. } | Answer::Silent => {
+            changed(written, DrainState::Resuming, now, written.reason.clone())
+        }
+    }
+}
+
+fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
+    let is_over = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
+    let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
+    if is_over || !seen.may_go_on || !claim.is_some_and(|claim| is_to_be_replaced(claim, seen.queue)) {
+        return resuming(now, written, seen);
+    }
+    Step { next: Some(written.clone()), take: None }
+}
+
+fn changed(written: &ReplacementStatus, state: DrainState, now: Moment, reason: String) -> Step {
+    let since = if written.state == state { written.since.clone() } else { time(now) };
+    Step { next: Some(ReplacementStatus { state, since, reason, ..written.clone() }), take: None }
+}
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate<'a> {
+    /// It is not held, or is waited for.
+    Wait,
+    /// It has ended, and nothing was put on its volume: its claim is deleted, by this uid, and then it is let go of.
+    Replace {
+        /// The very claim.
+        claim_uid: &'a str,
+    },
+    /// It is let go of, and its claim stays.
+    LetGo,
+}
+
+/// Decides on a pod from what stands in it. `is_meant`: the status says that this gateway is told to drain.
+pub fn fate(holder: &HolderSeen, is_meant: bool) -> Fate<'_> {
+    let Some(emptied) = &holder.emptied else { return Fate::Wait };
+    match (holder.late_for, holder.ended.as_deref()) {
+        // Held and not yet told to end: the operator was cut off in between. It is asked again.
+        (None, _) => {
+            if is_meant {
+                Fate::Wait
+            } else {
+                Fate::LetGo
+            }
+        }
+        (Some(_), Some(ended)) if !ended.is_empty() && ended == emptied.container => {
+            Fate::Replace { claim_uid: &emptied.claim_uid }
+        }
+        (Some(_), Some(_)) => Fate::LetGo,
+        (Some(late), None) if late >= ENDS_LATE => Fate::LetGo,
+        (Some(_), None) => Fate::Wait,
+    }
+}

@@ -1,0 +1,385 @@
+//! Volumes that are replaced against a naive model of the cluster: gateways put blocks on their volumes, are started again, fall silent
+//! and are deleted by others, and the operator looks at old copies and is cut off between any two of its writes.
+
+use super::{GIB, claim, template};
+use crate::{
+    sample,
+    statuses::{condition, running, said},
+};
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_crds::{ReplacementStatus, TracePipeline};
+use sluice_plan::{
+    ClaimSeen, Emptied, HolderSeen, Observed, Planned, StorageClassSeen, TemplateSeen, VolumesSeen, plan,
+    scale::{
+        Moment,
+        drain::{Answer, Request, Terms},
+    },
+    volumes::replacement::{Fate, Seen, fate, never_bound, request, step},
+};
+use std::time::Duration;
+
+const GATEWAYS: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Action {
+    /// Gateways that take part put something on their volumes.
+    Written,
+    /// What a gateway holds is inserted.
+    Inserted(usize),
+    /// Its process ends and is started again.
+    Restarted(usize),
+    /// Somebody deletes its pod.
+    Deleted(usize),
+    /// The kubelet and the StatefulSet controller do what they are to do.
+    Controlled,
+    /// The operator looks, at what it saw last time or now, and does so many of its writes.
+    Reconciled { is_stale: bool, writes: usize, silent: Option<usize>, seconds: u64 },
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let gateway = || 0..GATEWAYS;
+    let reconciled = (any::<bool>(), 0_usize..5, prop::option::weighted(0.2, gateway()), 1_u64..40);
+    prop_oneof![
+        2 => Just(Action::Written),
+        3 => gateway().prop_map(Action::Inserted),
+        1 => gateway().prop_map(Action::Restarted),
+        1 => gateway().prop_map(Action::Deleted),
+        3 => Just(Action::Controlled),
+        6 => reconciled.prop_map(|(is_stale, writes, silent, seconds)| Action::Reconciled {
+            is_stale, writes, silent, seconds
+        }),
+    ]
+}
+
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
+struct Gateway {
+    pod: u32,
+    process: u32,
+    is_leaving: bool,
+    has_ended: bool,
+    is_drained: bool,
+    held: Option<Emptied>,
+    claim: u32,
+    is_claim_new: bool,
+    is_claim_going: bool,
+    has_something: bool,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    pipeline: TracePipeline,
+    facts: Observed,
+    gateways: Vec<Gateway>,
+    made: u32,
+    now_seconds: u64,
+    written: Option<ReplacementStatus>,
+    last: VolumesSeen,
+    replaced: usize,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let (mut pipeline, facts) = running(&json!({}), &[]);
+        pipeline.spec.queue.size = "1Gi".into();
+        pipeline.spec.queue.storage_class_name = Some("new".into());
+        let gateways = (0..3).map(|id| Gateway { pod: id, process: id, claim: id, ..Gateway::default() });
+        let (gateways, last) = (gateways.collect(), VolumesSeen::default());
+        let (made, now_seconds, written, replaced) = (3, 1_000, None, 0);
+        let mut cluster = Self { pipeline, facts, gateways, made, now_seconds, written, last, replaced };
+        cluster.last = cluster.seen();
+        cluster
+    }
+
+    fn make(&mut self) -> u32 {
+        self.made += 1;
+        self.made
+    }
+
+    fn seen(&self) -> VolumesSeen {
+        let all = || (0..).zip(&self.gateways);
+        let claims = all().map(|(ordinal, gateway)| ClaimSeen {
+            uid: gateway.claim.to_string(),
+            requested: Some(if gateway.is_claim_new { GIB } else { 2 * GIB }),
+            storage_class: Some(if gateway.is_claim_new { "new" } else { "old" }.into()),
+            is_going: gateway.is_claim_going,
+            ..claim(ordinal, 1, 1)
+        });
+        let holders = all().map(|(ordinal, gateway)| HolderSeen {
+            name: format!("demo-gateway-{ordinal}"),
+            uid: gateway.pod.to_string(),
+            ordinal,
+            container: (!gateway.has_ended).then(|| gateway.process.to_string()),
+            ended: gateway.has_ended.then(|| gateway.process.to_string()),
+            late_for: gateway.is_leaving.then_some(Duration::ZERO),
+            emptied: gateway.held.clone(),
+        });
+        let storage_class = Some("new".into());
+        VolumesSeen {
+            template: Some(TemplateSeen { storage_class, ..template("1Gi") }),
+            claims: claims.collect(),
+            holders: holders.collect(),
+            replacing: self.written.clone(),
+            ..VolumesSeen::default()
+        }
+    }
+
+    fn restart(&mut self, of: usize) {
+        let process = self.make();
+        let gateway = &mut self.gateways[of];
+        if !gateway.has_ended {
+            (gateway.process, gateway.is_drained) = (process, false);
+        }
+    }
+
+    /// Pods that are told to end do; those that nobody holds are made again, with a new claim where the old one goes.
+    fn control(&mut self) {
+        for of in 0..GATEWAYS {
+            let (pod, claim) = (self.make(), self.make());
+            let gateway = &mut self.gateways[of];
+            if gateway.has_ended && gateway.held.is_none() {
+                let before = gateway.clone();
+                *gateway = Gateway { pod, process: pod, ..Gateway::default() };
+                (gateway.claim, gateway.is_claim_new, gateway.has_something) =
+                    (before.claim, before.is_claim_new, before.has_something);
+                if before.is_claim_going {
+                    (gateway.claim, gateway.is_claim_new, gateway.has_something) = (claim, true, false);
+                }
+            }
+            gateway.has_ended |= gateway.is_leaving;
+        }
+    }
+
+    fn finish(&mut self, seen: &VolumesSeen, may: &mut impl FnMut() -> bool) {
+        for holder in &seen.holders {
+            let is_meant = request(self.written.as_ref()) == Some((Request::Drain, holder.ordinal));
+            let gateway = &mut self.gateways[holder.ordinal as usize];
+            let fate = fate(holder, is_meant);
+            if fate == Fate::Wait || !may() {
+                continue;
+            }
+            if let Fate::Replace { claim_uid } = fate
+                && gateway.claim.to_string() == claim_uid
+            {
+                assert!(!gateway.has_something, "a claim is deleted with something on it");
+                assert!(gateway.has_ended, "a claim is deleted under its gateway");
+                self.replaced += usize::from(!gateway.is_claim_going);
+                gateway.is_claim_going = true;
+                if !may() {
+                    return;
+                }
+            }
+            if gateway.pod.to_string() == holder.uid {
+                gateway.held = None;
+            }
+        }
+    }
+
+    fn ask(&mut self, silent: Option<usize>) -> Answer {
+        let Some((request, ordinal)) = request(self.written.as_ref()) else { return Answer::Gone };
+        let gateway = &mut self.gateways[ordinal as usize];
+        if request == Request::Resume && gateway.held.is_some() {
+            if gateway.is_leaving {
+                return Answer::Silent;
+            }
+            gateway.held = None;
+        }
+        if silent == Some(ordinal as usize) {
+            return Answer::Silent;
+        }
+        if gateway.is_leaving {
+            return Answer::Gone;
+        }
+        gateway.is_drained = request == Request::Drain;
+        match (request, gateway.has_something) {
+            (Request::Drain, true) => Answer::Holds { blocks: 1 },
+            _ => Answer::Done,
+        }
+    }
+
+    fn reconcile(&mut self, is_stale: bool, writes: usize, silent: Option<usize>) {
+        let seen = if is_stale { self.last.clone() } else { self.seen() };
+        self.last = self.seen();
+        let mut left = writes;
+        let mut may = || {
+            let may = left > 0;
+            left = left.saturating_sub(1);
+            may
+        };
+        self.finish(&seen, &mut may);
+        let seen = VolumesSeen { replacing: self.written.clone(), ..seen };
+        let mut facts = Observed { volumes: seen, ..self.facts.clone() };
+        if let Some(workload) = &mut facts.workload {
+            let ready = self.gateways.iter().filter(|one| !one.is_leaving && !one.is_drained).count();
+            workload.ready = u32::try_from(ready).unwrap();
+        }
+        let answer = self.ask(silent);
+        let Ok(Planned::Ready(planned)) = plan(&self.pipeline, &facts, &crate::defaults()) else {
+            panic!("nothing is planned")
+        };
+        let terms = Terms::of(&self.pipeline.spec).unwrap();
+        let queue = &self.pipeline.spec.queue;
+        let next = planned.replaced_next();
+        let seen = Seen { queue, volumes: &facts.volumes, answer, may_go_on: true, next };
+        let step = step(Moment(self.now_seconds * 1_000), terms, self.written.as_ref(), &seen);
+        if let Some(take) = &step.take {
+            let ordinal = self.written.as_ref().unwrap().gateway;
+            let gateway = &mut self.gateways[ordinal as usize];
+            if gateway.pod.to_string() == take.pod_uid && !gateway.is_leaving && may() {
+                gateway.held = Some(take.emptied.clone());
+                gateway.is_leaving |= may();
+            }
+        }
+        if may() {
+            self.written = step.next;
+        }
+        let held = self.gateways.iter().filter(|one| one.held.is_some()).count();
+        assert!(held <= 1, "two at once: {:?}", self.gateways);
+    }
+
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Written => {
+                let takes_part = |one: &&mut Gateway| !one.is_drained && !one.has_ended;
+                self.gateways.iter_mut().filter(takes_part).for_each(|one| one.has_something = true);
+            }
+            Action::Inserted(of) => {
+                let gateway = &mut self.gateways[*of];
+                gateway.has_something &= gateway.has_ended;
+            }
+            Action::Restarted(of) => self.restart(*of),
+            Action::Deleted(of) => self.gateways[*of].is_leaving = true,
+            Action::Controlled => self.control(),
+            Action::Reconciled { is_stale, writes, silent, seconds } => {
+                self.now_seconds += seconds;
+                self.reconcile(*is_stale, *writes, *silent);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_claim_is_replaced_that_may_hold_something_and_all_are_at_last(
+        actions in prop::collection::vec(action(), 0..120),
+    ) {
+        let mut cluster = Cluster::new();
+        for action in &actions {
+            cluster.act(action);
+        }
+        // Nobody disturbs any more, and what is held goes in.
+        for _ in 0..80 {
+            cluster.act(&Action::Written);
+            (0..GATEWAYS).for_each(|of| cluster.act(&Action::Inserted(of)));
+            cluster.act(&Action::Reconciled { is_stale: false, writes: 9, silent: None, seconds: 100 });
+            cluster.act(&Action::Controlled);
+        }
+        prop_assert!(cluster.written.is_none(), "{:?}", cluster.written);
+        prop_assert_eq!(cluster.replaced, GATEWAYS);
+        for gateway in &cluster.gateways {
+            prop_assert!(gateway.is_claim_new && gateway.held.is_none() && !gateway.is_drained, "{:?}", gateway);
+        }
+    }
+}
+
+fn outdated(queue: serde_json::Value, class: StorageClassSeen) -> (TracePipeline, Observed) {
+    let (_, facts) = running(&json!({}), &[]);
+    let mut pipeline = sample("tracepipeline.yaml");
+    pipeline.spec.queue = serde_json::from_value(queue).unwrap();
+    let storage_class = pipeline.spec.queue.storage_class_name.clone();
+    let template = TemplateSeen { storage_class, ..template(&pipeline.spec.queue.size) };
+    let claims = [(2, 2), (1, 2), (1, 1)];
+    let claims = (0..).zip(claims).map(|(ordinal, (asked, has))| claim(ordinal, asked, has)).collect();
+    let volumes = VolumesSeen { template: Some(template), claims, ..VolumesSeen::default() };
+    (pipeline, Observed { volumes, storage_class: class, ..facts })
+}
+
+#[test]
+fn what_cannot_become_as_it_is_wanted_is_replaced_and_that_is_said() {
+    use StorageClassSeen::{Missing, NotAsked, Present};
+    for (queue, class, next, resized) in [
+        // All are of the class "fast". One has more than it asks for, which a new one would have too.
+        (json!({"size": "1Gi"}), NotAsked, Some(0), "False/Replacing"),
+        (json!({"size": "1Gi", "storageClassName": "fast"}), Present, Some(0), "False/Replacing"),
+        (json!({"size": "1Gi", "storageClassName": "new"}), Present, Some(2), "False/Replacing"),
+        (json!({"size": "1Gi", "storageClassName": "new"}), NotAsked, Some(2), "False/Replacing"),
+        (json!({"size": "1Gi", "storageClassName": "new"}), Missing, None, "False/StorageClassMissing"),
+        (json!({"size": "2Gi", "storageClassName": "new"}), Present, Some(2), "False/Replacing"),
+        (json!({"size": "2Gi"}), Present, None, "False/Resizing"),
+    ] {
+        let (pipeline, facts) = outdated(queue.clone(), class);
+        let Ok(Planned::Ready(plan)) = plan(&pipeline, &facts, &crate::defaults()) else { panic!("{queue}") };
+        assert_eq!(plan.replaced_next(), next, "{queue}");
+        let status = said(&pipeline, &facts);
+        let condition = condition(&status, "VolumesResized");
+        assert_eq!(format!("{}/{}", condition.status, condition.reason), resized, "{queue}");
+    }
+}
+
+#[test]
+fn nothing_is_begun_while_something_else_is_under_way() {
+    let queue = json!({"size": "1Gi", "storageClassName": "new"});
+    let changes: [fn(&mut Observed); 5] = [
+        |facts| facts.workload.as_mut().unwrap().ready = 2,
+        |facts| facts.workload.as_mut().unwrap().replicas = 2,
+        |facts| facts.workload.as_mut().unwrap().updated = 2,
+        |facts| facts.volumes.claims[1].is_going = true,
+        |facts| facts.volumes.template.as_mut().unwrap().storage_class = None,
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let (pipeline, mut facts) = outdated(queue.clone(), StorageClassSeen::Present);
+        change(&mut facts);
+        let Ok(Planned::Ready(plan)) = plan(&pipeline, &facts, &crate::defaults()) else { panic!("{at}") };
+        assert_eq!(plan.replaced_next(), None, "{at}");
+    }
+}
+
+#[test]
+fn a_claim_that_never_had_a_volume_is_made_anew_at_once() {
+    let (pipeline, mut facts) =
+        outdated(json!({"size": "1Gi", "storageClassName": "new"}), StorageClassSeen::Present);
+    assert_eq!(never_bound(&pipeline.spec.queue, &facts.volumes).count(), 0);
+    let claim = &mut facts.volumes.claims[2];
+    (claim.is_bound, claim.capacity) = (false, None);
+    let found: Vec<_> = never_bound(&pipeline.spec.queue, &facts.volumes).collect();
+    assert_eq!(found, [("queue-demo-gateway-2", "u2")]);
+    facts.volumes.template.as_mut().unwrap().storage_class = None;
+    assert_eq!(never_bound(&pipeline.spec.queue, &facts.volumes).count(), 0, "it would be made as it is");
+}
+
+#[test]
+fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
+    let emptied = Some(Emptied { container: "c1".into(), claim_uid: "u".into() });
+    let of = |late: Option<u64>, ended: Option<&str>, is_meant| {
+        let holder = HolderSeen {
+            late_for: late.map(Duration::from_secs),
+            ended: ended.map(str::to_owned),
+            emptied: emptied.clone(),
+            ..HolderSeen::default()
+        };
+        format!("{:?}", fate(&holder, is_meant))
+    };
+    for (late, ended, is_meant, expected) in [
+        (None, None, true, "Wait"),
+        (None, None, false, "LetGo"),
+        (Some(0), None, true, "Wait"),
+        (Some(119), None, false, "Wait"),
+        (Some(120), None, true, "LetGo"),
+        (Some(0), Some("c1"), false, "Replace { claim_uid: \"u\" }"),
+        (Some(0), Some("c2"), true, "LetGo"),
+        (Some(0), Some(""), true, "LetGo"),
+    ] {
+        assert_eq!(of(late, ended, is_meant), expected, "{late:?} {ended:?}");
+    }
+    assert_eq!(fate(&HolderSeen::default(), true), Fate::Wait);
+    let unread = HolderSeen {
+        emptied: Some(Emptied::default()),
+        late_for: Some(Duration::ZERO),
+        ended: Some(String::new()),
+        ..HolderSeen::default()
+    };
+    assert_eq!(fate(&unread, true), Fate::LetGo);
+}

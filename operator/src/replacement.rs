@@ -1,0 +1,298 @@
+//! Replaces queue volumes as `sluice_plan::volumes::replacement` decides, one gateway at a time: asks it to drain, holds its pod by a
+//! finalizer once it is empty and tells it to end, deletes the claim when the pod has ended as it was, and lets go of the pod.
+//!
+//! What is held is finished or let go of whatever the pipeline has come to want, and when it is gone: the finalizer is ours alone.
+
+use crate::{
+    api_error::{ApiError, ErrorClass},
+    gateways,
+    observe::Facts,
+    prune,
+    reconcile::World,
+    report,
+};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, Pod},
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+use sluice_crds::{ReplacementStatus, TracePipeline};
+use sluice_plan::{
+    HolderSeen, Names, Plan, VolumesSeen,
+    lifecycle::terms,
+    names::{QUEUE_CLAIM, REPLACES_VOLUME},
+    scale::drain::{Answer, Request},
+    volumes::replacement::{Fate, Seen, Take, fate, never_bound, request, step},
+};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// Field manager of the finalizer and its annotation on pods.
+pub const HOLDS: &str = "sluice-operator/replacement";
+
+/// Claims that never had a volume that one reconcile deletes; the next one follows.
+const NEVER_BOUND_MAX: usize = 16;
+
+/// What could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server did not say what it has.
+    #[error("cannot look at {name} before its queue volume is replaced")]
+    Look {
+        /// Name of the pod or claim.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The pod could not be held, or let go of.
+    #[error("cannot change the finalizer {REPLACES_VOLUME} of the pod {name}")]
+    Hold {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// The pod that is empty, or its claim.
+    #[error("cannot delete the {kind} {name}, whose queue volume is replaced")]
+    Delete {
+        /// Kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
+    /// A claim that never had a volume.
+    #[error(transparent)]
+    Prune(#[from] prune::Error),
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Look { source, .. } | Self::Hold { source, .. } | Self::Delete { source, .. } => {
+                source.class()
+            }
+            Self::Prune(error) => error.class(),
+        }
+    }
+}
+
+/// The gateway that gets a new volume, as the status says: what is not written there has not begun.
+pub fn written(pipeline: &TracePipeline) -> Option<&ReplacementStatus> {
+    pipeline.status.as_ref()?.volumes.as_ref()?.replacing.as_ref()
+}
+
+/// Pods as far as their volumes go, by ordinal.
+pub fn holders<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<HolderSeen> {
+    let now = Timestamp::now();
+    let mut holders: Vec<HolderSeen> = pods.filter_map(|pod| HolderSeen::of(pod, now)).collect();
+    holders.sort_by_key(|holder| holder.ordinal);
+    holders
+}
+
+/// Goes on with the gateway whose volume is replaced, or begins with the next. What it comes to is for the status in any case.
+pub async fn carry_on(
+    pipeline: &TracePipeline,
+    (plan, may_go_on): (Option<&Plan>, bool),
+    facts: &Facts,
+    world: &World,
+) -> (Option<ReplacementStatus>, Result<(), Error>) {
+    let written = written(pipeline);
+    let (Some(terms), Ok(names)) = (terms(pipeline), Names::of(pipeline)) else {
+        return (written.cloned(), Ok(()));
+    };
+    let pods = Held { names: &names, world };
+    let answer = match request(written) {
+        Some((request, gateway)) => match pods.ask((request, gateway), facts).await {
+            Ok(answer) => answer,
+            Err(error) => return (written.cloned(), Err(error)),
+        },
+        None => Answer::Gone,
+    };
+    let next = plan.and_then(Plan::replaced_next);
+    let (queue, volumes) = (&pipeline.spec.queue, &facts.observed.volumes);
+    let seen = Seen { queue, volumes, answer, may_go_on, next };
+    let step = step(world.shared.scaling.now(), terms, written, &seen);
+    let begun = step.next.as_ref().filter(|_| written.is_none());
+    let claim = begun.and_then(|begun| volumes.claims.iter().find(|claim| claim.ordinal == begun.gateway));
+    // Without the right to delete claims nobody is drained for nothing.
+    if let Some(claim) = claim
+        && let Err(error) = pods.delete_claim(&claim.name, &claim.uid, true).await
+    {
+        return (None, Err(error));
+    }
+    let taken = match &step.take {
+        Some(take) => pods.take(take).await,
+        None => Ok(()),
+    };
+    (step.next, taken)
+}
+
+/// Sees to the pods that are held: those that have ended get a new volume, and those that are not meant any more are let go of.
+pub async fn finish(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
+    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let pods = world.cache.pods_of(names.namespace(), names.pipeline());
+    let held = Held { names: &names, world };
+    for holder in holders(pods.iter().map(|pod| &**pod)).iter().filter(|holder| holder.emptied.is_some()) {
+        let is_meant = request(written(pipeline)) == Some((Request::Drain, holder.ordinal));
+        match fate(holder, is_meant) {
+            Fate::Wait => {}
+            Fate::LetGo => {
+                warn!(pod = %holder.name, "a gateway keeps its queue volume: something may have been put there");
+                held.let_go(holder).await?;
+            }
+            Fate::Replace { claim_uid } => {
+                held.delete_claim(&claim_of(&holder.name), claim_uid, false).await?;
+                let note = format!("gateway {} was empty: its queue volume is made anew", holder.ordinal);
+                info!(pod = %holder.name, "{note}");
+                report::replaced(pipeline, &note, &world.shared).await;
+                held.let_go(holder).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets go of all pods of a pipeline that is gone: nobody makes them again, and their claims are for others to judge.
+pub async fn let_all_go(namespace: String, pipeline: String, world: Arc<World>) {
+    let pods = world.cache.pods_of(&namespace, &pipeline);
+    for holder in holders(pods.iter().map(|pod| &**pod)).iter().filter(|holder| holder.emptied.is_some()) {
+        if let Err(error) = let_go(&namespace, holder, &world).await {
+            // The pod's next event brings us here again.
+            warn!(%namespace, %pipeline, pod = %holder.name, %error, "a pod of a pipeline that is gone is still held");
+        }
+    }
+}
+
+/// Deletes claims that never had a volume and are not as they are wanted; Kubernetes makes them again for the pods that wait.
+pub async fn discard(
+    plan: &Plan,
+    pipeline: &TracePipeline,
+    seen: &VolumesSeen,
+    world: &World,
+) -> Result<(), Error> {
+    let api: Api<PersistentVolumeClaim> =
+        Api::namespaced(world.shared.client.clone(), plan.names().namespace());
+    for (name, uid) in never_bound(&pipeline.spec.queue, seen).take(NEVER_BOUND_MAX) {
+        let found = api.get_opt(name).await;
+        let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
+        let is_it = |claim: &PersistentVolumeClaim| {
+            let is_bound = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
+            claim.metadata.uid.as_deref() == Some(uid) && !is_bound
+        };
+        let Some(claim) = found.filter(is_it) else { continue };
+        // In this version it has no volume.
+        let version = claim.metadata.resource_version.clone();
+        let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: version };
+        prune::delete(&claim, DeleteParams::background().preconditions(exactly), world).await?;
+        info!(claim = %name, "a claim that never had a volume is made anew");
+    }
+    Ok(())
+}
+
+fn claim_of(pod: &str) -> String {
+    format!("{QUEUE_CLAIM}-{pod}")
+}
+
+/// The pods of one pipeline.
+struct Held<'a> {
+    names: &'a Names,
+    world: &'a World,
+}
+
+impl Held<'_> {
+    /// Asks the gateway. It takes part again only once its pod is not held: what it puts on its volume then would count as proved
+    /// empty. The copies may not show yet that it is.
+    async fn ask(&self, (request, gateway): (Request, u32), facts: &Facts) -> Result<Answer, Error> {
+        if request == Request::Resume {
+            let name = format!("{}-{gateway}", self.names.gateway());
+            let found = self.pods().get_opt(&name).await;
+            let found = found.map_err(|source| Error::Look { name, source: source.into() })?;
+            let holder = found.as_ref().and_then(|pod| HolderSeen::of(pod, Timestamp::now()));
+            if let Some(holder) = holder.filter(|holder| holder.emptied.is_some()) {
+                if holder.late_for.is_some() {
+                    return Ok(Answer::Silent);
+                }
+                self.let_go(&holder).await?;
+            }
+        }
+        let range = gateway..gateway.saturating_add(1);
+        let answers = gateways::request_all(request, range, &facts.gateways).await;
+        Ok(answers.get(&gateway).copied().unwrap_or(Answer::Silent))
+    }
+
+    /// Holds the pod and tells it to end, once it is known that its claim may be deleted.
+    async fn take(&self, take: &Take) -> Result<(), Error> {
+        self.delete_claim(&claim_of(&take.pod), &take.emptied.claim_uid, true).await?;
+        let held =
+            json!({"finalizers": [REPLACES_VOLUME], "annotations": {REPLACES_VOLUME: take.emptied.text()}});
+        if !hold(self.names.namespace(), (&take.pod, &take.pod_uid), held, self.world).await? {
+            return Ok(());
+        }
+        info!(pod = %take.pod, "an empty gateway is told to end, for another queue volume");
+        self.world.shared.metrics.wrote("Pod");
+        let exactly = Preconditions { uid: Some(take.pod_uid.clone()), resource_version: None };
+        match self.pods().delete(&take.pod, &DeleteParams::default().preconditions(exactly)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(Error::Delete { kind: "Pod", name: take.pod.clone(), source: source.into() }),
+        }
+    }
+
+    /// The very claim. `is_dry` asks alone whether it might be deleted.
+    async fn delete_claim(&self, name: &str, uid: &str, is_dry: bool) -> Result<(), Error> {
+        let api: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
+        let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let how = DeleteParams { dry_run: is_dry, ..DeleteParams::background().preconditions(exactly) };
+        self.world.shared.metrics.wrote("PersistentVolumeClaim");
+        match api.delete(name, &how).await {
+            Ok(_) => Ok(()),
+            // It went, or another one has its name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(Error::Delete {
+                kind: "PersistentVolumeClaim",
+                name: name.to_owned(),
+                source: source.into(),
+            }),
+        }
+    }
+
+    async fn let_go(&self, holder: &HolderSeen) -> Result<(), Error> {
+        let_go(self.names.namespace(), holder, self.world).await
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.world.shared.client.clone(), self.names.namespace())
+    }
+}
+
+async fn let_go(namespace: &str, holder: &HolderSeen, world: &World) -> Result<(), Error> {
+    hold(namespace, (&holder.name, &holder.uid), json!({}), world).await.map(drop)
+}
+
+/// Applies our part of the metadata of the very pod; with its uid in it a pod that is gone is not made again. Whether it was there,
+/// and could take it: one that is told to end by somebody else takes no finalizer any more.
+async fn hold(
+    namespace: &str,
+    (name, uid): (&str, &str),
+    mut metadata: Value,
+    world: &World,
+) -> Result<bool, Error> {
+    metadata["name"] = name.into();
+    metadata["uid"] = uid.into();
+    let part = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let api: Api<Pod> = Api::namespaced(world.shared.client.clone(), namespace);
+    world.shared.metrics.wrote("Pod");
+    match api.patch(name, &PatchParams::apply(HOLDS).force(), &Patch::Apply(&part)).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
+        Err(source) => Err(Error::Hold { name: name.to_owned(), source: source.into() }),
+    }
+}
