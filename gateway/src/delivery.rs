@@ -166,9 +166,9 @@ impl Holding {
         let first = shards.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
-        let spill = spool.clone().map(|spool| Spill::new(pool.clone(), spool));
         let kafka = first.kafka.clone();
         let enqueues = commit == Commit::AfterEnqueue;
+        let spill = spool.clone().map(|spool| Spill::new(pool.clone(), spool, enqueues));
         let on_volume = spool.clone().filter(|_| enqueues);
         let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
@@ -202,8 +202,9 @@ impl Holding {
         block.passport.is_enqueued = self.enqueue.is_some();
         let cargo = Cargo::of(&mut block, self.columns);
         if let Some(spill) = &mut self.spill {
-            spill.add(&cargo);
-            spill.look(self.docks.is_any_failing());
+            let now = Instant::now();
+            spill.add(&cargo, now);
+            spill.look(self.docks.is_any_failing(), now);
         }
         self.docks.abandon(self.held.block(Stowed { block, cargo }), false);
     }
@@ -241,7 +242,7 @@ impl Holding {
 
     fn look(&mut self) {
         if let Some(spill) = &mut self.spill {
-            spill.look(self.docks.is_any_failing());
+            spill.look(self.docks.is_any_failing(), Instant::now());
         }
         if let Some(enqueue) = &mut self.enqueue {
             enqueue.look(&mut self.held);

@@ -22,6 +22,7 @@ mod memory;
 mod mutants;
 mod objects;
 mod odd_values;
+mod only_copies;
 mod outage;
 mod plugin;
 mod process;
