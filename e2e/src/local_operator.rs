@@ -28,7 +28,7 @@ pub use node::{Node, POD_CORES};
 pub use program::{Program, Usage};
 
 /// Name of the chart's release in the namespace, and so of its account and Lease.
-const RELEASE: &str = "sluice";
+pub const RELEASE: &str = "sluice";
 
 /// What is started, and where.
 #[derive(Clone, Copy)]
@@ -57,17 +57,26 @@ impl LocalOperator {
     /// Makes the account of the chart in the namespace, and starts the program with a token of it. The definition of
     /// `TracePipeline` must be there.
     pub async fn start(orders: Orders<'_>, folder: &Path) -> Result<LocalOperator> {
-        let namespace = orders.namespace;
-        account::apply(namespace, RELEASE).await?;
-        let token = account::token(namespace, RELEASE).await?;
-        let front = Front::start(orders.kubeconfig, token).await?;
+        let token = admit(orders.namespace).await?;
+        LocalOperator::start_with(orders, folder, token, None).await
+    }
+
+    /// Starts the program with a token from [`admit`]. It gets at most `works_max` writes of work through ([`Call::works`]): the last
+    /// of them is carried out, it never hears of that ([`Front::wait_last`]), and has no API server from then on.
+    pub async fn start_with(
+        orders: Orders<'_>,
+        folder: &Path,
+        token: String,
+        works_max: Option<usize>,
+    ) -> Result<LocalOperator> {
+        let front = Front::start(orders.kubeconfig, token, works_max).await?;
         let kubeconfig = folder.join(format!("{}.kubeconfig", orders.identity));
         std::fs::write(&kubeconfig, front.kubeconfig())
             .with_context(|| format!("write {}", kubeconfig.display()))?;
         let told = program::Orders {
             program: orders.program,
             kubeconfig: &kubeconfig,
-            namespace: namespace.name(),
+            namespace: orders.namespace.name(),
             lease: RELEASE,
             gateway_image: orders.gateway_image,
             identity: orders.identity,
@@ -75,6 +84,12 @@ impl LocalOperator {
         };
         Ok(LocalOperator { program: Program::start(&told)?, front })
     }
+}
+
+/// Makes the account of the chart in the namespace, and gives a token of it.
+pub async fn admit(namespace: &Namespace) -> Result<String> {
+    account::apply(namespace, RELEASE).await?;
+    account::token(namespace, RELEASE).await
 }
 
 /// The operator of this checkout in release form: as it is compiled for its image, since by itself it would be compiled with other

@@ -1,4 +1,5 @@
-//! Between the operator and the API server: passes every request on with the token of the chart's account, and counts it.
+//! Between the operator and the API server: passes every request on with the token of the chart's account, and counts it. It may let
+//! only so many writes through: the last of them gets to the API server, its answer to nobody, and nothing gets through after it.
 //!
 //! Owner: the run; a task for each connection. Limits: at most [`WRITES_MAX`] writes are remembered by path, all are counted.
 
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -22,6 +23,7 @@ use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 use serde::Serialize;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Writes that are remembered by path: twenty for each of five thousand pipelines.
@@ -65,6 +67,13 @@ pub struct Call {
     pub resource: String,
 }
 
+impl Call {
+    /// Whether it is work: it may change something, and is neither about who leads nor only for people to read.
+    pub fn works(&self) -> bool {
+        self.verb.writes() && !matches!(self.resource.as_str(), "leases" | "events")
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = format!("{:?}", self.verb).to_lowercase();
@@ -98,6 +107,36 @@ struct Seen {
 struct Shared {
     seen: Mutex<Seen>,
     is_cut: AtomicBool,
+    /// Writes of work that get through; `None`: all.
+    works_max: Option<usize>,
+    /// Those that were asked for.
+    works: AtomicUsize,
+    /// The last that gets through was carried out.
+    last: Notify,
+}
+
+/// A request that gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    /// With its answer.
+    Usual,
+    /// Without its answer, and nothing after it.
+    Last,
+}
+
+impl Shared {
+    fn admit(&self, call: &Call) -> Option<Passage> {
+        if self.is_cut.load(Ordering::Acquire) {
+            return None;
+        }
+        let Some(most) = self.works_max.filter(|_| call.works()) else { return Some(Passage::Usual) };
+        let before = self.works.fetch_add(1, Ordering::Relaxed);
+        match before + 1 {
+            work if work < most => Some(Passage::Usual),
+            work if work == most => Some(Passage::Last),
+            _ => None,
+        }
+    }
 }
 
 /// The front. Ends when dropped.
@@ -108,12 +147,12 @@ pub struct Front {
 }
 
 impl Front {
-    /// Listens on a free port of this machine, for the cluster of the kubeconfig.
-    pub async fn start(kubeconfig: &Path, token: String) -> Result<Front> {
+    /// Listens on a free port of this machine, for the cluster of the kubeconfig. At most `works_max` writes of work get through.
+    pub async fn start(kubeconfig: &Path, token: String, works_max: Option<usize>) -> Result<Front> {
         let client = client(kubeconfig, token).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for the operator")?;
         let url = format!("http://{}", listener.local_addr().context("ask for the front's port")?);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared { works_max, ..Shared::default() });
         let serving = tokio::spawn(serve(listener, client, Arc::clone(&shared)));
         Ok(Front { url, shared, serving })
     }
@@ -142,6 +181,11 @@ impl Front {
     /// From now on no request gets through: the API server is away, for this operator alone.
     pub fn cut(&self) {
         self.shared.is_cut.store(true, Ordering::Release);
+    }
+
+    /// Waits until the API server has carried out the last write that gets through. Whoever asked for it does not know.
+    pub async fn wait_last(&self) {
+        self.shared.last.notified().await;
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -184,16 +228,31 @@ async fn serve(listener: TcpListener, client: Client, shared: Arc<Shared>) {
 async fn pass(request: Request<Incoming>, client: &Client, shared: &Shared) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let target = Target::of(&parts.method, &parts.uri, &parts.headers);
-    if shared.is_cut.load(Ordering::Acquire) {
-        return refusal(StatusCode::SERVICE_UNAVAILABLE);
-    }
-    *lock(&shared.seen).calls.entry(target.call.clone()).or_default() += 1;
+    // What arrives in part is not asked for.
     let Ok(body) = body.collect().await else { return refusal(StatusCode::BAD_REQUEST) };
+    let Some(passage) = shared.admit(&target.call) else { return refusal(StatusCode::SERVICE_UNAVAILABLE) };
+    *lock(&shared.seen).calls.entry(target.call.clone()).or_default() += 1;
     let mut onward = Request::new(Body::from(body.to_bytes()));
     *onward.method_mut() = parts.method;
     *onward.uri_mut() = parts.uri;
     copy(&parts.headers, onward.headers_mut());
-    let answer = match client.send(onward).await {
+    let answer = forward(onward, client).await;
+    if target.call.verb.writes() {
+        let mut seen = lock(&shared.seen);
+        if seen.writes.len() < WRITES_MAX {
+            seen.writes.push(target.written(answer.status()));
+        }
+    }
+    if passage == Passage::Last {
+        shared.is_cut.store(true, Ordering::Release);
+        shared.last.notify_one();
+        std::future::pending::<()>().await;
+    }
+    answer
+}
+
+async fn forward(request: Request<Body>, client: &Client) -> Response<Body> {
+    match client.send(request).await {
         Ok(answer) => {
             let (parts, body) = answer.into_parts();
             let mut answer = Response::new(body);
@@ -205,14 +264,7 @@ async fn pass(request: Request<Incoming>, client: &Client, shared: &Shared) -> R
             refusal(StatusCode::from_u16(status.code).unwrap_or(StatusCode::BAD_GATEWAY))
         }
         Err(_) => refusal(StatusCode::BAD_GATEWAY),
-    };
-    if target.call.verb.writes() {
-        let mut seen = lock(&shared.seen);
-        if seen.writes.len() < WRITES_MAX {
-            seen.writes.push(target.written(answer.status()));
-        }
     }
-    answer
 }
 
 /// Everything else is about the connection.
@@ -289,6 +341,20 @@ mod tests {
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
         let found = Target::of(method, &uri.parse().unwrap(), &headers);
         (found.call.to_string(), found.namespace, found.name)
+    }
+
+    #[test]
+    fn only_so_many_writes_of_work_get_through_and_the_last_is_known() {
+        let shared = Shared { works_max: Some(2), ..Shared::default() };
+        let admit = |verb, resource: &str| shared.admit(&Call { verb, resource: resource.to_owned() });
+        assert_eq!(admit(Verb::Patch, "leases"), Some(Passage::Usual));
+        assert_eq!(admit(Verb::Create, "events"), Some(Passage::Usual));
+        assert_eq!(admit(Verb::Apply, "configmaps"), Some(Passage::Usual));
+        assert_eq!(admit(Verb::Apply, "tracepipelines/status"), Some(Passage::Last));
+        assert_eq!(admit(Verb::Delete, "jobs"), None);
+        assert_eq!(admit(Verb::Watch, "jobs"), Some(Passage::Usual));
+        shared.is_cut.store(true, Ordering::Release);
+        assert_eq!(admit(Verb::Watch, "jobs"), None);
     }
 
     #[test]

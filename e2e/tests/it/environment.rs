@@ -130,8 +130,13 @@ pub async fn without_operator<T>(body: impl AsyncFnOnce(&Cluster, &Resolved) -> 
     let target = TargetArgs::from_environment().target()?.resolve()?;
     let cluster = Cluster::connect(&target.kubeconfig).await?;
     cluster.ensure_takes_pods().await?;
-    let paused = Operator::pause_installed(&cluster).await?;
-    let ran = AssertUnwindSafe(body(&cluster, &target)).catch_unwind().await;
+    while_operator_rests(&cluster, body(&cluster, &target)).await
+}
+
+/// Awaits `body` while the installed operator rests. For tests that run alone.
+pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output = Result<T>>) -> Result<T> {
+    let paused = Operator::pause_installed(cluster).await?;
+    let ran = AssertUnwindSafe(body).catch_unwind().await;
     paused.resume().await?;
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -14,6 +14,7 @@ mod delivers;
 mod environment;
 mod gitops;
 mod kill;
+mod killed_operator;
 mod lease;
 mod life;
 mod malformed;

@@ -53,7 +53,7 @@ async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Re
     played.and(restored.await)
 }
 
-fn spec(size: &str, replicas: u32) -> Value {
+pub fn spec(size: &str, replicas: u32) -> Value {
     // With Job a volume that is left is the operator's to drain and to delete, as it is with AfterEnqueue.
     json!({
         "queue": {"size": size}, "replicas": replicas,
@@ -76,7 +76,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
 }
 
 /// The claims are asked to grow, the StatefulSet is made again, and the very pods go on.
-async fn grow(scene: &Scene) -> Result<()> {
+pub async fn grow(scene: &Scene) -> Result<()> {
     lets_grow(scene.namespace.cluster(), true).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
@@ -130,7 +130,7 @@ async fn leave_one_behind(scene: &Scene) -> Result<()> {
 }
 
 /// Whether the stack's storage class says that its volumes may grow.
-async fn lets_grow(cluster: &e2e::cluster::Cluster, lets: bool) -> Result<()> {
+pub async fn lets_grow(cluster: &e2e::cluster::Cluster, lets: bool) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
     let change = Patch::Merge(json!({"allowVolumeExpansion": lets}));
     classes.patch(CLASS, &PatchParams::default(), &change).await.map(drop).context("change the storage class")

@@ -1,0 +1,468 @@
+//! The operator is killed after every single write that it makes, through all that is done to a pipeline in its life: made, its volumes
+//! grown, changed in config and in memory, suspended, resumed, one gateway fewer, deleted. Numbered spans flow through all of it but its
+//! beginning and its end: none is lost, none doubled.
+//!
+//! ```text
+//! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is kept back
+//!   ^                                          `-----> SIGKILL
+//!   `--- until the pipeline is as asked, and each of its objects is there once ---'
+//! ```
+//!
+//! Job: shows of the real thing what the model in `operator/plan` shows of the plan: whatever an operator knows that is written nowhere,
+//! the next one does without. Place in the flow: a front lets the first write of each process through and nothing after it; an event or
+//! the Lease is no write. Owner: the test; the processes are its own, while the installed operator rests. Limits: an answer is kept back
+//! every time, which is the harder half: the operator never learns that it succeeded. The volumes of the local stack cannot grow, so the
+//! test plays the resizer, as in `volumes.rs`. The operator asks gateways by the addresses of their pods, which this machine can do
+//! because it is the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::cluster::{Seen, pipeline_selector, until};
+use e2e::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
+use e2e::pipeline::{Pipeline, Settings, condition, merged};
+use e2e::say;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::DeleteParams;
+use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
+use sluice_crds::{DrainState, RolloutState, TracePipeline, TracePipelineStatus};
+use tokio::time::interval;
+
+use crate::environment::while_operator_rests;
+use crate::life::events;
+use crate::many::program;
+use crate::scene::{self, Scene, Uses};
+use crate::volumes;
+
+/// Partitions: two for each of two gateways.
+const PARTITIONS: i32 = 4;
+
+/// Load of numbered spans: enough to see one that is missing or doubled at any step.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Rows that must be there before the first change: both gateways have inserted and committed by then.
+const ROWS_BEFORE: u64 = 4_000;
+
+/// Time for a load to pass.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// Writes that a process gets through before it is killed.
+const WORKS_MAX: usize = 1;
+
+/// Processes for one action at the most. The longest, a rollout, takes about ten writes; each new process may also write a lag that
+/// moved, so that another one dies every two seconds while pods are replaced. More than this is a loop.
+const LIVES_MAX: usize = 80;
+
+/// With fewer kills an action was not interrupted anywhere but at its end.
+const KILLS_MIN: usize = 2;
+
+/// Longest time for one action: as many lives of two seconds, and a busy machine.
+const LONGEST: Duration = Duration::from_mins(4);
+
+/// How often pods and status are looked at: a gateway lives for seconds, and a status until the next process.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Configs of gateways at the most: the current one, and two to go back to.
+const CONFIGS_MAX: usize = 3;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
+    scene::run("killed_operator", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+        // Volumes of any other class, on any other cluster, are not the test's to resize.
+        scene.environment.local_clickhouse_only()?;
+        // Each end reaches one of the two: pods by name, the operator's process on loopback.
+        let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
+        let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
+        scene.pipeline = Pipeline::new(&scene.namespace, settings);
+        let cluster = scene.environment.cluster.clone();
+        let played = while_operator_rests(&cluster, Box::pin(play(scene))).await;
+        // The storage class is everybody's.
+        let restored = volumes::lets_grow(&cluster, false).await;
+        played.and(restored)
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.apply_credentials().await?;
+    let mut lives = Lives::prepare(scene).await?;
+    Box::pin(made(&mut lives)).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+    Box::pin(grown(&mut lives)).await?;
+    let config = json!({"gateway": {"logLevel": "debug"}});
+    Box::pin(changed(&mut lives, "config", &config)).await?;
+    let memory = merged(&config, &json!({"gateway": {"resources": {"memory": "320Mi"}}}));
+    Box::pin(changed(&mut lives, "memory", &memory)).await?;
+    Box::pin(suspended(&mut lives, &memory)).await?;
+    Box::pin(resumed(&mut lives, &memory)).await?;
+    Box::pin(one_left(&mut lives, &memory)).await?;
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Box::pin(deleted(&mut lives)).await?;
+    std::fs::remove_dir_all(&lives.folder).context("remove the test's files")
+}
+
+/// Everything is made by processes of which none makes two things.
+async fn made(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&volumes::spec("1Gi", 2)).await?;
+        wait_complete(scene, 2).await?;
+        let sized = ("True", reason::UP_TO_DATE);
+        scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("creation", done).await?.ensure_pods(&[1, 1])
+}
+
+/// The claims grow, the `StatefulSet` is made again, and the very pods go on.
+async fn grown(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        volumes::grow(scene).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("growth", done).await?.ensure_pods(&[1, 1])
+}
+
+/// Each gateway is replaced, and once.
+async fn changed(lives: &mut Lives<'_>, action: &str, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&spec(2, change)).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act(action, done).await?.ensure_pods(&[2, 2])
+}
+
+/// All gateways leave, and what they need to come back stays.
+async fn suspended(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&spec(2, &merged(change, &json!({"suspend": true})))).await?;
+        let rests = ("True", reason::SUSPENDED);
+        scene.pipeline.wait_condition(kind::SUSPENDED, rests, LONGEST).await?;
+        scene.pipeline.wait_condition(kind::READY, rests, LONGEST).await?;
+        wait_pods(scene, &[]).await?;
+        wait_whole(scene, 2).await
+    };
+    let course = lives.act("suspend", done).await?;
+    course.ensure_drained(0)?;
+    course.ensure_pods(&[1, 1])
+}
+
+async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.apply(&spec(2, change)).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("resume", done).await?.ensure_pods(&[1, 1])
+}
+
+/// One of two leaves when it is empty, and its volume goes once a Job has found that empty. The other one goes on as it is.
+async fn one_left(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let stays = format!("{}-gateway-0", scene.pipeline.name());
+    let done = async {
+        scene.pipeline.apply(&spec(1, change)).await?;
+        wait_complete(scene, 1).await?;
+        wait_pods(scene, &[&stays]).await?;
+        wait_whole(scene, 1).await
+    };
+    let course = lives.act("scale-in", done).await?;
+    course.ensure_drained(1)?;
+    course.ensure_pods(&[1, 1])?;
+    let restarts = scene.pipeline.gateways().restarts(&stays).await?;
+    ensure!(restarts == 0, "{stays} was restarted {restarts} times");
+    Ok(())
+}
+
+/// The gateway that is left gets empty, and then all of it goes, its volume too: `Drain` is the deletion policy that nobody chose.
+async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
+    let scene = lives.scene;
+    let done = async {
+        scene.pipeline.delete(LONGEST).await?;
+        wait_pods(scene, &[]).await?;
+        until("end of everything that the pipeline owned", LONGEST, async || {
+            let left = objects(scene).await?;
+            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        })
+        .await
+    };
+    let course = lives.act("delete", done).await?;
+    course.ensure_drained(0)?;
+    course.ensure_pods(&[1])?;
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
+    Ok(())
+}
+
+/// So many gateways with grown volumes, changed otherwise.
+fn spec(replicas: u32, change: &Value) -> Value {
+    merged(&volumes::spec("2Gi", replicas), change)
+}
+
+/// Operators of which each dies of its first write.
+struct Lives<'a> {
+    scene: &'a Scene,
+    kubeconfig: PathBuf,
+    program: PathBuf,
+    token: String,
+    /// Kubeconfig and log of each of them.
+    folder: PathBuf,
+    /// Those so far.
+    begun: usize,
+}
+
+/// What came by during one action.
+#[derive(Debug, Default)]
+struct Course {
+    /// UIDs that pods of each name had.
+    pods: BTreeMap<String, BTreeSet<String>>,
+    /// How far gateways were on their way out, and how many were to be left.
+    drains: Vec<(DrainState, u32)>,
+}
+
+impl<'a> Lives<'a> {
+    async fn prepare(scene: &'a Scene) -> Result<Lives<'a>> {
+        let folder = std::env::temp_dir().join(scene.namespace.name());
+        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        Ok(Lives {
+            scene,
+            kubeconfig: scene.environment.kubeconfig()?,
+            program: program().await?,
+            token: admit(&scene.namespace).await?,
+            folder,
+            begun: 0,
+        })
+    }
+
+    /// Lets one operator after the other live until `done`, which asks for something and waits until it is so.
+    async fn act(&mut self, action: &str, done: impl Future<Output = Result<()>>) -> Result<Course> {
+        let scene = self.scene;
+        let folder = self.folder.display().to_string();
+        let (mut deaths, mut course) = (Vec::new(), Course::default());
+        let ended = tokio::select! {
+            done = done => done,
+            failed = Box::pin(self.go_on(&mut deaths)) => failed.map(|never| match never {}),
+            failed = look(scene, &mut course) => failed.map(|never| match never {}),
+        };
+        let kills = deaths.len();
+        let died_of = deaths.join(", ");
+        ended.with_context(|| {
+            format!("{action}: {kills} operators died of {died_of}; their logs are in {folder}")
+        })?;
+        say::progress(scene.namespace.name(), &format!("{action}: {kills} kills: {died_of}"));
+        ensure!(kills >= KILLS_MIN, "{action} took {kills} kills, which proves nothing: {died_of}");
+        Ok(course)
+    }
+
+    /// Ends with an error alone. What each one died of is put into `deaths`.
+    async fn go_on(&mut self, deaths: &mut Vec<String>) -> Result<Infallible> {
+        for _ in 0..LIVES_MAX {
+            let mut operator = self.begin().await?;
+            tokio::select! {
+                () = operator.front.wait_last() => {}
+                ended = outlive(&mut operator.program) => match ended? {},
+            }
+            let writes = operator.front.writes();
+            // SIGKILL: its answer is still on its way, and never arrives.
+            drop(operator);
+            let works: Vec<String> = writes.iter().filter(|write| write.call.works()).map(line).collect();
+            ensure!(works.len() == WORKS_MAX, "one operator wrote {works:?}");
+            deaths.extend(works);
+        }
+        bail!("nothing is done after {LIVES_MAX} operators: they write for ever")
+    }
+
+    async fn begin(&mut self) -> Result<LocalOperator> {
+        self.free_lease().await?;
+        self.begun += 1;
+        let identity = format!("life-{}", self.begun);
+        let orders = Orders {
+            kubeconfig: &self.kubeconfig,
+            namespace: &self.scene.namespace,
+            program: &self.program,
+            gateway_image: &self.scene.environment.gateway_image,
+            identity: &identity,
+        };
+        LocalOperator::start_with(orders, &self.folder, self.token.clone(), Some(WORKS_MAX)).await
+    }
+
+    /// Who was killed gives nothing back; the next one would wait 15 s.
+    async fn free_lease(&self) -> Result<()> {
+        let leases = self.scene.namespace.api::<Lease>();
+        match leases.delete(RELEASE, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            other => other.map(drop).context("delete the Lease of an operator that was killed"),
+        }
+    }
+}
+
+/// An error once the operator has ended by itself.
+async fn outlive(operator: &mut Program) -> Result<Infallible> {
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        operator.check()?;
+    }
+}
+
+fn line(write: &Write) -> String {
+    let name = write.name.as_deref().unwrap_or("-");
+    format!("{} {name} ({})", write.call, write.status)
+}
+
+/// Remembers what comes by.
+async fn look(scene: &Scene, course: &mut Course) -> Result<Infallible> {
+    let pipelines = scene.namespace.api::<TracePipeline>();
+    let mut looks = interval(LOOK);
+    loop {
+        looks.tick().await;
+        for (name, uid) in scene.pipeline.gateways().uids().await? {
+            course.pods.entry(name).or_default().insert(uid);
+        }
+        let found = pipelines.get_opt(scene.pipeline.name()).await.context("get the pipeline")?;
+        let scaling = found.and_then(|pipeline| pipeline.status?.scaling);
+        let drain = scaling.and_then(|scaling| scaling.drain);
+        course.drains.extend(drain.map(|drain| (drain.state, drain.target)));
+    }
+}
+
+impl Course {
+    /// So many pods, one after the other, had the first gateway's name, the second one's, and so on.
+    fn ensure_pods(&self, expected: &[usize]) -> Result<()> {
+        let seen: Vec<usize> = self.pods.values().map(BTreeSet::len).collect();
+        ensure!(seen == expected, "{expected:?} pods were to come by, but there were {:?}", self.pods);
+        Ok(())
+    }
+
+    /// Gateways above `target` were told to leave, and none of them was late.
+    fn ensure_drained(&self, target: u32) -> Result<()> {
+        let is_late = self.drains.iter().any(|(state, _)| *state == DrainState::Waiting);
+        let is_told = self.drains.contains(&(DrainState::Draining, target));
+        ensure!(is_told && !is_late, "gateways left like this: {:?}", self.drains);
+        Ok(())
+    }
+}
+
+async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
+    let what = format!("with {replicas} gateways of the newest revision");
+    let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
+    scene.pipeline.wait(&what, LONGEST, is_so).await.map(drop)
+}
+
+fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
+    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
+    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
+    let counts = [status.desired_replicas, status.replicas, status.ready_replicas];
+    is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
+}
+
+/// Waits until these are the gateways' pods, and no other is there, not even one that ends.
+async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
+    until(&format!("pods {names:?} and no other"), LONGEST, async || {
+        let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
+        Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+    })
+    .await
+}
+
+/// Waits until each object of a pipeline is there once, so many claims, and nothing besides.
+async fn wait_whole(scene: &Scene, claims: u32) -> Result<()> {
+    until("each object of the pipeline once", LONGEST, async || {
+        let found = objects(scene).await?;
+        Ok(if is_whole(scene.pipeline.name(), claims, &found) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{found:?}"))
+        })
+    })
+    .await
+}
+
+fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
+    let once = ["NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"];
+    let mut expected: BTreeSet<String> =
+        once.iter().map(|kind| format!("{kind} {pipeline}-gateway")).collect();
+    expected
+        .extend((0..claims).map(|number| format!("PersistentVolumeClaim queue-{pipeline}-gateway-{number}")));
+    // These are named by their content.
+    let hashed = ["Job schema", "ConfigMap schema", "ConfigMap config"].map(|hashed| {
+        let prefix = hashed.replace(' ', &format!(" {pipeline}-")) + "-";
+        found.iter().filter(|name| name.starts_with(&prefix)).count()
+    });
+    let [jobs, schemas, configs] = hashed;
+    let is_once = (jobs, schemas) == (1, 1) && (1..=CONFIGS_MAX).contains(&configs);
+    is_once && expected.is_subset(found) && found.len() == expected.len() + jobs + schemas + configs
+}
+
+/// Kind and name of everything that carries the pipeline's labels, but its pods.
+async fn objects(scene: &Scene) -> Result<BTreeSet<String>> {
+    let mut found = named::<StatefulSet>(scene).await?;
+    found.extend(named::<ConfigMap>(scene).await?);
+    found.extend(named::<Job>(scene).await?);
+    found.extend(named::<NetworkPolicy>(scene).await?);
+    found.extend(named::<PersistentVolumeClaim>(scene).await?);
+    found.extend(named::<PodDisruptionBudget>(scene).await?);
+    found.extend(named::<Service>(scene).await?);
+    found.extend(named::<ServiceAccount>(scene).await?);
+    Ok(found)
+}
+
+async fn named<K>(scene: &Scene) -> Result<BTreeSet<String>>
+where
+    K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
+    K::DynamicType: Default,
+{
+    let kind = K::kind(&K::DynamicType::default()).into_owned();
+    let found = scene.namespace.list::<K>(&pipeline_selector(scene.pipeline.name())).await?;
+    Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
+}
+
+#[test]
+fn a_pipeline_is_whole_with_each_object_once() {
+    let names = |more: &[&str]| -> BTreeSet<String> {
+        let all = [
+            "NetworkPolicy p-gateway",
+            "PodDisruptionBudget p-gateway",
+            "Service p-gateway",
+            "ServiceAccount p-gateway",
+            "StatefulSet p-gateway",
+            "PersistentVolumeClaim queue-p-gateway-0",
+            "Job p-schema-1",
+            "ConfigMap p-schema-1",
+        ];
+        all.iter().chain(more).map(ToString::to_string).collect()
+    };
+    let one = "ConfigMap p-config-1";
+    assert!(is_whole("p", 1, &names(&[one])));
+    assert!(is_whole("p", 1, &names(&[one, "ConfigMap p-config-2"])));
+    for more in [
+        &[][..],
+        &[one, "Job p-drain-1"],
+        &[one, "Job p-schema-2"],
+        &[one, "PersistentVolumeClaim queue-p-gateway-1"],
+    ] {
+        assert!(!is_whole("p", 1, &names(more)), "{more:?}");
+    }
+    assert!(!is_whole("p", 2, &names(&[one])));
+}
