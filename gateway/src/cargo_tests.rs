@@ -14,7 +14,7 @@ use sluice_kafka::{
     ranges::{Content, Kept, Rule, Token, Version},
 };
 use sluice_spool::Options;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
 
@@ -77,12 +77,16 @@ impl Volume {
         Self(path)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     pub(crate) fn open(&self, bytes_max: u64) -> Spool {
         let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
         Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
     }
 
-    fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 }
@@ -176,7 +180,7 @@ async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
 }
 
 /// Writes over some bytes of the last record.
-fn damage(file: &std::path::Path) {
+pub(crate) fn damage(file: &Path) {
     use std::os::unix::fs::FileExt as _;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
     let at = file.metadata().unwrap().len() - 1_000;

@@ -109,6 +109,19 @@ impl Status {
         assert!(self.spool.set(spool).is_ok(), "there is one queue volume");
     }
 
+    /// Blocks on the queue volume, and whether it is damaged. It is opened once the table was seen to fit, and until then nobody knows
+    /// what an earlier run has left there: whoever took that for nothing would delete it.
+    fn on_volume(&self) -> (u64, bool) {
+        match (self.spool.get(), &self.volume) {
+            (Some(spool), _) => {
+                let usage = spool.usage();
+                (usage.blocks, usage.is_damaged)
+            }
+            (None, Some(volume)) => (u64::from(!volume.is_blank().unwrap_or(false)), false),
+            (None, None) => (0, false),
+        }
+    }
+
     fn refresh_spool(&self, spool: &Spool) {
         let metrics = &self.metrics.spool;
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -247,10 +260,11 @@ impl Health for Status {
         let (is_member, uncommitted) = self.consumer.get().map_or((false, 0), |stats| {
             (stats.phase() != Phase::Away, stats.uncommitted.load(Ordering::Relaxed))
         });
-        let on_volume = self.spool.get().map_or(0, |spool| spool.usage().blocks);
+        let (on_volume, is_damaged) = self.on_volume();
         Remaining {
             // What an earlier run has left on the volume is in flight once it is known what becomes of it.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
+            is_damaged,
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: uncommitted.max(u64::from(is_member)),
         }
@@ -286,6 +300,10 @@ impl Health for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        cargo::tests::{Volume as Folder, damage, stowed},
+        spool::Ended,
+    };
     use sluice_gateway_config::{Budget, ByteSize, Format, Sizing};
     use sluice_kafka::{PartitionId, watchdog::Reason};
 
@@ -294,7 +312,7 @@ mod tests {
         Still { id, reason, since: Duration::from_secs(125), is_stuck }
     }
 
-    fn status() -> (Status, Arc<ConsumerStats>) {
+    fn metrics() -> Arc<Metrics> {
         let sizing = Sizing {
             limit: ByteSize::mib(192),
             workers: 2,
@@ -303,8 +321,11 @@ mod tests {
             format: Format::OtlpProto,
             insert_concurrency: 2,
         };
-        let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
-        let status = Status::new(metrics, Arc::new(Pool::new(1 << 20, 1, 1)), None);
+        Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()))
+    }
+
+    fn status() -> (Status, Arc<ConsumerStats>) {
+        let status = Status::new(metrics(), Arc::new(Pool::new(1 << 20, 1, 1)), None);
         let consumer = Arc::new(ConsumerStats::default());
         status.consumes(consumer.clone());
         (status, consumer)
@@ -359,7 +380,53 @@ mod tests {
         assert_eq!(status.remaining(), Remaining::default());
         consumer.uncommitted.store(7, Ordering::Relaxed);
         status.metrics.blocks_in_flight.set(2);
-        assert_eq!(status.remaining(), Remaining { blocks: 2, bytes: 0, uncommitted: 7 });
+        assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
+    }
+
+    /// What an earlier run has left, as long as nobody has looked.
+    #[tokio::test]
+    async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
+        let folder = Folder::new("not-open");
+        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+        let of = |volume: Volume| Status::new(metrics(), pool.clone(), Some(volume));
+        let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
+
+        assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
+        let spool = folder.open(64 << 20);
+        for first in [0, 10] {
+            let stowed = stowed(&pool, first, false);
+            stowed.block.account.settled();
+            spool.spill(&stowed.cargo);
+        }
+        assert!(spool.close(Duration::from_mins(1)));
+
+        let status = of(claim());
+        assert_eq!(status.remaining().blocks, 1, "nobody knows how many");
+        status.spools(folder.open(64 << 20));
+        assert_eq!(status.remaining().blocks, 2);
+        assert!(!status.remaining().is_damaged);
+    }
+
+    #[tokio::test]
+    async fn a_volume_with_something_that_cannot_be_read_says_so() {
+        let folder = Folder::new("says-damaged");
+        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+        let spool = folder.open(64 << 20);
+        let stowed = stowed(&pool, 0, false);
+        stowed.block.account.settled();
+        spool.spill(&stowed.cargo);
+        while stowed.cargo.is_in_memory() {
+            tokio::task::yield_now().await;
+        }
+        let status = Status::new(metrics(), pool, None);
+        status.spools(spool.clone());
+        assert!(!status.remaining().is_damaged);
+        damage(&folder.files()[0]);
+        assert!(stowed.cargo.load(Some(&spool), 5).await.is_err(), "it was read");
+        stowed.cargo.end(Some(&spool), Ended::Damaged);
+        // Whoever closes it has looked at that.
+        spool.close(Duration::from_mins(1));
+        assert!(status.remaining().is_damaged, "{:?}", status.remaining());
     }
 
     #[test]

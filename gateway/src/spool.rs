@@ -155,8 +155,10 @@ impl Spool {
         let left = Left::of(&queue, &recovered);
         let notes = Notes::new(path.to_owned());
         let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
+        // By now how full the volume is has been told: nobody may think that nothing is on it.
+        let keeper = Keeper::new(queue, shared, notes);
         named("spool", move || {
-            if let Err(fatal) = Keeper::new(queue, shared, notes).run(&requests_in) {
+            if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
             }
         })?;

@@ -18,6 +18,9 @@ const LOCK_FILE: &str = "sluice-queue.lock";
 const IDENTITY_FILE: &str = "sluice-queue.json";
 const DRAFT_FILE: &str = "sluice-queue.json.new";
 
+/// What a fresh ext4 has, and nobody of us has put there.
+const FILE_SYSTEM_FOLDER: &str = "lost+found";
+
 /// An identity file larger than this is not one.
 const IDENTITY_BYTES_MAX: u64 = 4 << 10;
 
@@ -97,6 +100,19 @@ impl Volume {
             Err(error) => return Err(failed("open", &path.join(IDENTITY_FILE))(error)),
         }
         Ok(Self { path: path.to_owned(), _locked: locked })
+    }
+
+    /// Whether nothing was ever queued here, or all of it was taken out again. Before the queue is opened this is all that is known:
+    /// a volume that was used says nothing of what is left on it.
+    pub fn is_blank(&self) -> Result<bool, Error> {
+        let own = [LOCK_FILE, IDENTITY_FILE, DRAFT_FILE, FILE_SYSTEM_FOLDER];
+        for entry in std::fs::read_dir(&self.path).map_err(failed("list", &self.path))? {
+            let name = entry.map_err(failed("list", &self.path))?.file_name();
+            if !own.iter().any(|known| name == *known) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// How large the volume is and how much is left.

@@ -153,6 +153,7 @@ impl Keeper {
     fn set_aside(&mut self, id: BlockId) -> Result<(), Fatal> {
         if let Some(lost) = self.queue.set_aside(id)? {
             self.shared.numbers.set_aside.fetch_add(1, Ordering::Relaxed);
+            self.has_changed = true;
             tracing::error!(?lost, "a block on the queue volume is damaged; its file is kept aside");
         }
         Ok(())
@@ -230,6 +231,7 @@ impl Keeper {
             blocks: usage.blocks,
             rows: usage.rows,
             bytes: usage.file_bytes,
+            is_damaged: usage.lost > 0 || usage.kept_bytes > 0,
             oldest_ms: usage.oldest_ms,
         });
     }

@@ -15,6 +15,8 @@ pub struct Usage {
     pub rows: u64,
     /// Bytes of the files.
     pub bytes: u64,
+    /// Whether something on it cannot be read, and is kept until somebody has looked at it.
+    pub is_damaged: bool,
     /// When the oldest block was appended, in ms since 1970; `None` without one.
     pub oldest_ms: Option<u64>,
 }
