@@ -230,6 +230,8 @@ impl<'a> Turn<'a> {
                 // A copy of the StatefulSet may be older than the status that tells of its change.
                 (is_complete && live == Some(written.revision.as_str()))
                     || (written.proved.is_some() && written.proved.as_deref() == live)
+                    // All had it, so that the way back was given up, and nobody wrote that down.
+                    || (written.proved.is_some() && workload.proved.is_none() && live == Some(written.revision.as_str()))
                     || (is_complete && live.is_none())
             }
             // The status was lost, or is older than rollouts. A StatefulSet that remembers nothing is not in the middle of one.

@@ -82,6 +82,22 @@ fn a_single_gateway_is_replaced_at_once_and_goes_back_too() {
 }
 
 #[test]
+fn what_all_had_is_gone_back_to_also_when_nobody_wrote_that_down() {
+    for replicas in [1, 3] {
+        let mut model = Model::running(replicas);
+        model.edit("good-1");
+        model.settle();
+        // As if the operator had been cut off between the StatefulSet and the status.
+        let status = model.status.as_mut().unwrap();
+        (status.state, status.proved) = (RolloutState::Rolling, Some("good-0".into()));
+        model.edit("bad-2");
+        model.settle();
+        assert_eq!(model.state(), Some(RolloutState::RolledBack));
+        assert_eq!(model.revisions(), vec!["good-1"; replicas as usize]);
+    }
+}
+
+#[test]
 fn without_a_way_back_it_stays_as_far_as_it_got_and_goes_on_when_it_is_well() {
     let mut model = Model::running(3);
     model.terms.auto_rollback = false;
