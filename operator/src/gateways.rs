@@ -94,12 +94,15 @@ pub enum Error {
     },
 }
 
-/// `{"blocks":0,"bytes":0,"uncommitted":0}`: what a gateway that drains still holds.
+/// `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}`: what a gateway that drains still holds.
 #[derive(Debug, Deserialize)]
 struct Held {
     blocks: u64,
     #[serde(default)]
     uncommitted: u64,
+    /// Whether something on its queue volume cannot be read. Gateways that do not say so also count a volume as empty that they have
+    /// not opened yet.
+    damaged: Option<bool>,
 }
 
 impl Gateway {
@@ -181,7 +184,8 @@ impl Gateway {
 
 fn held(body: &[u8]) -> Answer {
     match serde_json::from_slice(body) {
-        Ok(Held { blocks: 0, uncommitted: 0 }) => Answer::Done,
+        Ok(Held { blocks: 0, uncommitted: 0, damaged: Some(false) }) => Answer::Done,
+        Ok(Held { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
         Ok(Held { blocks, .. }) => Answer::Holds { blocks },
         Err(_) => Answer::Silent,
     }
@@ -233,7 +237,9 @@ mod tests {
     #[test]
     fn empty_is_without_blocks_and_with_everything_committed() {
         for (body, expected) in [
-            (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Done),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#, Answer::Done),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":true}"#, Answer::Damaged),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Damaged),
             (r#"{"blocks":0,"bytes":0,"uncommitted":5}"#, Answer::Holds { blocks: 0 }),
             (r#"{"blocks":3,"bytes":9}"#, Answer::Holds { blocks: 3 }),
             (r#"{"bytes":9}"#, Answer::Silent),

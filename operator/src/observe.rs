@@ -42,13 +42,21 @@ pub enum Error {
     /// The queue volumes.
     #[error(transparent)]
     Volumes(#[from] volumes::Error),
+    /// The storage class.
+    #[error("cannot look for the storage class {name}")]
+    StorageClass {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        source: ApiError,
+    },
 }
 
 impl Error {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Secret { source, .. } => source.class(),
+            Self::Secret { source, .. } | Self::StorageClass { source, .. } => source.class(),
             Self::Volumes(error) => error.class(),
         }
     }
@@ -105,7 +113,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let observed = Observed {
-        storage_class: storage_class(pipeline, is_class_needed, world).await,
+        storage_class: storage_class(pipeline, is_class_needed, world).await?,
         rival: older_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         partitions,
@@ -196,19 +204,24 @@ fn older_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
 }
 
 /// Whether there is the storage class that the spec names. It is looked for until there are gateways, which have their volumes, and
-/// while other volumes are to be made; who may not look, or gets no answer, leaves it to Kubernetes to say so.
-async fn storage_class(pipeline: &TracePipeline, is_needed: bool, world: &World) -> StorageClassSeen {
+/// while other volumes are to be made; who may not look leaves it to Kubernetes to say so.
+async fn storage_class(
+    pipeline: &TracePipeline,
+    is_needed: bool,
+    world: &World,
+) -> Result<StorageClassSeen, Error> {
     let queue = &pipeline.spec.queue;
     let named = queue.storage_class_name.as_ref().filter(|_| queue.mode == QueueMode::Spill);
-    let Some(name) = named.filter(|_| is_needed) else { return StorageClassSeen::NotAsked };
+    let Some(name) = named.filter(|_| is_needed) else { return Ok(StorageClassSeen::NotAsked) };
     let classes: Api<StorageClass> = Api::all(world.shared.client.clone());
     match classes.get_metadata_opt(name).await {
-        Ok(Some(_)) => StorageClassSeen::Present,
-        Ok(None) => StorageClassSeen::Missing,
-        Err(error) => {
-            debug!(%error, storage_class = %name, "cannot look for the storage class");
-            StorageClassSeen::NotAsked
+        Ok(Some(_)) => Ok(StorageClassSeen::Present),
+        Ok(None) => Ok(StorageClassSeen::Missing),
+        Err(error) if ErrorClass::of(&error) == ErrorClass::Forbidden => {
+            debug!(%error, storage_class = %name, "may not look for the storage class");
+            Ok(StorageClassSeen::NotAsked)
         }
+        Err(error) => Err(Error::StorageClass { name: name.clone(), source: error.into() }),
     }
 }
 

@@ -30,7 +30,7 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
 };
-use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::condition};
+use sluice_crds::{DrainState, RolloutState, ScalingMode, TracePipeline, status::condition};
 use sluice_plan::{
     Applied, Defaults, Intent, Objects, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
     lifecycle::{has_finalizer, needs_finalizer},
@@ -189,6 +189,8 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Act
         }
         Err(invalid) => {
             malformed(&pipeline, &key, &invalid.error, &world).await;
+            let (namespace, name) = (key.namespace.clone(), key.name.clone());
+            tokio::spawn(replacement::let_all_go(namespace, name, Arc::clone(&world)));
             (ReconcileResult::Refused, Ok(Action::await_change()))
         }
     };
@@ -248,7 +250,7 @@ async fn leave(
     facts: &mut Facts,
     world: &World,
 ) -> (u32, Result<(), replacement::Error>) {
-    let Some(workload) = &facts.observed.workload else {
+    let Some(workload) = facts.observed.workload.clone() else {
         facts.observed.scaling.drain = None;
         // Gateways without a StatefulSet are taken over, all of them; whoever is too many leaves in the usual way.
         let left_alone = facts.observed.volumes.left_alone.unwrap_or(0);
@@ -265,7 +267,11 @@ async fn leave(
     };
     let mut replaced = Ok(());
     if scaling::written(pipeline).is_none() {
-        let may_go_on = runs && wanted == current;
+        // A gateway that drains is not ready, and would be taken for one that fails.
+        let rollout = pipeline.status.as_ref().and_then(|status| status.rollout.as_ref());
+        let is_rolling = rollout
+            .is_some_and(|rollout| matches!(rollout.state, RolloutState::Canary | RolloutState::Rolling));
+        let may_go_on = runs && wanted == current && !is_rolling;
         let next;
         (next, replaced) = replacement::carry_on(pipeline, (plan, may_go_on), facts, world).await;
         facts.observed.volumes.replacing = next;
@@ -273,7 +279,7 @@ async fn leave(
             return (current.max(wanted), replaced);
         }
     }
-    let step = world.shared.scaling.drain_step(pipeline, workload, wanted, &facts.gateways).await;
+    let step = world.shared.scaling.drain_step(pipeline, &workload, wanted, &facts.gateways).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
 }

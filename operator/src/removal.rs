@@ -19,7 +19,7 @@ use crate::{
     metrics::ReconcileResult,
     observe,
     reconcile::{Error as Failure, LEAVING_SECONDS, Next, REFUSED_SECONDS, World},
-    report,
+    replacement, report,
     scaling::written,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
@@ -71,6 +71,7 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
         (Removal::Free, _) => Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS }),
         (Removal::LetGo(why), _) => let_go(pipeline, (why, kept), world).await,
         (Removal::Orphan, _) => {
+            replacement::give_back(pipeline, &facts, world).await?;
             orphan(pipeline, world).await?;
             let_go(pipeline, (LetGo::Orphaned, kept), world).await
         }

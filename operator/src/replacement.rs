@@ -4,7 +4,7 @@
 //! What is held is finished or let go of whatever the pipeline has come to want, and when it is gone: the finalizer is ours alone.
 
 use crate::{
-    api_error::{ApiError, ErrorClass},
+    api_error::{ApiError, ErrorClass, described},
     gateways,
     observe::Facts,
     prune,
@@ -28,7 +28,8 @@ use sluice_plan::{
     scale::drain::{Answer, Request},
     volumes::replacement::{Fate, Seen, Take, fate, never_bound, request, step},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 /// Field manager of the finalizer and its annotation on pods.
@@ -36,6 +37,9 @@ pub const HOLDS: &str = "sluice-operator/replacement";
 
 /// Claims that never had a volume that one reconcile deletes; the next one follows.
 const NEVER_BOUND_MAX: usize = 16;
+
+/// Waits between tries to let go of the pods of a pipeline that is gone: longer than an API server takes to start again.
+const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +85,11 @@ impl Error {
             Self::Prune(error) => error.class(),
         }
     }
+
+    /// Whether the server means it: asked again at once, it would say the same.
+    fn is_refusal(&self) -> bool {
+        matches!(self.class(), ErrorClass::Forbidden | ErrorClass::Refused)
+    }
 }
 
 /// The gateway that gets a new volume, as the status says: what is not written there has not begun.
@@ -100,7 +109,7 @@ pub fn holders<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<HolderSeen> {
 pub async fn carry_on(
     pipeline: &TracePipeline,
     (plan, may_go_on): (Option<&Plan>, bool),
-    facts: &Facts,
+    facts: &mut Facts,
     world: &World,
 ) -> (Option<ReplacementStatus>, Result<(), Error>) {
     let written = written(pipeline);
@@ -121,11 +130,15 @@ pub async fn carry_on(
     let step = step(world.shared.scaling.now(), terms, written, &seen);
     let begun = step.next.as_ref().filter(|_| written.is_none());
     let claim = begun.and_then(|begun| volumes.claims.iter().find(|claim| claim.ordinal == begun.gateway));
-    // Without the right to delete claims nobody is drained for nothing.
+    // Where no claim may be deleted nobody is drained for nothing.
     if let Some(claim) = claim
         && let Err(error) = pods.delete_claim(&claim.name, &claim.uid, true).await
     {
-        return (None, Err(error));
+        if !error.is_refusal() {
+            return (None, Err(error));
+        }
+        facts.observed.volumes.not_replaced = Some(described(&error));
+        return (None, Ok(()));
     }
     let taken = match &step.take {
         Some(take) => pods.take(take).await,
@@ -137,37 +150,52 @@ pub async fn carry_on(
 /// Sees to the pods that are held: those that have ended get a new volume, and those that are not meant any more are let go of.
 pub async fn finish(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
-    let pods = world.cache.pods_of(names.namespace(), names.pipeline());
     let held = Held { names: &names, world };
-    for holder in holders(pods.iter().map(|pod| &**pod)).iter().filter(|holder| holder.emptied.is_some()) {
-        let is_meant = request(written(pipeline)) == Some((Request::Drain, holder.ordinal));
-        match fate(holder, is_meant) {
-            Fate::Wait => {}
-            Fate::LetGo => {
-                warn!(pod = %holder.name, "a gateway keeps its queue volume: something may have been put there");
-                held.let_go(holder).await?;
-            }
-            Fate::Replace { claim_uid } => {
-                held.delete_claim(&claim_of(&holder.name), claim_uid, false).await?;
-                let note = format!("gateway {} was empty: its queue volume is made anew", holder.ordinal);
-                info!(pod = %holder.name, "{note}");
-                report::replaced(pipeline, &note, &world.shared).await;
-                held.let_go(holder).await?;
-            }
-        }
+    let mut ended = Ok(());
+    for holder in held_pods(names.namespace(), names.pipeline(), world) {
+        // One that cannot be seen to keeps no other waiting.
+        ended = ended.and(held.finish(pipeline, &holder).await);
     }
-    Ok(())
+    ended
 }
 
-/// Lets go of all pods of a pipeline that is gone: nobody makes them again, and their claims are for others to judge.
+/// The pods of a pipeline that are held, as the copies show them.
+fn held_pods(namespace: &str, pipeline: &str, world: &World) -> Vec<HolderSeen> {
+    let pods = world.cache.pods_of(namespace, pipeline);
+    let mut found = holders(pods.iter().map(|pod| &**pod));
+    found.retain(|holder| holder.emptied.is_some());
+    found
+}
+
+/// Lets go of all pods of a pipeline that is gone, or that nobody can read: nobody makes them again, and their claims are for others to
+/// judge.
 pub async fn let_all_go(namespace: String, pipeline: String, world: Arc<World>) {
-    let pods = world.cache.pods_of(&namespace, &pipeline);
-    for holder in holders(pods.iter().map(|pod| &**pod)).iter().filter(|holder| holder.emptied.is_some()) {
-        if let Err(error) = let_go(&namespace, holder, &world).await {
-            // The pod's next event brings us here again.
-            warn!(%namespace, %pipeline, pod = %holder.name, %error, "a pod of a pipeline that is gone is still held");
+    for wait_seconds in LET_GO_WAITS_SECONDS {
+        let mut failed = None;
+        for holder in held_pods(&namespace, &pipeline, &world) {
+            failed = let_go(&namespace, &holder, &world).await.err().or(failed);
         }
+        let Some(error) = failed else { return };
+        let error = described(&error);
+        warn!(%namespace, %pipeline, error, "a pod of a pipeline that is gone is still held; trying again in {wait_seconds} s");
+        sleep(Duration::from_secs(wait_seconds)).await;
     }
+}
+
+/// Has the gateway take part again that was told to drain for a new volume: its pipeline goes, and leaves it running. It is asked once;
+/// one that does not hear it goes on draining until somebody tells it otherwise.
+pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -> Result<(), Error> {
+    let (Some(written), Ok(names)) = (written(pipeline), Names::of(pipeline)) else { return Ok(()) };
+    let answer = Held { names: &names, world }.ask((Request::Resume, written.gateway), facts).await?;
+    if answer == Answer::Silent {
+        warn!(
+            namespace = names.namespace(),
+            pipeline = names.pipeline(),
+            gateway = written.gateway,
+            "a gateway that is left to itself was told to drain, and does not answer: POST /resume has it take part again"
+        );
+    }
+    Ok(())
 }
 
 /// Deletes claims that never had a volume and are not as they are wanted; Kubernetes makes them again for the pods that wait.
@@ -207,14 +235,47 @@ struct Held<'a> {
 }
 
 impl Held<'_> {
+    async fn finish(&self, pipeline: &TracePipeline, seen: &HolderSeen) -> Result<(), Error> {
+        if fate(seen) == Fate::Wait {
+            return Ok(());
+        }
+        // The copy may be from before it was told to end, and what follows cannot be taken back.
+        let Some(now) = self.look(&seen.name).await?.filter(|now| now.uid == seen.uid) else { return Ok(()) };
+        match fate(&now) {
+            Fate::Wait => return Ok(()),
+            Fate::LetGo => {
+                warn!(pod = %now.name, "a gateway keeps its queue volume: it is not known that nothing was put there");
+            }
+            Fate::Replace { claim_uid } => {
+                match self.delete_claim(&claim_of(&now.name), claim_uid, false).await {
+                    Ok(()) => {
+                        let note =
+                            format!("gateway {} was empty: its queue volume is made anew", now.ordinal);
+                        info!(pod = %now.name, "{note}");
+                        report::replaced(pipeline, &note, &self.world.shared).await;
+                    }
+                    Err(error) if error.is_refusal() => {
+                        warn!(pod = %now.name, error = described(&error), "a gateway keeps its queue volume");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.let_go(&now).await
+    }
+
+    /// A pod as it is now, not as the copies have it.
+    async fn look(&self, name: &str) -> Result<Option<HolderSeen>, Error> {
+        let found = self.pods().get_opt(name).await;
+        let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
+        Ok(found.as_ref().and_then(|pod| HolderSeen::of(pod, Timestamp::now())))
+    }
+
     /// Asks the gateway. It takes part again only once its pod is not held: what it puts on its volume then would count as proved
     /// empty. The copies may not show yet that it is.
     async fn ask(&self, (request, gateway): (Request, u32), facts: &Facts) -> Result<Answer, Error> {
         if request == Request::Resume {
-            let name = format!("{}-{gateway}", self.names.gateway());
-            let found = self.pods().get_opt(&name).await;
-            let found = found.map_err(|source| Error::Look { name, source: source.into() })?;
-            let holder = found.as_ref().and_then(|pod| HolderSeen::of(pod, Timestamp::now()));
+            let holder = self.look(&format!("{}-{gateway}", self.names.gateway())).await?;
             if let Some(holder) = holder.filter(|holder| holder.emptied.is_some()) {
                 if holder.late_for.is_some() {
                     return Ok(Answer::Silent);
@@ -277,8 +338,7 @@ async fn let_go(namespace: &str, holder: &HolderSeen, world: &World) -> Result<(
     hold(namespace, (&holder.name, &holder.uid), json!({}), world).await.map(drop)
 }
 
-/// Applies our part of the metadata of the very pod; with its uid in it a pod that is gone is not made again. Whether it was there,
-/// and could take it: one that is told to end by somebody else takes no finalizer any more.
+/// Applies our part of the metadata of the very pod; with its uid in it a pod that is gone is not made again. Whether it was there.
 async fn hold(
     namespace: &str,
     (name, uid): (&str, &str),
@@ -292,7 +352,7 @@ async fn hold(
     world.shared.metrics.wrote("Pod");
     match api.patch(name, &PatchParams::apply(HOLDS).force(), &Patch::Apply(&part)).await {
         Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(source) => Err(Error::Hold { name: name.to_owned(), source: source.into() }),
     }
 }

@@ -112,6 +112,7 @@ pub async fn look(
     let highest = staying.filter_map(workload::ordinal).max();
     Ok(VolumesSeen {
         expandable: expandable(&classes_to_ask(&pipeline.spec.queue, &claims), world).await?,
+        not_replaced: None,
         holders: replacement::holders(pods.iter()),
         replacing: replacement::written(pipeline).cloned(),
         left_alone: highest.filter(|_| workload.is_none()).map(|highest| highest.saturating_add(1)),

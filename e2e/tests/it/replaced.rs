@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::{Cluster, Seen, until};
 use e2e::stack::volumes::{PROVISIONER, provide_also};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -32,6 +32,8 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
     let body = async |scene: &mut Scene| {
         // Nobody makes volumes of the other class on any other cluster.
         scene.environment.local_clickhouse_only()?;
+        // A run that was cut off may have left it.
+        remove_class(scene.namespace.cluster()).await?;
         scene.start(&spec("1Gi", None)).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
@@ -54,6 +56,8 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
 
 fn spec(size: &str, class: Option<&str>) -> Value {
     json!({
+        // What is on a volume is the only copy.
+        "delivery": {"commit": "AfterEnqueue"},
         "queue": {"size": size, "storageClassName": class}, "replicas": 2,
         "scaling": {"drain": {"timeout": "1m"}},
     })
@@ -99,6 +103,11 @@ async fn replace(scene: &Scene) -> Result<()> {
         )
     })
     .await?;
+    let status = scene.pipeline.get().await?.status.unwrap_or_default();
+    ensure!(status.volumes.is_some_and(|volumes| volumes.replacing.is_none()), "a gateway is still drained");
+    for pod in scene.pipeline.gateways().list().await? {
+        ensure!(pod.finalizers().is_empty(), "{} is held: {:?}", pod.name_any(), pod.finalizers());
+    }
     for (name, uids) in &seen {
         ensure!(uids.len() <= 2, "{name} was made again more than once: {uids:?}");
     }
@@ -130,7 +139,7 @@ fn class() -> Value {
 async fn remove_class(cluster: &Cluster) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
     match classes.delete(OTHER_CLASS, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code != 404 => bail!("delete the class: {status}"),
-        _ => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop).context("delete the class"),
     }
 }

@@ -69,9 +69,10 @@ impl Behaviour {
                 self.is_drained = path == "/drain";
                 (202, String::new())
             }
-            "/drainz" if self.can_drain => {
-                (200, json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0}).to_string())
-            }
+            "/drainz" if self.can_drain => (
+                200,
+                json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0, "damaged": false}).to_string(),
+            ),
             _ => (404, String::new()),
         }
     }

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Kubernetes' word for a container that the kubelet lost sight of: nobody knows what ran, or for how long.
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
+/// Kubernetes' word for a pod that was written off because its node is gone: no kubelet has said that it ended.
+const WRITTEN_OFF: &str = "DeletionByPodGC";
+
 /// One pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HolderSeen {
@@ -24,7 +27,8 @@ pub struct HolderSeen {
     pub ordinal: u32,
     /// The process that runs in it, by the id of its container: another one after each start.
     pub container: Option<String>,
-    /// The process that ended in it last, when none runs and none will; empty when it is not known which.
+    /// The process that ended in it last, once the kubelet has finished with the pod, so that none runs and none will; empty when it is
+    /// not known which. Before that a container that has ended says nothing: the kubelet may be about to start the next one.
     pub ended: Option<String>,
     /// For how long its time to end has been over; `None` when it is not told to end.
     pub late_for: Option<Duration>,
@@ -70,7 +74,7 @@ impl HolderSeen {
             uid: metadata.uid.clone()?,
             ordinal: ordinal(pod)?,
             container: container.and_then(running),
-            ended: container.and_then(ended),
+            ended: container.filter(|_| is_finished(pod)).and_then(ended),
             late_for: metadata.deletion_timestamp.as_ref().map(|at| late(at.0)),
             emptied: is_held.then(emptied),
         })
@@ -80,6 +84,16 @@ impl HolderSeen {
 fn running(container: &ContainerStatus) -> Option<String> {
     container.state.as_ref()?.running.as_ref()?;
     container.container_id.clone().filter(|id| !id.is_empty() && !id.contains(' '))
+}
+
+/// Whether the kubelet has told the final state of the pod and has given it up: it writes a phase that is an end, and then deletes the
+/// pod without any time left, which a finalizer alone survives. Both are also written where the node is gone, which is not meant.
+fn is_finished(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let is_written_off =
+        status.conditions.iter().flatten().any(|condition| condition.reason.as_deref() == Some(WRITTEN_OFF));
+    is_over && !is_written_off && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
 fn ended(container: &ContainerStatus) -> Option<String> {
@@ -94,13 +108,19 @@ mod tests {
     use serde_json::{Value, json};
 
     fn seen(metadata: &Value, state: &Value) -> HolderSeen {
+        seen_in(metadata, state, &json!({}))
+    }
+
+    fn seen_in(metadata: &Value, state: &Value, status: &Value) -> HolderSeen {
         let mut pod = json!({
             "metadata": {"name": "a-gateway-3", "uid": "p"},
             "status": {"containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
                 "containerID": "containerd://c2", "state": state}]},
         });
-        for (key, value) in metadata.as_object().unwrap() {
-            pod["metadata"][key] = value.clone();
+        for (place, changes) in [("metadata", metadata), ("status", status)] {
+            for (key, value) in changes.as_object().unwrap() {
+                pod[place][key] = value.clone();
+            }
         }
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         HolderSeen::of(&serde_json::from_value(pod).unwrap(), now).unwrap()
@@ -111,10 +131,26 @@ mod tests {
         let running = seen(&json!({}), &json!({"running": {}}));
         assert_eq!((running.container.as_deref(), running.ended), (Some("containerd://c2"), None));
         let end = |reason: &str| json!({"terminated": {"exitCode": 0, "reason": reason, "containerID": "containerd://c2"}});
-        let ended = seen(&json!({}), &end("Completed"));
+        let (told, failed) = (json!({"deletionGracePeriodSeconds": 0}), json!({"phase": "Failed"}));
+        let ended = seen_in(&told, &end("Completed"), &json!({"phase": "Succeeded"}));
         assert_eq!((ended.container, ended.ended.as_deref()), (None, Some("containerd://c2")));
-        assert_eq!(seen(&json!({}), &end(UNKNOWN)).ended.as_deref(), Some(""));
-        assert_eq!(seen(&json!({}), &json!({"waiting": {}})).ended, None, "it is started again");
+        assert_eq!(seen_in(&told, &end(UNKNOWN), &failed).ended.as_deref(), Some(""));
+        assert_eq!(seen_in(&told, &json!({"waiting": {}}), &failed).ended, None);
+    }
+
+    #[test]
+    fn a_container_that_ended_is_no_end_before_the_kubelet_has_finished_with_the_pod() {
+        let end = json!({"terminated": {"exitCode": 0, "containerID": "containerd://c2"}});
+        let written_off = json!([{"type": "DisruptionTarget", "status": "True", "reason": WRITTEN_OFF}]);
+        for (grace, status, why) in [
+            (json!(0), json!({"phase": "Running"}), "it is about to be started again"),
+            (json!(30), json!({"phase": "Failed"}), "the kubelet still has it"),
+            (json!(null), json!({"phase": "Failed"}), "nobody has told it to end"),
+            (json!(0), json!({"phase": "Failed", "conditions": written_off}), "nobody has seen its end"),
+        ] {
+            let seen = seen_in(&json!({"deletionGracePeriodSeconds": grace}), &end, &status);
+            assert_eq!(seen.ended, None, "{why}");
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct VolumesSeen {
     pub expandable: BTreeMap<String, bool>,
     /// What the API server said when it did not let a volume grow.
     pub refusal: Option<String>,
+    /// What the API server said when it did not let a claim be deleted that is to be replaced.
+    pub not_replaced: Option<String>,
     /// The gateways' pods, by ordinal.
     pub holders: Vec<HolderSeen>,
     /// The gateway that gets a new volume: as the status says until that is decided anew, then from now on.

@@ -68,6 +68,8 @@ pub enum Answer {
     Unknown,
     /// It does as it was asked. To be drained is to have no blocks and nothing uncommitted.
     Done,
+    /// It is drained, and its queue volume may not be thrown away: something there cannot be read, or its version does not say whether.
+    Damaged,
     /// It drains and holds so many blocks, or something uncommitted.
     Holds {
         /// Blocks that are not inserted.
@@ -79,7 +81,7 @@ pub enum Answer {
 
 impl Answer {
     fn lets_go(self) -> bool {
-        matches!(self, Self::Gone | Self::Unknown | Self::Done)
+        matches!(self, Self::Gone | Self::Unknown | Self::Done | Self::Damaged)
     }
 }
 

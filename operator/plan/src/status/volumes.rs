@@ -10,7 +10,7 @@ use crate::{
         GrowthState,
         growth::is_small,
         orphans::left,
-        replacement::{is_to_be_replaced, needs_class},
+        replacement::{is_to_be_replaced, needs_class, outdated},
     },
 };
 use sluice_crds::{QueueMode, TracePipeline, VolumesStatus, status::reason};
@@ -22,7 +22,9 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         return None;
     }
     let claims = || observed.volumes.claims.iter().filter(|claim| !claim.is_going);
-    let is_pending = |claim: &&ClaimSeen| is_small(claim, &queue.size) || is_to_be_replaced(claim, queue);
+    let is_pending = |claim: &&ClaimSeen| {
+        is_small(claim, &queue.size) || claim.has_gateway && is_to_be_replaced(claim, queue)
+    };
     let small = claims().filter(is_pending).count();
     let drained = claims().filter(|claim| claim.is_drained && !claim.has_gateway).count();
     Some(VolumesStatus {
@@ -144,8 +146,8 @@ fn class_missing(pipeline: &TracePipeline, observed: &Observed) -> Option<String
 /// How far volumes are that are replaced; `None` when none is.
 fn replaced(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let queue = &pipeline.spec.queue;
-    let all = || observed.volumes.claims.iter().filter(|claim| !claim.is_going);
-    let left = all().filter(|claim| is_to_be_replaced(claim, queue)).count();
+    let left = outdated(queue, &observed.volumes).count();
+    let all = observed.volumes.claims.iter().filter(|claim| claim.has_gateway && !claim.is_going).count();
     let class =
         queue.storage_class_name.as_ref().map(|class| format!(" of class {class}")).unwrap_or_default();
     let wanted = format!("{}{class}", queue.size);
@@ -154,8 +156,16 @@ fn replaced(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
             "gateway {} is emptied, and its volume is made anew as {wanted}, {left} are left ({:?}): {}",
             now.gateway, now.state, now.reason
         )),
-        None => (left > 0).then(|| {
-            format!("{left} of {} queue volumes are made anew as {wanted}, one after the other, once nothing else is under way", all().count())
+        None if left == 0 => None,
+        None => Some(match &observed.volumes.not_replaced {
+            Some(refusal) => format!(
+                "{left} of {all} queue volumes are to be made anew as {wanted}, and the API server does not let their claims be deleted: \
+                 {refusal}; grant delete of persistentvolumeclaims (volumes.delete of the chart), or set queue.size and \
+                 queue.storageClassName back; gateways go on with their volumes as they are"
+            ),
+            None => format!(
+                "{left} of {all} queue volumes are made anew as {wanted}, one after the other, once nothing else is under way"
+            ),
         }),
     }
 }

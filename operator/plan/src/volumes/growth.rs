@@ -1,5 +1,5 @@
-//! How volumes grow, and how the StatefulSet comes to make others: first every claim is asked to, then the StatefulSet is made anew around its running pods, since what it makes
-//! claims from cannot be changed.
+//! How volumes grow, and how the StatefulSet comes to make others: first every claim is asked to, then the StatefulSet is made anew
+//! around its running pods, since what it makes claims from cannot be changed.
 //!
 //! ```text
 //!  claims are smaller --> asked to grow --> StatefulSet deleted, pods stay --> made again, takes the pods over

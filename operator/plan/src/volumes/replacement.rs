@@ -14,9 +14,9 @@
 //! No claim is deleted that may hold something. With `AfterEnqueue` what is on it is the only copy, and a gateway that is started
 //! again between its answer and its end takes messages and puts blocks there. So the answer alone is no proof. The pod gets a
 //! finalizer with the container that ran when it was asked ([`Emptied`]), and only then is told to end. Its name is taken for as long
-//! as it is held, so that no other pod comes to use the claim; when its last container has ended and is that very one, nothing else
-//! has run since, that one was told to drain after it was started, and it said that it was empty: the claim is deleted, and the pod is
-//! let go of. When another one has run, or nobody knows, the pod is let go of with its claim as it is, and all begins anew. All that
+//! as it is held, so that no other pod comes to use the claim; when the kubelet has finished with the pod and its last container is
+//! that very one, nothing else has run since, that one was told to drain after it was started, and it said that it was empty, of a
+//! volume that it had opened: the claim is deleted, and the pod is let go of. When another one has run, or nobody knows, the pod is let go of with its claim as it is, and all begins anew. All that
 //! this needs stands in the pod ([`fate`]): whoever starts after a crash, at whatever step, goes on from there, also when the spec has
 //! changed, or the pipeline is gone.
 //!
@@ -38,6 +38,9 @@ use std::time::Duration;
 /// lost, most likely, and the pod would stay for ever. Chosen, as long as a Job's end is waited for.
 const ENDS_LATE: Duration = Duration::from_mins(2);
 
+/// How a reason begins.
+const EMPTY: &str = "it is empty";
+
 /// Whether a claim can become as it is wanted only by being made anew. Without a class in the spec any will do.
 pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
     let is_other_class =
@@ -46,11 +49,17 @@ pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
     queue.mode == QueueMode::Spill && !claim.is_going && (is_other_class || is_larger)
 }
 
+/// The claims that are to be replaced, of those that a gateway uses. Others are replaced when a gateway comes that takes them, if one
+/// ever does.
+pub(crate) fn outdated<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = &'a ClaimSeen> {
+    seen.claims.iter().filter(|claim| claim.has_gateway && is_to_be_replaced(claim, queue))
+}
+
 /// Whether the storage class of the spec is to be looked for, before anything is done that needs it.
 pub fn needs_class(queue: &Queue, seen: &VolumesSeen) -> bool {
     let template = seen.template.as_ref();
     let is_new = template.is_some_and(|template| template.storage_class != queue.storage_class_name);
-    is_new || seen.claims.iter().any(|claim| is_to_be_replaced(claim, queue))
+    is_new || outdated(queue, seen).next().is_some()
 }
 
 /// The gateway whose volume is to be replaced next, when all of them are well and the StatefulSet makes claims as they are wanted.
@@ -61,9 +70,8 @@ pub(crate) fn next(queue: &Queue, observed: &Observed, growth: &Growth) -> Optio
     let is_well = workload.ready == workload.wanted
         && workload.gateways.iter().all(|gateway| !gateway.is_leaving)
         && seen.claims.iter().filter(|claim| claim.ordinal < workload.wanted).all(|claim| !claim.is_going);
-    let outdated = seen.claims.iter().filter(|claim| claim.ordinal < workload.wanted && claim.has_gateway);
-    let outdated = outdated.filter(|claim| is_to_be_replaced(claim, queue));
-    outdated.map(|claim| claim.ordinal).max().filter(|_| is_possible && is_well)
+    let ordinals = outdated(queue, seen).map(|claim| claim.ordinal);
+    ordinals.filter(|ordinal| *ordinal < workload.wanted).max().filter(|_| is_possible && is_well)
 }
 
 /// Claims that never had a volume and never will, as they are: such as those of a storage class that was named by mistake. Nothing is
@@ -129,7 +137,7 @@ pub fn step(now: Moment, terms: Terms, written: Option<&ReplacementStatus>, seen
         None => begin(now, seen),
         Some(written) => match written.state {
             DrainState::Draining => draining(now, terms, written, seen),
-            DrainState::Resuming => resuming(now, written, seen),
+            DrainState::Resuming => resuming(now, terms, written, seen),
             DrainState::Waiting => waiting(now, terms, written, seen),
         },
     }
@@ -150,9 +158,14 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         |reason: String| Step { next: Some(ReplacementStatus { reason, ..written.clone() }), take: None };
     let holder = seen.volumes.holders.iter().find(|holder| holder.ordinal == written.gateway);
     let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
-    // It cannot be told otherwise any more.
-    if holder.is_some_and(|holder| holder.late_for.is_some()) || claim.is_some_and(|claim| claim.is_going) {
-        return stay("it is empty, and is made again with a new volume".to_owned());
+    // It was told to end, by us or by somebody else, and cannot be told otherwise any more. Held, its end is waited for; then all that
+    // is to be done stands in its pod and its claim, and whoever comes by its name takes part.
+    let leaving = holder.and_then(|holder| Some((holder.late_for?, holder.emptied.is_some())));
+    if leaving.is_some_and(|(late, is_held)| is_held && late < ENDS_LATE) {
+        return stay(format!("{EMPTY}, and its end is waited for"));
+    }
+    if leaving.is_some() || claim.is_some_and(|claim| claim.is_going) {
+        return changed(written, DrainState::Resuming, now, "its pod is made again".to_owned());
     }
     let Some(claim) = claim.filter(|claim| is_to_be_replaced(claim, seen.queue) && seen.may_go_on) else {
         return changed(written, DrainState::Resuming, now, "it takes part again".to_owned());
@@ -160,11 +173,11 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     let take = holder.filter(|_| seen.answer == Answer::Done).and_then(|holder| take(holder, claim));
     let held = match (seen.answer, &take) {
-        (Answer::Done, Some(_)) => {
-            let reason = "it is empty, and is told to end".to_owned();
-            return Step { next: Some(ReplacementStatus { reason, ..written.clone() }), take };
+        (Answer::Done, Some(_)) => format!("{EMPTY}, and is told to end"),
+        (Answer::Done, None) => format!("{EMPTY}, and Kubernetes does not say what runs in its pod"),
+        (Answer::Damaged, _) => {
+            "it is drained, and does not say that all of its volume can be read".to_owned()
         }
-        (Answer::Done, None) => "Kubernetes does not say what runs in its pod".to_owned(),
         (Answer::Holds { blocks }, _) => {
             format!("it holds {blocks} blocks, or something that is not committed")
         }
@@ -172,11 +185,12 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         (Answer::Unknown, _) => "its version cannot be drained".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
     };
+    // Also of one that is empty: what cannot be carried out must not keep it from taking part for ever.
     if late {
-        let reason = format!("not empty within {} s: {held}", terms.timeout_seconds);
+        let reason = format!("not ended within {} s: {held}", terms.timeout_seconds);
         return changed(written, DrainState::Waiting, now, reason);
     }
-    stay(held)
+    Step { take, ..stay(held) }
 }
 
 fn take(holder: &HolderSeen, claim: &ClaimSeen) -> Option<Take> {
@@ -184,10 +198,14 @@ fn take(holder: &HolderSeen, claim: &ClaimSeen) -> Option<Take> {
     Some(Take { pod: holder.name.clone(), pod_uid: holder.uid.clone(), emptied })
 }
 
-/// Nothing else is begun before the gateway takes part again. One that does not run will, when it is started.
-fn resuming(now: Moment, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
+/// Nothing else is begun before the gateway takes part again, or was not heard of for long. One that does not run will, when it is
+/// started.
+fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
+    let is_over = written.state == DrainState::Resuming
+        && now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     match seen.answer {
-        Answer::Done | Answer::Gone | Answer::Unknown => Step::default(),
+        _ if is_over => Step::default(),
+        Answer::Done | Answer::Damaged | Answer::Gone | Answer::Unknown => Step::default(),
         Answer::Holds { .. } | Answer::Silent => {
             changed(written, DrainState::Resuming, now, written.reason.clone())
         }
@@ -198,7 +216,7 @@ fn waiting(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'
     let is_over = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     let claim = seen.volumes.claims.iter().find(|claim| claim.ordinal == written.gateway);
     if is_over || !seen.may_go_on || !claim.is_some_and(|claim| is_to_be_replaced(claim, seen.queue)) {
-        return resuming(now, written, seen);
+        return resuming(now, terms, written, seen);
     }
     Step { next: Some(written.clone()), take: None }
 }
@@ -222,23 +240,20 @@ pub enum Fate<'a> {
     LetGo,
 }
 
-/// Decides on a pod from what stands in it. `is_meant`: the status says that this gateway is told to drain.
-pub fn fate(holder: &HolderSeen, is_meant: bool) -> Fate<'_> {
+/// Decides on a pod from what stands in it.
+pub fn fate(holder: &HolderSeen) -> Fate<'_> {
     let Some(emptied) = &holder.emptied else { return Fate::Wait };
-    match (holder.late_for, holder.ended.as_deref()) {
-        // Held and not yet told to end: the operator was cut off in between. It is asked again.
-        (None, _) => {
-            if is_meant {
-                Fate::Wait
-            } else {
-                Fate::LetGo
-            }
-        }
-        (Some(_), Some(ended)) if !ended.is_empty() && ended == emptied.container => {
+    let Some(late) = holder.late_for else {
+        // Held and not told to end: the operator was cut off in between, and somebody may have told it to take part since. It is asked
+        // anew.
+        return Fate::LetGo;
+    };
+    match holder.ended.as_deref() {
+        Some(ended) if !ended.is_empty() && ended == emptied.container => {
             Fate::Replace { claim_uid: &emptied.claim_uid }
         }
-        (Some(_), Some(_)) => Fate::LetGo,
-        (Some(late), None) if late >= ENDS_LATE => Fate::LetGo,
-        (Some(_), None) => Fate::Wait,
+        Some(_) => Fate::LetGo,
+        None if late >= ENDS_LATE => Fate::LetGo,
+        None => Fate::Wait,
     }
 }

@@ -153,9 +153,15 @@ impl Cluster {
 
     fn finish(&mut self, seen: &VolumesSeen, may: &mut impl FnMut() -> bool) {
         for holder in &seen.holders {
-            let is_meant = request(self.written.as_ref()) == Some((Request::Drain, holder.ordinal));
             let gateway = &mut self.gateways[holder.ordinal as usize];
-            let fate = fate(holder, is_meant);
+            // What is let go of is looked at once more.
+            let mut now = holder.clone();
+            if fate(holder) == Fate::LetGo && gateway.pod.to_string() == holder.uid {
+                now.late_for = gateway.is_leaving.then_some(Duration::ZERO);
+                now.ended = gateway.has_ended.then(|| gateway.process.to_string());
+                now.emptied.clone_from(&gateway.held);
+            }
+            let fate = fate(&now);
             if fate == Fate::Wait || !may() {
                 continue;
             }
@@ -353,33 +359,33 @@ fn a_claim_that_never_had_a_volume_is_made_anew_at_once() {
 #[test]
 fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
     let emptied = Some(Emptied { container: "c1".into(), claim_uid: "u".into() });
-    let of = |late: Option<u64>, ended: Option<&str>, is_meant| {
+    let of = |late: Option<u64>, ended: Option<&str>| {
         let holder = HolderSeen {
             late_for: late.map(Duration::from_secs),
             ended: ended.map(str::to_owned),
             emptied: emptied.clone(),
             ..HolderSeen::default()
         };
-        format!("{:?}", fate(&holder, is_meant))
+        format!("{:?}", fate(&holder))
     };
-    for (late, ended, is_meant, expected) in [
-        (None, None, true, "Wait"),
-        (None, None, false, "LetGo"),
-        (Some(0), None, true, "Wait"),
-        (Some(119), None, false, "Wait"),
-        (Some(120), None, true, "LetGo"),
-        (Some(0), Some("c1"), false, "Replace { claim_uid: \"u\" }"),
-        (Some(0), Some("c2"), true, "LetGo"),
-        (Some(0), Some(""), true, "LetGo"),
+    for (late, ended, expected) in [
+        (None, None, "LetGo"),
+        (None, Some("c1"), "LetGo"),
+        (Some(0), None, "Wait"),
+        (Some(119), None, "Wait"),
+        (Some(120), None, "LetGo"),
+        (Some(0), Some("c1"), "Replace { claim_uid: \"u\" }"),
+        (Some(0), Some("c2"), "LetGo"),
+        (Some(0), Some(""), "LetGo"),
     ] {
-        assert_eq!(of(late, ended, is_meant), expected, "{late:?} {ended:?}");
+        assert_eq!(of(late, ended), expected, "{late:?} {ended:?}");
     }
-    assert_eq!(fate(&HolderSeen::default(), true), Fate::Wait);
+    assert_eq!(fate(&HolderSeen::default()), Fate::Wait);
     let unread = HolderSeen {
         emptied: Some(Emptied::default()),
         late_for: Some(Duration::ZERO),
         ended: Some(String::new()),
         ..HolderSeen::default()
     };
-    assert_eq!(fate(&unread, true), Fate::LetGo);
+    assert_eq!(fate(&unread), Fate::LetGo);
 }
