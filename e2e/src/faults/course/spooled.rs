@@ -21,6 +21,8 @@ use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::segments;
+use crate::faults::sink_front::{Leg, Verdict};
+use crate::pipeline::TABLE;
 use crate::process::Signal;
 
 /// Room of a volume that is to be full, KiB: some 120 blocks.
@@ -31,6 +33,12 @@ const SPANS_SMALL: u64 = 80_000;
 
 /// The same where `queue.maxBytes` is what is full.
 const SPANS_BYTES: u64 = 600_000;
+
+/// Spans of one message, and so of one block.
+const SPANS_DOUBTFUL: u64 = 100;
+
+/// Tokens that the server remembers again once it has forgotten all of them.
+const WINDOW: u64 = 10_000;
 
 /// Nothing is read for so long once there is no room: many times what a block takes.
 const STANDS_STILL: Duration = Duration::from_secs(3);
@@ -52,11 +60,13 @@ pub enum Spooled {
     FullBytes,
     /// Kafka no longer has what is on it.
     RetentionPasses,
+    /// The server no longer knows the token of a block that it has stored.
+    PastWindow,
 }
 
 impl Spooled {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Spooled, &'static str, u32, &'static str); 4] = [
+    pub const ALL: [(Spooled, &'static str, u32, &'static str); 5] = [
         (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
         (
             Spooled::FullDevice,
@@ -70,6 +80,13 @@ impl Spooled {
             "volume-retention-passes",
             u32::MAX,
             "SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume",
+        ),
+        (
+            Spooled::PastWindow,
+            "volume-past-window",
+            4,
+            "an INSERT is stored, its answer lost, its block goes to the volume, and its token is forgotten: its rows are doubled; \
+             SIGKILL meanwhile in every other round",
         ),
     ];
 
@@ -98,6 +115,7 @@ impl Spooled {
             Spooled::Lost => lose(scene).await,
             Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
             Spooled::RetentionPasses => forget_messages(scene).await,
+            Spooled::PastWindow => forget_token(scene).await,
         };
         scene.stage.servers.sink.go(Way::Open);
         outcome
@@ -202,6 +220,37 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     let recovery = come_back(scene).await?;
     let measures = vec![("messages on the volume alone", as_real(deleted.unsigned_abs()))];
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.
+async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
+    begin(scene).await?;
+    scene.wait_committed_within(0, PATIENCE).await?;
+    let sink = &scene.stage.servers.sink;
+    let trap =
+        sink.gate().trap("stored insert", |passage| passage.leg == Leg::Answered && passage.written_rows > 0);
+    scene.produce(SPANS_DOUBTFUL).await?;
+    let caught = trap.caught(PATIENCE).await?;
+    let rows = caught.passage.written_rows;
+    scene.stage.servers.sink.go(Way::Refused);
+    caught.decide(Verdict::Reset);
+    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
+    scene.produce(SPANS_AWAY).await?;
+    // The oldest go first, and the one in doubt is the oldest.
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
+    if scene.round % 2 == 1 {
+        volume::kill(scene).await?;
+    }
+    // Without a window the server keeps no token, with one again it begins with none.
+    for window in [0, WINDOW] {
+        let table = format!("`{}`.`{TABLE}`", scene.database.name());
+        let setting = format!("non_replicated_deduplication_window = {window}");
+        scene.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await?;
+    }
+    scene.stage.servers.sink.go(Way::Open);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    Ok(Expected { doubled: rows, recovery_s: Some(recovery), ..Expected::default() })
 }
 
 /// Waits until the first block behind the committed offset is on the volume in every partition that has one.
