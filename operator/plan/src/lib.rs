@@ -36,8 +36,8 @@ pub use lifecycle::Intent;
 pub use names::Names;
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, GatewaySeen, HolderSeen, MemorySeen, Observed,
-    Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
+    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, HolderSeen, MemorySeen,
+    Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
     SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };
 pub use plan::{Defaults, Plan, Planned, Waiting, plan};

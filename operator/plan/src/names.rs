@@ -14,6 +14,8 @@ pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
 pub const REVISION: &str = "sluice.dev/revision";
 /// Annotation of the StatefulSet while its pods are replaced: the pod template that is gone back to when that fails.
 pub const PROVED_TEMPLATE: &str = "sluice.dev/proved-template";
+/// Annotation of the StatefulSet while it is back on what ran before: the revision that failed.
+pub const FAILED_REVISION: &str = "sluice.dev/failed-revision";
 /// Label that the StatefulSet controller puts on each pod: the revision that the pod was made from.
 pub const POD_REVISION: &str = "controller-revision-hash";
 

@@ -23,7 +23,7 @@ pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
-pub use workload::{PodSeen, ProvedSeen, WorkloadSeen};
+pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
 use crate::scale::Decision;
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};

@@ -139,10 +139,12 @@ impl<'a> Turn<'a> {
 
     /// The revision that is planned failed, of this very spec: what was put back stays.
     fn gone_back(&self, workload: &WorkloadSeen) -> Option<Step> {
-        let written = self.written.filter(|written| written.state == RolloutState::RolledBack)?;
-        if !self.is_of(written) {
-            return None;
-        }
+        let written = self.written.filter(|written| written.state == RolloutState::RolledBack);
+        let next = match written {
+            Some(written) if self.is_of(written) => written.clone(),
+            // The operator was cut off before it wrote that down.
+            _ => self.taken_back(workload)?,
+        };
         let memory = match &workload.proved {
             Some(_) => Memory::Kept,
             // Somebody took the memory away; what runs is what it was.
@@ -150,12 +152,21 @@ impl<'a> Turn<'a> {
             None => return None,
         };
         Some(Step {
-            next: written.clone(),
+            next,
             template: Template::Proved,
             partition: 0,
             memory,
             replicas: self.replicas_on_the_way_back(workload),
         })
+    }
+
+    /// By the StatefulSet's own account.
+    fn taken_back(&self, workload: &WorkloadSeen) -> Option<RolloutStatus> {
+        let failed = workload.failed.as_ref()?;
+        let is_this = failed.revision == self.seen.revision && failed.spec == self.seen.spec;
+        let proved = workload.proved.as_ref().filter(|_| is_this)?.revision.clone();
+        let next = self.state(RolloutState::RolledBack, None, &failed.message);
+        Some(RolloutStatus { proved: Some(proved), failed_spec: Some(failed.spec.clone()), ..next })
     }
 
     /// A gateway that is added while the one that failed is still there would hide it from a canary of what comes next.

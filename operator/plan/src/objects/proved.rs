@@ -7,9 +7,9 @@
 
 use crate::{
     hash,
-    names::{CONFIG_HASH, GATEWAY_CONTAINER, PLAN_HASH, PROVED_TEMPLATE, REVISION},
+    names::{CONFIG_HASH, FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, PROVED_TEMPLATE, REVISION},
     objects::workload::plan_hash,
-    observed::ProvedSeen,
+    observed::{FailedSeen, ProvedSeen},
     rollout::{Memory, Step, Template},
 };
 use k8s_openapi::api::{
@@ -74,6 +74,13 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
         spec.template = proved.template.clone();
         shown.clone_from(&proved.revision);
         annotations.insert(PLAN_HASH.to_owned(), plan_hash(spec));
+        let failed = FailedSeen {
+            revision: step.next.revision.clone(),
+            spec: step.next.failed_spec.clone().unwrap_or_default(),
+            message: step.next.message.clone(),
+        };
+        let text = serde_json::to_string(&failed).expect("three texts serialise");
+        annotations.insert(FAILED_REVISION.to_owned(), text);
     }
     annotations.insert(REVISION.to_owned(), shown);
     if let Some(proved) = proved {

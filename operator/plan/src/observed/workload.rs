@@ -1,7 +1,7 @@
 //! The StatefulSet of the gateways and what keeps its pods from being ready.
 
 use crate::{
-    names::{GATEWAY_CONTAINER, PLAN_HASH, REVISION},
+    names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION},
     objects::proved::ProvedTemplate,
     observed::{GatewaySeen, Termination},
 };
@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{ContainerStatus, Pod, PodStatus},
 };
+use serde::{Deserialize, Serialize};
 
 /// The StatefulSet as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +38,22 @@ pub struct WorkloadSeen {
     pub revision: Option<String>,
     /// What would be gone back to; `None` when nothing is remembered.
     pub proved: Option<ProvedSeen>,
+    /// What was gone back from; `None` when the newest revision was not.
+    pub failed: Option<FailedSeen>,
     /// Gateways with a lower ordinal keep the revision before.
     pub partition: u32,
+}
+
+/// A revision that failed and was taken back. It stands in the StatefulSet itself, written by the request that brings back what ran
+/// before: whoever is cut off behind that does not try it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedSeen {
+    /// The hash of its pod template as it was planned.
+    pub revision: String,
+    /// The spec that it came from: [`crate::rollout::spec_hash`].
+    pub spec: String,
+    /// What it failed of, for people.
+    pub message: String,
 }
 
 /// The revision that would be gone back to.
@@ -83,6 +98,9 @@ impl WorkloadSeen {
             gateways,
             revision: annotations.and_then(|all| all.get(REVISION)).cloned(),
             proved: ProvedTemplate::kept_by(workload).map(|proved| proved.seen()),
+            failed: annotations
+                .and_then(|all| all.get(FAILED_REVISION))
+                .and_then(|text| serde_json::from_str(text).ok()),
             partition: partition(workload),
         }
     }

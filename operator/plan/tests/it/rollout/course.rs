@@ -3,6 +3,7 @@
 use super::model::Model;
 use proptest::prelude::*;
 use sluice_crds::{RolloutState, RolloutStrategy};
+use sluice_plan::rollout::Template;
 
 #[test]
 fn one_gateway_first_then_the_others() {
@@ -94,6 +95,27 @@ fn what_all_had_is_gone_back_to_also_when_nobody_wrote_that_down() {
         model.settle();
         assert_eq!(model.state(), Some(RolloutState::RolledBack));
         assert_eq!(model.revisions(), vec!["good-1"; replicas as usize]);
+    }
+}
+
+#[test]
+fn what_was_taken_back_is_not_tried_again_when_nobody_wrote_that_down() {
+    for replicas in [1, 3] {
+        let mut model = Model::running(replicas);
+        model.edit("bad-1");
+        model.look(true, true);
+        for _ in 0..3 {
+            model.control();
+            model.start_pods();
+        }
+        // The operator is cut off between the StatefulSet and the status.
+        assert_eq!(model.look(true, false).next.state, RolloutState::RolledBack);
+        assert_ne!(model.state(), Some(RolloutState::RolledBack));
+        let step = model.look(true, true);
+        assert_eq!((step.next.state, step.template), (RolloutState::RolledBack, Template::Proved));
+        assert!(step.next.message.contains("ImagePullBackOff"), "{}", step.next.message);
+        model.edit("bad-1");
+        assert_eq!(model.look(true, true).template, Template::Planned, "an edit tries it again");
     }
 }
 

@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sluice_crds::{RolloutState, RolloutStatus, RolloutStrategy};
 use sluice_plan::{
-    GatewaySeen, ProvedSeen, WorkloadSeen,
+    FailedSeen, GatewaySeen, ProvedSeen, WorkloadSeen,
     rollout::{Memory, Seen, Step, Template, Terms, step, stuck},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +40,7 @@ pub struct Model {
     /// The template that the StatefulSet has, and the one that it remembers.
     pub template: String,
     pub proved: Option<String>,
+    pub failed: Option<FailedSeen>,
     pub partition: u32,
     pub replicas: u32,
     is_observed: bool,
@@ -61,6 +62,7 @@ impl Model {
             status: None,
             template: "good-0".into(),
             proved: None,
+            failed: None,
             partition: 0,
             replicas,
             is_observed: true,
@@ -112,6 +114,7 @@ impl Model {
                 image: None,
                 config_hash: None,
             }),
+            failed: self.failed.clone(),
             partition: self.partition,
         }
     }
@@ -156,6 +159,11 @@ impl Model {
             Template::Planned => planned.to_owned(),
             Template::Proved => self.proved.clone().expect("there is something to go back to"),
         };
+        self.failed = (step.template == Template::Proved).then(|| FailedSeen {
+            revision: step.next.revision.clone(),
+            spec: step.next.failed_spec.clone().unwrap(),
+            message: step.next.message.clone(),
+        });
         let is_change =
             template != self.template || step.partition != self.partition || step.replicas != self.replicas;
         self.is_observed &= !is_change;

@@ -209,6 +209,7 @@ impl Cluster {
             update_revision: Some("new".into()),
             revision: Some(self.live.revision.clone()),
             proved: None,
+            failed: None,
             ..self.facts.workload.clone().expect("it runs")
         }
     }
