@@ -76,8 +76,8 @@ const LONGEST: Duration = Duration::from_mins(4);
 /// How often pods and status are looked at: a gateway lives for seconds, and a status until the next process.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Configs of gateways at the most: the current one, and two to go back to.
-const CONFIGS_MAX: usize = 3;
+/// Configs of gateways at the most: the planned one, what runs while that one is taken back, and two older ones.
+const CONFIGS_MAX: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
