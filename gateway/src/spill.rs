@@ -5,8 +5,8 @@
 //!
 //! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free. Workers that get no chunk stop reading until a whole block's
 //!   worth is free; what is free now is what they fill while blocks are on their way to the volume. With `delivery.commit: AfterEnqueue`
-//!   also a block that could not be inserted for [`ENQUEUE_AFTER`]: its offsets are committed once it is on the volume, so that the
-//!   consumer group's lag is what nobody has read yet, however long the sink is away.
+//!   also a block that has waited for [`ENQUEUE_AFTER`], the oldest first: its offsets are committed once it is on the volume, so that
+//!   the consumer group's lag is what nobody has read yet, however long the sink is away or behind.
 //! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more. So they go in runs, and a
 //!   queue of inserts that only grew for a moment goes on from memory.
 //! - **Which**: while blocks are inserted, if slowly, the newest first: the oldest are sent next, from memory, without the way over the

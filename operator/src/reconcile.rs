@@ -189,9 +189,14 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Act
         }
         Err(invalid) => {
             malformed(&pipeline, &key, &invalid.error, &world).await;
-            let (namespace, name) = (key.namespace.clone(), key.name.clone());
-            tokio::spawn(replacement::let_all_go(namespace, name, Arc::clone(&world)));
-            (ReconcileResult::Refused, Ok(Action::await_change()))
+            let again = match replacement::let_all_go(&key.namespace, &key.name, &world).await {
+                Ok(()) => Action::await_change(),
+                Err(error) => {
+                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods are still held");
+                    Action::requeue(Duration::from_secs(REFUSED_SECONDS))
+                }
+            };
+            (ReconcileResult::Refused, Ok(again))
         }
     };
     world.shared.metrics.reconciled(result, begun.elapsed());

@@ -5,6 +5,7 @@
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
+    cache::Pipeline,
     gateways,
     observe::Facts,
     prune,
@@ -18,6 +19,7 @@ use k8s_openapi::{
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
+    runtime::reflector::ObjectRef,
 };
 use serde_json::{Value, json};
 use sluice_crds::{ReplacementStatus, TracePipeline};
@@ -30,7 +32,7 @@ use sluice_plan::{
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// Field manager of the finalizer and its annotation on pods.
 pub const HOLDS: &str = "sluice-operator/replacement";
@@ -38,7 +40,7 @@ pub const HOLDS: &str = "sluice-operator/replacement";
 /// Claims that never had a volume that one reconcile deletes; the next one follows.
 const NEVER_BOUND_MAX: usize = 16;
 
-/// Waits between tries to let go of the pods of a pipeline that is gone: longer than an API server takes to start again.
+/// Waits after tries to let go of the pods of a pipeline that is gone: longer than an API server takes to start again.
 const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// What could not be done.
@@ -159,6 +161,11 @@ pub async fn finish(pipeline: &TracePipeline, world: &World) -> Result<(), Error
     ended
 }
 
+/// Whether any pod of a pipeline is held.
+pub fn holds_pods(pipeline: &ObjectRef<Pipeline>, world: &World) -> bool {
+    !held_pods(pipeline.namespace.as_deref().unwrap_or_default(), &pipeline.name, world).is_empty()
+}
+
 /// The pods of a pipeline that are held, as the copies show them.
 fn held_pods(namespace: &str, pipeline: &str, world: &World) -> Vec<HolderSeen> {
     let pods = world.cache.pods_of(namespace, pipeline);
@@ -169,17 +176,33 @@ fn held_pods(namespace: &str, pipeline: &str, world: &World) -> Vec<HolderSeen> 
 
 /// Lets go of all pods of a pipeline that is gone, or that nobody can read: nobody makes them again, and their claims are for others to
 /// judge.
-pub async fn let_all_go(namespace: String, pipeline: String, world: Arc<World>) {
+pub async fn let_all_go(namespace: &str, pipeline: &str, world: &World) -> Result<(), Error> {
+    let mut ended = Ok(());
+    for holder in held_pods(namespace, pipeline, world) {
+        ended = ended.and(let_go(namespace, &holder, world).await);
+    }
+    ended
+}
+
+/// The same of one that is gone, which no reconcile comes back to: until it succeeds, or there is such a pipeline again, or
+/// [`LET_GO_WAITS_SECONDS`] are over.
+pub async fn let_gone_go(gone: ObjectRef<Pipeline>, world: Arc<World>) {
+    let (namespace, name) = (gone.namespace.clone().unwrap_or_default(), gone.name.clone());
+    let mut last = String::new();
     for wait_seconds in LET_GO_WAITS_SECONDS {
-        let mut failed = None;
-        for holder in held_pods(&namespace, &pipeline, &world) {
-            failed = let_go(&namespace, &holder, &world).await.err().or(failed);
+        if world.cache.pipelines.get(&gone).is_some() {
+            return;
         }
-        let Some(error) = failed else { return };
-        let error = described(&error);
-        warn!(%namespace, %pipeline, error, "a pod of a pipeline that is gone is still held; trying again in {wait_seconds} s");
+        match let_all_go(&namespace, &name, &world).await {
+            Ok(()) => return,
+            Err(error) => last = described(&error),
+        }
         sleep(Duration::from_secs(wait_seconds)).await;
     }
+    error!(
+        %namespace, pipeline = %name, error = last,
+        "pods of a pipeline that is gone are still held; kubectl patch pod NAME -p '{{\"metadata\":{{\"finalizers\":null}}}}' lets them end"
+    );
 }
 
 /// Has the gateway take part again that was told to drain for a new volume: its pipeline goes, and leaves it running. It is asked once;
@@ -236,12 +259,12 @@ struct Held<'a> {
 
 impl Held<'_> {
     async fn finish(&self, pipeline: &TracePipeline, seen: &HolderSeen) -> Result<(), Error> {
-        if fate(seen) == Fate::Wait {
+        if fate(seen, written(pipeline)) == Fate::Wait {
             return Ok(());
         }
         // The copy may be from before it was told to end, and what follows cannot be taken back.
         let Some(now) = self.look(&seen.name).await?.filter(|now| now.uid == seen.uid) else { return Ok(()) };
-        match fate(&now) {
+        match fate(&now, written(pipeline)) {
             Fate::Wait => return Ok(()),
             Fate::LetGo => {
                 warn!(pod = %now.name, "a gateway keeps its queue volume: it is not known that nothing was put there");
@@ -312,7 +335,9 @@ impl Held<'_> {
             Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
         let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let how = DeleteParams { dry_run: is_dry, ..DeleteParams::background().preconditions(exactly) };
-        self.world.shared.metrics.wrote("PersistentVolumeClaim");
+        if !is_dry {
+            self.world.shared.metrics.wrote("PersistentVolumeClaim");
+        }
         match api.delete(name, &how).await {
             Ok(_) => Ok(()),
             // It went, or another one has its name.

@@ -36,6 +36,7 @@ use kube::{
         applier,
         controller::{self, Error as ControlError},
         events::{Recorder, Reporter},
+        reflector::ObjectRef,
     },
 };
 use sluice_plan::Defaults;
@@ -196,8 +197,10 @@ async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
     .for_each(|outcome| {
         // Results are counted and logged where they arise. What is left: a pipeline that is no longer there.
         if let Err(ControlError::ObjectNotFound(gone)) = outcome {
-            let namespace = gone.namespace.clone().unwrap_or_default();
-            tokio::spawn(replacement::let_all_go(namespace, gone.name.clone(), Arc::clone(&world)));
+            let pipeline = ObjectRef::new(&gone.name).within(&gone.namespace.clone().unwrap_or_default());
+            if replacement::holds_pods(&pipeline, &world) {
+                tokio::spawn(replacement::let_gone_go(pipeline, Arc::clone(&world)));
+            }
             world.forget(&gone);
         }
         std::future::ready(())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
     /// When an offset is committed. AfterInsert (the default): every row below it is in ClickHouse or dead-lettered, so that
-    /// Kafka is the durable copy and consumer lag tells the truth. AfterEnqueue: rows that could not be inserted for 5 s go to the
+    /// Kafka is the durable copy and consumer lag tells the truth. AfterEnqueue: rows that have waited for 5 s go to the
     /// queue volume, and count once they are synced to it, so that Kafka may forget them sooner; the volume is then the only copy
     /// until they are inserted.
     #[serde(default)]

@@ -22,6 +22,7 @@ use kube::client::Body;
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -125,11 +126,11 @@ enum Passage {
 }
 
 impl Shared {
-    fn admit(&self, call: &Call) -> Option<Passage> {
+    fn admit(&self, is_work: bool) -> Option<Passage> {
         if self.is_cut.load(Ordering::Acquire) {
             return None;
         }
-        let Some(most) = self.works_max.filter(|_| call.works()) else { return Some(Passage::Usual) };
+        let Some(most) = self.works_max.filter(|_| is_work) else { return Some(Passage::Usual) };
         let before = self.works.fetch_add(1, Ordering::Relaxed);
         match before + 1 {
             work if work < most => Some(Passage::Usual),
@@ -230,14 +231,18 @@ async fn pass(request: Request<Incoming>, client: &Client, shared: &Shared) -> R
     let target = Target::of(&parts.method, &parts.uri, &parts.headers);
     // What arrives in part is not asked for.
     let Ok(body) = body.collect().await else { return refusal(StatusCode::BAD_REQUEST) };
-    let Some(passage) = shared.admit(&target.call) else { return refusal(StatusCode::SERVICE_UNAVAILABLE) };
+    let body = body.to_bytes();
+    let is_dry = is_dry(&parts.uri, &body);
+    let Some(passage) = shared.admit(target.call.works() && !is_dry) else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE);
+    };
     *lock(&shared.seen).calls.entry(target.call.clone()).or_default() += 1;
-    let mut onward = Request::new(Body::from(body.to_bytes()));
+    let mut onward = Request::new(Body::from(body));
     *onward.method_mut() = parts.method;
     *onward.uri_mut() = parts.uri;
     copy(&parts.headers, onward.headers_mut());
     let answer = forward(onward, client).await;
-    if target.call.verb.writes() {
+    if target.call.verb.writes() && !is_dry {
         let mut seen = lock(&shared.seen);
         if seen.writes.len() < WRITES_MAX {
             seen.writes.push(target.written(answer.status()));
@@ -249,6 +254,15 @@ async fn pass(request: Request<Incoming>, client: &Client, shared: &Shared) -> R
         std::future::pending::<()>().await;
     }
     answer
+}
+
+/// Whether nothing is to be changed: a deletion says so in its body, everything else in its query.
+fn is_dry(uri: &Uri, body: &[u8]) -> bool {
+    let says_so = || {
+        let options: Value = serde_json::from_slice(body).ok()?;
+        options.get("dryRun").map(|_| ())
+    };
+    uri.query().is_some_and(|query| query.contains("dryRun=All")) || says_so().is_some()
 }
 
 async fn forward(request: Request<Body>, client: &Client) -> Response<Body> {
@@ -346,7 +360,7 @@ mod tests {
     #[test]
     fn only_so_many_writes_of_work_get_through_and_the_last_is_known() {
         let shared = Shared { works_max: Some(2), ..Shared::default() };
-        let admit = |verb, resource: &str| shared.admit(&Call { verb, resource: resource.to_owned() });
+        let admit = |verb, resource: &str| shared.admit(Call { verb, resource: resource.to_owned() }.works());
         assert_eq!(admit(Verb::Patch, "leases"), Some(Passage::Usual));
         assert_eq!(admit(Verb::Create, "events"), Some(Passage::Usual));
         assert_eq!(admit(Verb::Apply, "configmaps"), Some(Passage::Usual));
@@ -355,6 +369,15 @@ mod tests {
         assert_eq!(admit(Verb::Watch, "jobs"), Some(Passage::Usual));
         shared.is_cut.store(true, Ordering::Release);
         assert_eq!(admit(Verb::Watch, "jobs"), None);
+    }
+
+    #[test]
+    fn what_changes_nothing_is_known_by_its_query_or_its_body() {
+        let of = |uri: &str, body: &str| is_dry(&uri.parse().unwrap(), body.as_bytes());
+        assert!(of("/api/v1/namespaces/a/pods/p?dryRun=All", "{}"));
+        assert!(of("/api/v1/namespaces/a/pods/p", r#"{"dryRun": ["All"]}"#));
+        assert!(!of("/api/v1/namespaces/a/pods/p?force=true", r#"{"preconditions": {"uid": "u"}}"#));
+        assert!(!of("/api/v1/namespaces/a/pods/p", ""));
     }
 
     #[test]

@@ -43,18 +43,20 @@ pub struct Emptied {
     pub container: String,
     /// The claim that it has, by its uid.
     pub claim_uid: String,
+    /// Since when it was told to drain, as the status says it: another time that it is told begins anew.
+    pub since: String,
 }
 
 impl Emptied {
-    /// As an annotation. Neither part has a blank in it.
+    /// As an annotation. None of the parts has a blank in it.
     pub fn text(&self) -> String {
-        format!("{} {}", self.claim_uid, self.container)
+        format!("{} {} {}", self.claim_uid, self.container, self.since)
     }
 
     /// `None` for what [`Emptied::text`] does not write.
     fn of(text: &str) -> Option<Self> {
-        let (claim_uid, container) = text.split_once(' ')?;
-        Some(Self { container: container.to_owned(), claim_uid: claim_uid.to_owned() })
+        let mut parts = text.split(' ').map(str::to_owned);
+        Some(Self { claim_uid: parts.next()?, container: parts.next()?, since: parts.next()? })
     }
 }
 
@@ -155,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_pod_says_what_it_is_held_for_and_how_late_it_is() {
-        let emptied = Emptied { container: "containerd://c1".into(), claim_uid: "u".into() };
+        let emptied =
+            Emptied { container: "containerd://c1".into(), claim_uid: "u".into(), since: "then".into() };
         let held = json!({"finalizers": [REPLACES_VOLUME], "annotations": {REPLACES_VOLUME: emptied.text()},
             "deletionTimestamp": "2026-01-01T00:00:20Z"});
         let seen_held = seen(&held, &json!({"running": {}}));

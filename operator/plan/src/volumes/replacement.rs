@@ -1,8 +1,8 @@
 //! How a volume is replaced that cannot become as it is wanted: it is larger than `queue.size`, or of another storage class.
 //!
 //! ```text
-//!  next --> Draining --> empty: held, told to end --> ended, and nothing else ran: claim deleted --> let go --> made again
-//!             |  ^                                `-> something else ran in it ......................^   (with a new claim)
+//!  next --> Draining --> empty: held, told to end --> ended, and nothing else ran: claim deleted --> let go, with a new claim
+//!             |  ^                                `-> something else ran in it, or nobody knows ---> let go, with its claim
 //!             |  `--------- after the same time --------.
 //!             `--> too late: Waiting (it takes part again) --> Resuming --> (none)
 //! ```
@@ -16,9 +16,9 @@
 //! finalizer with the container that ran when it was asked ([`Emptied`]), and only then is told to end. Its name is taken for as long
 //! as it is held, so that no other pod comes to use the claim; when the kubelet has finished with the pod and its last container is
 //! that very one, nothing else has run since, that one was told to drain after it was started, and it said that it was empty, of a
-//! volume that it had opened: the claim is deleted, and the pod is let go of. When another one has run, or nobody knows, the pod is let go of with its claim as it is, and all begins anew. All that
-//! this needs stands in the pod ([`fate`]): whoever starts after a crash, at whatever step, goes on from there, also when the spec has
-//! changed, or the pipeline is gone.
+//! volume that it had opened: the claim is deleted, and the pod is let go of. When another one has run, or nobody knows, the pod is let
+//! go of with its claim as it is, and all begins anew. All that this needs stands in the pod and in the status ([`fate`]): whoever
+//! starts after a crash, at whatever step, goes on from there, also when the spec has changed.
 //!
 //! A claim counts as too large by what it asks for, not by what it has: provisioners round up, and would do so again. Pure: no clock
 //! and no client.
@@ -171,7 +171,8 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         return changed(written, DrainState::Resuming, now, "it takes part again".to_owned());
     };
     let late = now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
-    let take = holder.filter(|_| seen.answer == Answer::Done).and_then(|holder| take(holder, claim));
+    let is_empty = seen.answer == Answer::Done;
+    let take = holder.filter(|_| is_empty).and_then(|holder| take(written, holder, claim));
     let held = match (seen.answer, &take) {
         (Answer::Done, Some(_)) => format!("{EMPTY}, and is told to end"),
         (Answer::Done, None) => format!("{EMPTY}, and Kubernetes does not say what runs in its pod"),
@@ -193,18 +194,22 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     Step { take, ..stay(held) }
 }
 
-fn take(holder: &HolderSeen, claim: &ClaimSeen) -> Option<Take> {
-    let emptied = Emptied { container: holder.container.clone()?, claim_uid: claim.uid.clone() };
+fn take(written: &ReplacementStatus, holder: &HolderSeen, claim: &ClaimSeen) -> Option<Take> {
+    let emptied = Emptied {
+        container: holder.container.clone()?,
+        claim_uid: claim.uid.clone(),
+        since: written.since.0.to_string(),
+    };
     Some(Take { pod: holder.name.clone(), pod_uid: holder.uid.clone(), emptied })
 }
 
-/// Nothing else is begun before the gateway takes part again, or was not heard of for long. One that does not run will, when it is
-/// started.
+/// Nothing else is begun before the gateway takes part again: it is asked for as long as it is silent, and, once that is for long, until
+/// something else is wanted of the gateways. One that does not run will, when it is started.
 fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<'_>) -> Step {
     let is_over = written.state == DrainState::Resuming
         && now.seconds_since(moment(&written.since)) >= f64::from(terms.timeout_seconds);
     match seen.answer {
-        _ if is_over => Step::default(),
+        _ if is_over && !seen.may_go_on => Step::default(),
         Answer::Done | Answer::Damaged | Answer::Gone | Answer::Unknown => Step::default(),
         Answer::Holds { .. } | Answer::Silent => {
             changed(written, DrainState::Resuming, now, written.reason.clone())
@@ -240,16 +245,22 @@ pub enum Fate<'a> {
     LetGo,
 }
 
-/// Decides on a pod from what stands in it.
-pub fn fate(holder: &HolderSeen) -> Fate<'_> {
+/// Decides on a pod from what stands in it, and in the status: a request to hold it may arrive long after it was sent, when the gateway
+/// was told to take part again. What it says then is of a time that is over.
+pub fn fate<'a>(holder: &'a HolderSeen, written: Option<&ReplacementStatus>) -> Fate<'a> {
     let Some(emptied) = &holder.emptied else { return Fate::Wait };
     let Some(late) = holder.late_for else {
         // Held and not told to end: the operator was cut off in between, and somebody may have told it to take part since. It is asked
         // anew.
         return Fate::LetGo;
     };
+    let is_of_now = written.is_some_and(|written| {
+        written.state == DrainState::Draining
+            && written.gateway == holder.ordinal
+            && written.since.0.to_string() == emptied.since
+    });
     match holder.ended.as_deref() {
-        Some(ended) if !ended.is_empty() && ended == emptied.container => {
+        Some(ended) if is_of_now && !ended.is_empty() && ended == emptied.container => {
             Fate::Replace { claim_uid: &emptied.claim_uid }
         }
         Some(_) => Fate::LetGo,

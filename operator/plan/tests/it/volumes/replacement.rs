@@ -6,9 +6,10 @@ use crate::{
     sample,
     statuses::{condition, running, said},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_crds::{ReplacementStatus, TracePipeline};
+use sluice_crds::{DrainState, ReplacementStatus, TracePipeline};
 use sluice_plan::{
     ClaimSeen, Emptied, HolderSeen, Observed, Planned, StorageClassSeen, TemplateSeen, VolumesSeen, plan,
     scale::{
@@ -156,12 +157,12 @@ impl Cluster {
             let gateway = &mut self.gateways[holder.ordinal as usize];
             // What is let go of is looked at once more.
             let mut now = holder.clone();
-            if fate(holder) == Fate::LetGo && gateway.pod.to_string() == holder.uid {
+            if fate(holder, self.written.as_ref()) == Fate::LetGo && gateway.pod.to_string() == holder.uid {
                 now.late_for = gateway.is_leaving.then_some(Duration::ZERO);
                 now.ended = gateway.has_ended.then(|| gateway.process.to_string());
                 now.emptied.clone_from(&gateway.held);
             }
-            let fate = fate(&now);
+            let fate = fate(&now, self.written.as_ref());
             if fate == Fate::Wait || !may() {
                 continue;
             }
@@ -358,34 +359,45 @@ fn a_claim_that_never_had_a_volume_is_made_anew_at_once() {
 
 #[test]
 fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
-    let emptied = Some(Emptied { container: "c1".into(), claim_uid: "u".into() });
-    let of = |late: Option<u64>, ended: Option<&str>| {
-        let holder = HolderSeen {
-            late_for: late.map(Duration::from_secs),
-            ended: ended.map(str::to_owned),
-            emptied: emptied.clone(),
-            ..HolderSeen::default()
-        };
-        format!("{:?}", fate(&holder))
+    let since = Time("2026-01-01T00:00:00Z".parse().unwrap());
+    let written =
+        |state, gateway| ReplacementStatus { state, gateway, since: since.clone(), reason: String::new() };
+    let draining = written(DrainState::Draining, 0);
+    let emptied =
+        |since: &str| Some(Emptied { container: "c1".into(), claim_uid: "u".into(), since: since.into() });
+    let holder = |late: Option<u64>, ended: Option<&str>| HolderSeen {
+        late_for: late.map(Duration::from_secs),
+        ended: ended.map(str::to_owned),
+        emptied: emptied(&since.0.to_string()),
+        ..HolderSeen::default()
     };
+    let replaced = "Replace { claim_uid: \"u\" }";
     for (late, ended, expected) in [
         (None, None, "LetGo"),
         (None, Some("c1"), "LetGo"),
         (Some(0), None, "Wait"),
         (Some(119), None, "Wait"),
         (Some(120), None, "LetGo"),
-        (Some(0), Some("c1"), "Replace { claim_uid: \"u\" }"),
+        (Some(0), Some("c1"), replaced),
         (Some(0), Some("c2"), "LetGo"),
         (Some(0), Some(""), "LetGo"),
     ] {
-        assert_eq!(of(late, ended), expected, "{late:?} {ended:?}");
+        let found = format!("{:?}", fate(&holder(late, ended), Some(&draining)));
+        assert_eq!(found, expected, "{late:?} {ended:?}");
     }
-    assert_eq!(fate(&HolderSeen::default()), Fate::Wait);
+    // It was told to take part meanwhile, or to drain once more.
+    let ended = holder(Some(0), Some("c1"));
+    for other in [None, Some(written(DrainState::Resuming, 0)), Some(written(DrainState::Draining, 1))] {
+        assert_eq!(fate(&ended, other.as_ref()), Fate::LetGo, "{other:?}");
+    }
+    let before = HolderSeen { emptied: emptied("2025-12-31T23:59:00Z"), ..ended };
+    assert_eq!(fate(&before, Some(&draining)), Fate::LetGo);
+    assert_eq!(fate(&HolderSeen::default(), Some(&draining)), Fate::Wait);
     let unread = HolderSeen {
         emptied: Some(Emptied::default()),
         late_for: Some(Duration::ZERO),
         ended: Some(String::new()),
         ..HolderSeen::default()
     };
-    assert_eq!(fate(&unread), Fate::LetGo);
+    assert_eq!(fate(&unread, Some(&draining)), Fate::LetGo);
 }
