@@ -1,10 +1,13 @@
 //! What tools that sync from Git make of objects, by their own code: gitopscheck is asked, and answers in the order of the questions.
+//! It also syncs, as Argo CD does.
 //!
 //! Blocking, like everything about processes; call it from a blocking task where a runtime runs.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
@@ -71,6 +74,32 @@ impl Difference {
     }
 }
 
+/// What became of a sync.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Operation {
+    /// `Succeeded`, `Failed`, `Error`, or `Running` when time was up.
+    pub phase: String,
+    /// What it waits for, or how it ended.
+    pub message: String,
+    /// In the order in which they were; a manifest whose wave was not reached is missing.
+    pub applied: Vec<Applied>,
+}
+
+/// What became of one manifest.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Applied {
+    /// Kind and name.
+    pub name: String,
+    /// Its wave.
+    pub wave: i64,
+    /// `Synced` or `SyncFailed`.
+    pub code: String,
+    /// In words; of an object with a health, the last that was said of it.
+    pub message: String,
+    /// Whether the object is another one than before the sync, its status aside.
+    pub changed: bool,
+}
+
 /// How each object is, by the settings in `config/argocd`.
 ///
 /// # Errors
@@ -95,11 +124,36 @@ pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec
     ask("differences", kubeconfig, manifests)
 }
 
+/// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, by the settings in `config/argocd`; gives up after `limit`.
+///
+/// # Errors
+/// As [`health`]. That the sync fails or does not end is no error, but its phase.
+pub fn sync(
+    kubeconfig: &Path,
+    namespace: &str,
+    manifests: &[Value],
+    limit: Duration,
+) -> anyhow::Result<Operation> {
+    let settings = paths::workspace().join(SETTINGS);
+    let limit = format!("{}s", limit.as_secs());
+    run(
+        "sync",
+        &[settings.as_os_str(), kubeconfig.as_os_str(), namespace.as_ref(), limit.as_ref()],
+        manifests,
+    )
+}
+
 fn ask<Answer: DeserializeOwned>(what: &str, file: &Path, items: &[Value]) -> anyhow::Result<Vec<Answer>> {
+    let answers: Vec<Answer> = run(what, &[file.as_os_str()], items)?;
+    ensure!(answers.len() == items.len(), "{} answers for {} objects", answers.len(), items.len());
+    Ok(answers)
+}
+
+fn run<Answer: DeserializeOwned>(what: &str, words: &[&OsStr], items: &[Value]) -> anyhow::Result<Answer> {
     let mut program = command(gitopscheck::path()?);
     let mut child = program
         .arg(what)
-        .arg(file)
+        .args(words)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -111,7 +165,5 @@ fn ask<Answer: DeserializeOwned>(what: &str, file: &Path, items: &[Value]) -> an
     let done = child.wait_with_output().context("wait for gitopscheck")?;
     ensure!(done.status.success(), "gitopscheck {what}: {}", done.status);
     told.context("tell gitopscheck the objects")?;
-    let answers: Vec<Answer> = serde_json::from_slice(&done.stdout).context("understand gitopscheck")?;
-    ensure!(answers.len() == items.len(), "{} answers for {} objects", answers.len(), items.len());
-    Ok(answers)
+    serde_json::from_slice(&done.stdout).context("understand gitopscheck")
 }

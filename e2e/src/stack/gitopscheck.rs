@@ -1,4 +1,4 @@
-//! Gitopscheck, compiled from its Go module: Argo CD's own Lua and differences, and kstatus.
+//! Gitopscheck, compiled from its Go module: Argo CD's own Lua, differences and syncs, and kstatus.
 //!
 //! It is not part of the local stack: `cargo verify` compiles it when it is missing from the cache (160 CPU-seconds once Go has
 //! compiled its own library).
@@ -16,7 +16,16 @@ pub fn path() -> anyhow::Result<PathBuf> {
     let module = GoModule {
         name: "gitopscheck",
         folder: "gitopscheck",
-        files: &["go.mod", "go.sum", "main.go", "settings.go", "health.go", "actions.go", "difference.go"],
+        files: &[
+            "go.mod",
+            "go.sum",
+            "main.go",
+            "settings.go",
+            "health.go",
+            "actions.go",
+            "difference.go",
+            "sync.go",
+        ],
         package: ".",
         link_flags: String::new(),
         aliases: &[],

@@ -28,20 +28,27 @@ type Difference struct {
 
 // Cluster is one that is synced to.
 type cluster struct {
-	kubectl kube.KubectlCmd
+	kubectl *kube.KubectlCmd
 	config  *rest.Config
 	parser  *managedfields.GvkParser
 	runner  diff.ServerSideDryRunner
 }
 
-func differences(kubeconfig string) error {
+func connect(kubeconfig string) (*kube.KubectlCmd, *rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	// Asked once for each object of a chart; the default of 5 requests a second is for controllers.
 	config.QPS, config.Burst = 100, 100
-	kubectl := kube.KubectlCmd{Log: logr.Discard(), Tracer: tracing.NopTracer{}}
+	return &kube.KubectlCmd{Log: logr.Discard(), Tracer: tracing.NopTracer{}}, config, nil
+}
+
+func differences(kubeconfig string) error {
+	kubectl, config, err := connect(kubeconfig)
+	if err != nil {
+		return err
+	}
 	resources, parser, err := kubectl.LoadOpenAPISchema(config)
 	if err != nil {
 		return err

@@ -1,12 +1,14 @@
-// Gitopscheck looks at TracePipelines as the tools of GitOps do, with their own code: Argo CD's health, actions and differences, and
-// kstatus, by which Flux and others wait.
+// Gitopscheck looks at TracePipelines as the tools of GitOps do, with their own code: Argo CD's health, actions, differences and
+// syncs, and kstatus, by which Flux and others wait.
 //
 //	gitopscheck health CONFIGMAP          a JSON list of objects; how each of them is
 //	gitopscheck actions CONFIGMAP         a JSON list of objects; what may be done with each of them, and what becomes of it
 //	gitopscheck differences KUBECONFIG    a JSON list of manifests; what a sync of each of them would change in a cluster
+//	gitopscheck sync CONFIGMAP KUBECONFIG NAMESPACE TIMEOUT
+//	                                      a JSON list of manifests; syncs them, and answers with what became of it
 //
 // CONFIGMAP is a file with the data of argocd-cm. Lists are read from standard input, answers are written to standard output in the same
-// order. It ends with status 0 when all could be answered, else with 1 and what is wrong on standard error.
+// order. A sync has one answer, also when it fails or time is up. It ends with status 0 when all could be answered, else with 1 and what is wrong on standard error.
 package main
 
 import (
@@ -35,8 +37,11 @@ func run(words []string) error {
 		return with(words[1], actions)
 	case len(words) == 2 && words[0] == "differences":
 		return differences(words[1])
+	case len(words) == 5 && words[0] == "sync":
+		return synchronize(words[1], words[2], words[3], words[4])
 	}
-	return errors.New("usage: gitopscheck health CONFIGMAP | actions CONFIGMAP | differences KUBECONFIG")
+	return errors.New("usage: gitopscheck health CONFIGMAP | actions CONFIGMAP | differences KUBECONFIG" +
+		" | sync CONFIGMAP KUBECONFIG NAMESPACE TIMEOUT")
 }
 
 // with answers for every object under the settings of a file.
@@ -52,20 +57,30 @@ func with[Answer any](file string, each func(*settings, *unstructured.Unstructur
 
 // answer reads a list and writes one answer for each item of it.
 func answer[Item, Answer any](each func(Item) (Answer, error)) error {
-	var raw []json.RawMessage
-	if err := json.NewDecoder(os.Stdin).Decode(&raw); err != nil {
-		return fmt.Errorf("standard input is no JSON list: %w", err)
+	asked, err := items[Item]()
+	if err != nil {
+		return err
 	}
-	answers := make([]Answer, len(raw))
-	for at, text := range raw {
-		var item Item
-		err := kubejson.UnmarshalCaseSensitivePreserveInts(text, &item)
-		if err == nil {
-			answers[at], err = each(item)
-		}
-		if err != nil {
+	answers := make([]Answer, len(asked))
+	for at, item := range asked {
+		if answers[at], err = each(item); err != nil {
 			return fmt.Errorf("item %d: %w", at, err)
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(answers)
+}
+
+// items reads a list.
+func items[Item any]() ([]Item, error) {
+	var raw []json.RawMessage
+	if err := json.NewDecoder(os.Stdin).Decode(&raw); err != nil {
+		return nil, fmt.Errorf("standard input is no JSON list: %w", err)
+	}
+	items := make([]Item, len(raw))
+	for at, text := range raw {
+		if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, &items[at]); err != nil {
+			return nil, fmt.Errorf("item %d: %w", at, err)
+		}
+	}
+	return items, nil
 }
