@@ -34,3 +34,4 @@ mod scene;
 mod schema;
 mod secured;
 mod volumes;
+mod waves;
