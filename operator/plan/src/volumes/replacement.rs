@@ -249,16 +249,15 @@ pub enum Fate<'a> {
 /// was told to take part again. What it says then is of a time that is over.
 pub fn fate<'a>(holder: &'a HolderSeen, written: Option<&ReplacementStatus>) -> Fate<'a> {
     let Some(emptied) = &holder.emptied else { return Fate::Wait };
-    let Some(late) = holder.late_for else {
-        // Held and not told to end: the operator was cut off in between, and somebody may have told it to take part since. It is asked
-        // anew.
-        return Fate::LetGo;
-    };
     let is_of_now = written.is_some_and(|written| {
         written.state == DrainState::Draining
             && written.gateway == holder.ordinal
             && written.since.0.to_string() == emptied.since
     });
+    let Some(late) = holder.late_for else {
+        // Held and not told to end: the operator was cut off in between. It is asked again, and then told, or is to take part.
+        return if is_of_now { Fate::Wait } else { Fate::LetGo };
+    };
     match holder.ended.as_deref() {
         Some(ended) if is_of_now && !ended.is_empty() && ended == emptied.container => {
             Fate::Replace { claim_uid: &emptied.claim_uid }

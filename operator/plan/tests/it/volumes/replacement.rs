@@ -373,8 +373,8 @@ fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
     };
     let replaced = "Replace { claim_uid: \"u\" }";
     for (late, ended, expected) in [
-        (None, None, "LetGo"),
-        (None, Some("c1"), "LetGo"),
+        (None, None, "Wait"),
+        (None, Some("c1"), "Wait"),
         (Some(0), None, "Wait"),
         (Some(119), None, "Wait"),
         (Some(120), None, "LetGo"),
@@ -388,7 +388,9 @@ fn a_pod_is_replaced_only_when_nothing_else_has_run_in_it() {
     // It was told to take part meanwhile, or to drain once more.
     let ended = holder(Some(0), Some("c1"));
     for other in [None, Some(written(DrainState::Resuming, 0)), Some(written(DrainState::Draining, 1))] {
-        assert_eq!(fate(&ended, other.as_ref()), Fate::LetGo, "{other:?}");
+        for pod in [&ended, &holder(None, None)] {
+            assert_eq!(fate(pod, other.as_ref()), Fate::LetGo, "{other:?}");
+        }
     }
     let before = HolderSeen { emptied: emptied("2025-12-31T23:59:00Z"), ..ended };
     assert_eq!(fate(&before, Some(&draining)), Fate::LetGo);
