@@ -14,6 +14,7 @@ use crate::{
 };
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::Timestamp,
 };
 use kube::{
@@ -333,10 +334,18 @@ impl Held<'_> {
         }
     }
 
-    /// The very claim. `is_dry` asks alone whether it might be deleted.
+    /// The very claim, unless it is on its way out: it stays as long as its pod is held. `is_dry` asks alone whether it might be deleted.
     async fn delete_claim(&self, name: &str, uid: &str, is_dry: bool) -> Result<(), Error> {
         let api: Api<PersistentVolumeClaim> =
             Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
+        let found = api.get_metadata_opt(name).await;
+        let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
+        let stays = |metadata: &ObjectMeta| {
+            metadata.uid.as_deref() == Some(uid) && metadata.deletion_timestamp.is_none()
+        };
+        if !found.is_some_and(|found| stays(&found.metadata)) {
+            return Ok(());
+        }
         let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let how = DeleteParams { dry_run: is_dry, ..DeleteParams::background().preconditions(exactly) };
         if !is_dry {
