@@ -261,9 +261,8 @@ async fn settings_of_the_config_reach_the_server_with_every_insert() {
     let frames = frames(&columns, &message(vec![span(vec![])]));
     let query_id = format!("{}-settings", database.name);
     send(&(sink, columns), &frames, "a", &query_id).await.unwrap();
-    database.execute("SYSTEM FLUSH LOGS query_log").await;
     let seen = database
-        .answer(&format!(
+        .logged(&format!(
             "SELECT toString((Settings['max_partitions_per_insert_block'], Settings['priority'])) FROM system.query_log \
              WHERE query_id = '{query_id}' AND type = 'QueryFinish'"
         ))

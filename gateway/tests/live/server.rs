@@ -25,6 +25,9 @@ use sluice_kafka::{
 };
 use std::time::{Duration, Instant};
 
+/// How long the end of a query may take to be noted: the server writes its log once a second.
+const LOGGED: Duration = Duration::from_secs(30);
+
 /// A database that is dropped at the end.
 pub struct Database {
     pub name: String,
@@ -111,6 +114,19 @@ impl Database {
     /// The one text that a question has for an answer.
     pub async fn answer(&self, question: &str) -> String {
         self.client.query_raw(question).fetch_one::<String>().await.unwrap()
+    }
+
+    /// The one text that a question to the log of queries has for an answer. The server answers a query before it notes its end there.
+    pub async fn logged(&self, question: &str) -> String {
+        let deadline = Instant::now() + LOGGED;
+        loop {
+            self.execute("SYSTEM FLUSH LOGS query_log").await;
+            if let Some(text) = self.client.query_raw(question).fetch_optional::<String>().await.unwrap() {
+                return text;
+            }
+            assert!(Instant::now() < deadline, "nothing in the log of queries after {LOGGED:?}: {question}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Finds out the table's columns, encodes a message for them, and inserts its rows.
