@@ -109,14 +109,26 @@ fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> 
 
 /// Deletes the very object that was looked at, in this way: another one may have been made under its name.
 pub(crate) async fn delete<K: Appliable>(object: &K, how: DeleteParams, world: &World) -> Result<(), Error> {
-    let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
-    let api: Api<K> = Api::namespaced(world.shared.client.clone(), &object.namespace().unwrap_or_default());
-    world.shared.metrics.wrote(kind);
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let exactly = Preconditions { uid: object.uid(), ..how.preconditions.clone().unwrap_or_default() };
-    match api.delete(&name, &how.preconditions(exactly)).await {
+    delete_named::<K>((&namespace, &name), how.preconditions(exactly), world).await
+}
+
+/// Deletes what is found by a name, in this way; a dry run asks alone whether it might.
+pub(crate) async fn delete_named<K: Appliable>(
+    (namespace, name): (&str, &str),
+    how: DeleteParams,
+    world: &World,
+) -> Result<(), Error> {
+    let kind = <K as k8s_openapi::Resource>::KIND;
+    let api: Api<K> = Api::namespaced(world.shared.client.clone(), namespace);
+    if !how.dry_run {
+        world.shared.metrics.wrote(kind);
+    }
+    match api.delete(name, &how).await {
         Ok(_) => Ok(()),
         // Gone already, or replaced.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(source) => Err(Error::Delete { kind, name, source: source.into() }),
+        Err(source) => Err(Error::Delete { kind, name: name.to_owned(), source: source.into() }),
     }
 }

@@ -63,17 +63,7 @@ pub enum Error {
         /// What the API server said.
         source: ApiError,
     },
-    /// The pod that is empty, or its claim.
-    #[error("cannot delete the {kind} {name}, whose queue volume is replaced")]
-    Delete {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-        /// What the API server said.
-        source: ApiError,
-    },
-    /// A claim that never had a volume.
+    /// The pod that is empty, its claim, or a claim that never had a volume.
     #[error(transparent)]
     Prune(#[from] prune::Error),
 }
@@ -82,9 +72,7 @@ impl Error {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Look { source, .. } | Self::Hold { source, .. } | Self::Delete { source, .. } => {
-                source.class()
-            }
+            Self::Look { source, .. } | Self::Hold { source, .. } => source.class(),
             Self::Prune(error) => error.class(),
         }
     }
@@ -325,13 +313,10 @@ impl Held<'_> {
             return Ok(());
         }
         info!(pod = %take.pod, "an empty gateway is told to end, for another queue volume");
-        self.world.shared.metrics.wrote("Pod");
         let exactly = Preconditions { uid: Some(take.pod_uid.clone()), resource_version: None };
-        match self.pods().delete(&take.pod, &DeleteParams::default().preconditions(exactly)).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(source) => Err(Error::Delete { kind: "Pod", name: take.pod.clone(), source: source.into() }),
-        }
+        let (how, named) =
+            (DeleteParams::default().preconditions(exactly), (self.names.namespace(), take.pod.as_str()));
+        Ok(prune::delete_named::<Pod>(named, how, self.world).await?)
     }
 
     /// The very claim, unless it is on its way out: it stays as long as its pod is held. `is_dry` asks alone whether it might be deleted.
@@ -348,19 +333,8 @@ impl Held<'_> {
         }
         let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let how = DeleteParams { dry_run: is_dry, ..DeleteParams::background().preconditions(exactly) };
-        if !is_dry {
-            self.world.shared.metrics.wrote("PersistentVolumeClaim");
-        }
-        match api.delete(name, &how).await {
-            Ok(_) => Ok(()),
-            // It went, or another one has its name.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(source) => Err(Error::Delete {
-                kind: "PersistentVolumeClaim",
-                name: name.to_owned(),
-                source: source.into(),
-            }),
-        }
+        let named = (self.names.namespace(), name);
+        Ok(prune::delete_named::<PersistentVolumeClaim>(named, how, self.world).await?)
     }
 
     async fn let_go(&self, holder: &HolderSeen) -> Result<(), Error> {

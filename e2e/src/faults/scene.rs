@@ -200,6 +200,13 @@ impl<'a> Scene<'a> {
         self.second_shard.as_ref().context("there is no second shard")
     }
 
+    /// The table remembers the tokens of so many blocks from now on; of none, it forgets those that it has.
+    pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
+        let table = format!("`{}`.`{TABLE}`", self.database.name());
+        let setting = format!("non_replicated_deduplication_window = {blocks}");
+        self.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await
+    }
+
     /// Gateways that are started from now on are told this too.
     ///
     /// # Errors

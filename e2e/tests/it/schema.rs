@@ -33,6 +33,8 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
         ensure!(sent.acked.count() == 1_000, "{:?}", sent.failure);
         scene.wait_rows(2_000, READY).await?;
+        // Rows of the table are seen before those of its views: only what is committed is in both.
+        scene.wait_committed().await?;
         ensure!(count(scene, "count() > 0", "_operations").await? == 1, "no operation was seen");
 
         let mut expiring = grown;

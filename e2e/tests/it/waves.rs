@@ -24,7 +24,6 @@ const SHORT: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "not yet seen on a cluster; `cargo verify --only a_wave_waits` runs it"]
 async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
     scene::run("a_wave_waits", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;

@@ -10,7 +10,6 @@ use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::sink_front::{Leg, Verdict};
-use crate::pipeline::TABLE;
 
 /// How long a slow server keeps its answers back.
 const SLOW: Duration = Duration::from_secs(20);
@@ -58,10 +57,7 @@ impl Server {
     /// When what is waited for does not come, or the server could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         if self == Server::PastWindow {
-            let table = format!("`{}`.`{TABLE}`", scene.database.name());
-            let setting = format!("non_replicated_deduplication_window = {WINDOW}");
-            let statement = format!("ALTER TABLE {table} MODIFY SETTING {setting}");
-            scene.stage.servers.server.execute(&statement).await?;
+            scene.remember_tokens(WINDOW).await?;
         }
         scene.start_gateway(Some("gateway-0"))?;
         scene.start_load();

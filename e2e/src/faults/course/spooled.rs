@@ -22,7 +22,6 @@ use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::segments;
 use crate::faults::sink_front::{Leg, Verdict};
-use crate::pipeline::TABLE;
 use crate::process::Signal;
 
 /// Room of a volume that is to be full, KiB: some 120 blocks.
@@ -243,9 +242,7 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     }
     // Without a window the server keeps no token, with one again it begins with none.
     for window in [0, WINDOW] {
-        let table = format!("`{}`.`{TABLE}`", scene.database.name());
-        let setting = format!("non_replicated_deduplication_window = {window}");
-        scene.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await?;
+        scene.remember_tokens(window).await?;
     }
     scene.stage.servers.sink.go(Way::Open);
     let recovery = scene.recovered(Instant::now()).await?;
