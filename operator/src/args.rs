@@ -56,8 +56,8 @@ pub struct Args {
 
 /// Says what would be done with a TracePipeline in a file: every object as YAML, or every violation with its path.
 ///
-/// Needs no cluster and no Kafka: partitions are as many as you say, and Secrets are taken to be there. What the API server checks
-/// by itself (types, ranges and rules of the CRD) is not repeated.
+/// Needs no cluster and no Kafka: partitions are as many as you say, and Secrets are taken to be there. What the API server would
+/// refuse (types, ranges and rules of the CRD) is refused with its words; rules about a change of what is there are not asked.
 /// Ends with status 64 when something is wrong with the pipeline, and 66 when the file cannot be read.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "sluice-operator plan", version, max_term_width = 120)]

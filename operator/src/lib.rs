@@ -12,6 +12,7 @@
 //! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `sample`.
 
 pub mod admin;
+pub mod admission;
 pub mod api_error;
 pub mod apply;
 pub mod args;

@@ -1,9 +1,9 @@
 //! `sluice-operator plan`: what the operator would do with a TracePipeline in a file, without a cluster and without Kafka.
 //!
 //! The same functions decide as in a reconcile; the facts are assumed: so many partitions, every Secret there, the schema as it
-//! must be. What the API server checks by itself (types, ranges and rules of the CRD) is not repeated here.
+//! must be. What the API server would refuse before that is refused with its words.
 
-use crate::args::PlanArgs;
+use crate::{admission, args::PlanArgs};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -96,15 +96,18 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
 
 /// Plans the pipeline in a text of YAML or JSON, or says everything that is wrong with it.
 pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
-    let pipeline = read(text)?;
+    let (pipeline, mut found) = read(text)?;
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
         operator_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    match plan(&pipeline, &observed(&pipeline, assumed.partitions), &defaults)? {
-        Planned::Ready(plan) => Ok(Outline::of(&plan, assumed)),
-        Planned::Waiting(waiting) => Err(one("spec", waiting.message)),
+    match plan(&pipeline, &observed(&pipeline, assumed.partitions), &defaults) {
+        Ok(Planned::Ready(plan)) if found.is_empty() => return Ok(Outline::of(&plan, assumed)),
+        Ok(Planned::Ready(_)) => {}
+        Ok(Planned::Waiting(waiting)) => found.add("spec", waiting.message),
+        Err(others) => add_unsaid(&others, &mut found),
     }
+    Err(found)
 }
 
 impl Outline {
@@ -173,24 +176,41 @@ fn one(path: impl Into<String>, message: impl Into<String>) -> Violations {
     found
 }
 
-fn read(text: &str) -> Result<TracePipeline, Violations> {
+/// What the API server says of a field, or of an entry of a list, is enough.
+fn add_unsaid(others: &Violations, found: &mut Violations) {
+    for other in others {
+        let is_of = |path: &str| {
+            path.strip_prefix(&other.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        };
+        if !found.iter().any(|one| is_of(&one.path)) {
+            found.add(other.path.clone(), other.message.clone());
+        }
+    }
+}
+
+/// The pipeline in a text, and what an API server would find wrong with it. An error is what nothing can be made of.
+fn read(text: &str) -> Result<(TracePipeline, Violations), Violations> {
     let mut given: Value = serde_saphyr::from_str(text)
         .map_err(|error| one("file", format!("is neither YAML nor JSON: {error}")))?;
     if given["kind"] != "TracePipeline" {
         return Err(one("kind", format!("is {}, not TracePipeline", given["kind"])));
     }
     let written = given.clone();
+    let mut found = admission::bounds(&written);
     // What an API server would add.
     if let Some(metadata) = given["metadata"].as_object_mut() {
         metadata.entry("namespace").or_insert_with(|| "default".into());
         metadata.entry("uid").or_insert_with(|| "00000000-0000-0000-0000-000000000000".into());
     }
-    let pipeline: TracePipeline = serde_path_to_error::deserialize(given)
-        .map_err(|error| one(error.path().to_string(), error.inner().to_string()))?;
+    let pipeline: TracePipeline = match serde_path_to_error::deserialize(given) {
+        Ok(pipeline) => pipeline,
+        Err(_) if !found.is_empty() => return Err(found),
+        Err(error) => return Err(one(error.path().to_string(), error.inner().to_string())),
+    };
     let known = serde_json::to_value(&pipeline.spec).unwrap_or_default();
-    let mut found = Violations::default();
     unknown(&written["spec"], &known, "spec", &mut found);
-    found.or(pipeline)
+    found.extend(admission::rules(&pipeline));
+    Ok((pipeline, found))
 }
 
 /// Fields that an API server would drop without a word to a program: they are misspelt, or in the wrong place.
@@ -345,14 +365,15 @@ mod tests {
     fn every_violation_has_its_path() {
         for (from, to, path, message) in [
             (
-                "memory: 256Mi",
-                "memory: 64Mi",
+                "gateway: {resources: {memory: 256Mi}}",
+                "gateway: {workers: 8, resources: {memory: 128Mi}}",
                 "spec.gateway.resources.memory",
                 "smallest limit that would do",
             ),
+            ("memory: 256Mi", "memory: 64Mi", "spec.gateway.resources.memory", "at least 128Mi"),
             ("queue: {size: 1Gi}", "queu: {size: 1Gi}", "spec.queu", "no such field"),
-            ("topics: [otlp_spans]", "topics: otlp_spans", "spec.source.kafka.topics", "invalid type"),
-            ("topics: [otlp_spans]", "topics: ['a b']", "spec.source.kafka.topics", "is not a topic"),
+            ("topics: [otlp_spans]", "topics: otlp_spans", "spec.source.kafka.topics", "is not of type"),
+            ("topics: [otlp_spans]", "topics: ['a b']", "spec.source.kafka.topics[0]", "does not match"),
             ("kind: TracePipeline", "kind: Deployment", "kind", "not TracePipeline"),
             ("kind: TracePipeline", "kind: [", "file", "neither YAML nor JSON"),
         ] {

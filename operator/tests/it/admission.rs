@@ -1,0 +1,107 @@
+//! `plan` refuses what an API server would refuse, with its words: the same values that are tried on a real one.
+
+#[allow(dead_code, reason = "rules about a change are not asked of a file")]
+#[path = "../../../crds/tests/it/cases.rs"]
+mod cases;
+
+use cases::{AFTER_ENQUEUE, REPLICAS, VALUES};
+use serde_json::{Value, json};
+use sluice_operator::plan_command::{Assumed, outline};
+
+const SMALLEST: &str = include_str!("../../../config/samples/tracepipeline.yaml");
+
+#[test]
+fn what_a_rule_takes_is_taken() {
+    for case in VALUES {
+        for value in case.taken {
+            let found = told(&with(case.pointer, value));
+            assert!(!found.contains(case.message), "{} {value}: {found}", case.pointer);
+        }
+    }
+}
+
+#[test]
+fn what_a_rule_refuses_is_refused_with_its_message() {
+    for case in VALUES {
+        for value in case.refused {
+            let found = told(&with(case.pointer, value));
+            assert!(found.contains(case.message), "{} {value}: {found}", case.pointer);
+        }
+    }
+}
+
+#[test]
+fn rules_between_fields_are_asked_with_every_default_filled_in() {
+    for (replicas, mode, message) in REPLICAS {
+        let mut object = with("/spec/scaling", &json!({"mode": mode}).to_string());
+        object["spec"]["replicas"] = serde_json::from_str(replicas).unwrap();
+        let found = told(&object);
+        assert_eq!(found.is_empty(), message.is_empty(), "{mode} {replicas}: {found}");
+        assert!(found.contains(message), "{mode} {replicas}: {found}");
+    }
+    for (mode, on_timeout, message) in AFTER_ENQUEUE {
+        let mut object = with("/spec/delivery", r#"{"commit": "AfterEnqueue"}"#);
+        object["spec"]["queue"] = json!({"mode": mode});
+        object["spec"]["scaling"] = json!({"drain": {"onTimeout": on_timeout}});
+        let found = told(&object);
+        assert_eq!(found.is_empty(), message.is_empty(), "{mode} {on_timeout}: {found}");
+        assert!(found.contains(message), "{mode} {on_timeout}: {found}");
+    }
+}
+
+#[test]
+fn every_violation_is_told_with_its_path() {
+    let mut object = smallest();
+    object["metadata"]["name"] = "1a".into();
+    object["spec"]["partitionsPerReplica"] = 0.into();
+    object["spec"]["queue"] = json!({"size": "1Ki", "maxBytes": "3Gi"});
+    object["spec"]["source"]["kafka"]["topics"] = json!(["a b", "c", "c"]);
+    object["spec"]["gateway"] = json!({"resources": {"memory": "64Mi"}});
+    let found = told(&object);
+    let paths: Vec<_> = found.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
+    let expected = [
+        "spec.partitionsPerReplica",
+        "spec.source.kafka.topics",
+        "spec.source.kafka.topics[0]",
+        "spec.queue.maxBytes",
+        "metadata.name",
+        "spec.queue.size",
+        "spec.gateway.resources.memory",
+    ];
+    for path in expected {
+        assert!(paths.contains(&path), "{path} is not in {found}");
+    }
+}
+
+#[test]
+fn values_of_wrong_types_are_all_told() {
+    let mut object = smallest();
+    object["spec"]["replicas"] = "three".into();
+    object["spec"]["delivery"] = json!({"commit": "Sometimes"});
+    object["spec"]["sink"] = json!({});
+    let found = told(&object);
+    for part in ["spec.replicas: ", "spec.delivery.commit: ", "spec.sink: "] {
+        assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
+    }
+}
+
+fn smallest() -> Value {
+    serde_saphyr::from_str(SMALLEST).unwrap()
+}
+
+/// The smallest pipeline with one value in it.
+fn with(pointer: &str, value: &str) -> Value {
+    let mut object = smallest();
+    let mut at = &mut object;
+    for field in pointer.split('/').skip(1) {
+        at = &mut at[field];
+    }
+    *at = serde_json::from_str(value).unwrap();
+    object
+}
+
+/// All that is wrong with it.
+fn told(object: &Value) -> String {
+    let assumed = Assumed { partitions: 12, server: None, gateway_image: "sluice-gateway:0.1.0".to_owned() };
+    outline(&object.to_string(), &assumed).err().map(|found| found.to_string()).unwrap_or_default()
+}
