@@ -229,7 +229,7 @@ fn partition(position: &Position) -> Option<PartitionSample> {
         log_start: position.begin.and_then(offset)?,
         end: position.end.and_then(offset)?,
         committed: position.committed.and_then(offset),
-        // Gateways do not say how far they have read.
+        // Gateways say that.
         position: None,
     })
 }

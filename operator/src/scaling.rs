@@ -15,7 +15,7 @@ use sluice_plan::{
     Intent, ScalingSeen, WorkloadSeen,
     lifecycle::terms,
     scale::{
-        Decision, History, Moment, Policy, Sample, Samples, State, WorkloadSample, decide,
+        Decision, History, Moment, PartitionSample, Policy, Sample, Samples, State, WorkloadSample, decide,
         drain::{Seen, Step, request, step},
     },
 };
@@ -213,11 +213,24 @@ async fn poll(facts: &Facts, staying: u32, now: Moment) -> Poll {
     answers.sort_by_key(|numbers| numbers.sample.ordinal);
     // While some are silent, nobody knows who has what; that they are silent holds the decision.
     let group_stable = answers.len() < asked || is_settled(&answers, staying, kafka.partitions.len());
+    let mut partitions = kafka.partitions.clone();
+    place_positions(&answers, &mut partitions);
     let pods =
         answers.into_iter().map(|numbers| numbers.sample).filter(|pod| pod.ordinal < staying).collect();
     let at = Moment(now.0.saturating_sub(age_ms));
-    let sample = Sample { at, group_stable, partitions: kafka.partitions.clone(), pods };
+    let sample = Sample { at, group_stable, partitions, pods };
     Poll { topics: Some(kafka.topics.clone()), sample }
+}
+
+/// How far gateways have read, beside Kafka's offsets. They were asked after Kafka: who has read behind the end that Kafka told has
+/// read to that end, and has not read another topic of that name.
+fn place_positions(answers: &[GatewayNumbers], partitions: &mut [Option<PartitionSample>]) {
+    for (place, position) in answers.iter().flat_map(|numbers| &numbers.positions) {
+        let place = usize::try_from(*place).ok();
+        if let Some(Some(partition)) = place.and_then(|place| partitions.get_mut(place)) {
+            partition.position = partition.position.max(Some((*position).min(partition.end)));
+        }
+    }
 }
 
 /// The numbers of one that answered.
@@ -273,4 +286,23 @@ fn resumed(pipeline: &TracePipeline, now: Moment) -> State {
         || State::resumed(&Remembered::default(), now),
         |scaling| State::resumed(&scaling.remembered, now),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_stand_beside_the_offsets_of_their_partitions_and_not_behind_their_ends() {
+        let partition = |position| Some(PartitionSample { end: 50, position, ..PartitionSample::default() });
+        let gateway = |positions: &[(u32, u64)]| GatewayNumbers {
+            positions: positions.to_vec(),
+            ..GatewayNumbers::default()
+        };
+        // The first is of two gateways while it goes from one to the other; of the third, nobody says anything.
+        let answers = [gateway(&[(0, 20), (1, 60)]), gateway(&[(0, 30), (3, 7), (9, 7)])];
+        let mut partitions = [partition(None), partition(None), partition(None), None];
+        place_positions(&answers, &mut partitions);
+        assert_eq!(partitions, [partition(Some(30)), partition(Some(50)), partition(None), None]);
+    }
 }

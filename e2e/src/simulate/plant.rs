@@ -26,6 +26,8 @@ const PAUSE_SECONDS: f64 = 10.0;
 const DRAIN_SECONDS: f64 = 20.0;
 /// Messages that a gateway holds until `ClickHouse` has them: five seconds of work.
 const HELD_MAX: f64 = 50_000.0;
+/// Once blocks have waited so long, a gateway says so.
+const BEHIND_SECONDS: f64 = 2.0;
 /// An idle gateway takes so much longer for a message, as its blocks are small.
 const IDLE_COST: f64 = 0.08;
 /// In so many of 100 polls, a gateway's answer is from the turn before.
@@ -48,6 +50,8 @@ struct Gateway {
     source: f64,
     messages: f64,
     held: f64,
+    /// How long blocks have waited for `ClickHouse`.
+    behind_seconds: f64,
     leaked: f64,
     back_at: Option<f64>,
     old: Option<PodSample>,
@@ -315,6 +319,7 @@ impl Gateway {
             memory_bytes: whole(memory(self.leaked, each)),
             memory_limit_bytes: whole(LIMIT_BYTES),
             spool_bytes: 0,
+            sink_behind: self.behind_seconds >= BEHIND_SECONDS,
             partitions,
         }
     }
@@ -328,6 +333,7 @@ impl Gateway {
         let read = possible.min(HELD_MAX - self.held + inserted).max(0.0);
         let inserted = inserted.min(self.held + read);
         self.held += read - inserted;
+        self.behind_seconds = if self.held > 0.0 { self.behind_seconds + TURN_SECONDS } else { 0.0 };
         self.messages += read;
         let share = read / (CAPACITY * TURN_SECONDS);
         let busy = (share * (1.0 + IDLE_COST * (1.0 - share))).min(1.0);

@@ -73,6 +73,7 @@ fn the_operator_reads_what_is_exported() {
     Status::new(metrics.clone(), Arc::new(Pool::new(64 << 20, 2, 2)), None).refresh();
     // What the consumer says of its partitions.
     metrics.committed_offset.with_label_values(&["spans", "5"]);
+    metrics.position.with_label_values(&["spans", "5"]);
     metrics.lag_messages.with_label_values(&["spans", "0"]);
     metrics.lag_messages.with_label_values(&["spans", "5"]);
     let text = metrics.text().unwrap();

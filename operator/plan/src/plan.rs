@@ -213,11 +213,12 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     // Whoever comes back from a suspension has nothing to decide from yet.
     let remembered =
         lifecycle::suspension(pipeline, observed.workload.as_ref()).map(|before| before.replicas);
-    let or_as_it_is = || remembered.filter(|before| *before > 0).or(decided).or_else(as_it_is);
+    let remembered = remembered.filter(|before| *before > 0);
     match pipeline.spec.scaling.mode {
         ScalingMode::Fixed | ScalingMode::External => pipeline.spec.replicas,
-        ScalingMode::Recommend => pipeline.spec.replicas.or_else(or_as_it_is),
-        ScalingMode::Auto => or_as_it_is(),
+        // What is decided is said, and not done.
+        ScalingMode::Recommend => pipeline.spec.replicas.or(remembered).or_else(as_it_is),
+        ScalingMode::Auto => remembered.or(decided).or_else(as_it_is),
     }
 }
 

@@ -139,6 +139,8 @@ pub struct Figures {
     pub capacity: Option<f64>,
     /// Share of the workers' time that is waiting for `ClickHouse`, in the last interval.
     pub sink_wait: f64,
+    /// Share of the gateways whose sealed blocks wait for `ClickHouse`.
+    pub sink_behind: f64,
     /// Partitions that stand still, by number.
     pub stuck: Vec<usize>,
     /// Messages that retention took before they were read.
@@ -386,7 +388,9 @@ impl Situation<'_> {
     fn against_more(rates: &Rates, cause: Cause) -> Option<&'static str> {
         if cause == Cause::SinkLimited {
             Some("ClickHouse is what limits, and more gateways would only wait for it too")
-        } else if rates.sink_now.max(rates.sink_of_full) > cause::SINK_DOUBTFUL || rates.insert_failures {
+        } else if rates.sink_now.max(rates.sink_of_full).max(rates.behind_now) > cause::SINK_DOUBTFUL
+            || rates.insert_failures
+        {
             Some("gateways wait for ClickHouse, and it may be what limits")
         } else {
             None
@@ -395,7 +399,8 @@ impl Situation<'_> {
 
     fn against_fewer(&self, rates: &Rates, cause: Cause) -> Option<&'static str> {
         let seen = self.samples.history.span_seconds() >= f64::from(window::LONG_SECONDS);
-        if cause == Cause::SinkLimited || rates.sink_now > cause::SINK_DOUBTFUL || rates.insert_failures {
+        let waits = rates.sink_now.max(rates.behind_now) > cause::SINK_DOUBTFUL;
+        if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {
             Some("memory is under pressure")
@@ -419,7 +424,11 @@ impl Situation<'_> {
             Cause::SinkLimited => Some(Limit::SinkLimited),
             Cause::PartitionStuck => Some(Limit::PartitionStuck),
             Cause::PartitionSkewed => Some(Limit::PartitionSkewed),
-            Cause::MemoryLimited if next.memory_steps >= MEMORY_STEPS_MAX => Some(Limit::Memory),
+            Cause::MemoryLimited
+                if next.memory_steps >= MEMORY_STEPS_MAX || wish.current >= self.bounds.max =>
+            {
+                Some(Limit::Memory)
+            }
             _ if by_budget => Some(Limit::Budget),
             _ if wish.recommended < self.bounds.max || self.bounds.max == self.bounds.min => None,
             _ if self.bounds.max == next.partitions => Some(Limit::TooFewPartitions),
@@ -445,6 +454,7 @@ impl Situation<'_> {
             lag_seconds: rates.lag_seconds(),
             capacity: next.capacity.or(self.policy.capacity_hint),
             sink_wait: rates.sink_now,
+            sink_behind: rates.behind_now,
             stuck: rates.stuck(),
             lost_messages: rates.lost,
             memory_limit_mib: target::memory_limit_mib(
@@ -461,7 +471,9 @@ impl Situation<'_> {
     fn unless_only_recommended(&self, mut decision: Decision) -> Decision {
         if self.policy.mode == Mode::Recommend {
             decision.reason = format!("recommended only, {} stay: {}", self.current, decision.reason);
-            decision.replicas = self.bounds.clamp(self.current);
+            // Bounds are for those who decide; more gateways than partitions there are in no mode.
+            let partitions = if decision.next.partitions == 0 { u32::MAX } else { decision.next.partitions };
+            decision.replicas = self.current.min(partitions);
         }
         decision
     }

@@ -17,6 +17,8 @@ const MEMORY_BUDGET: &str = "sluice_gateway_memory_budget_bytes";
 const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
+const POSITION: &str = "sluice_gateway_position";
+const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
 const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
 
 /// One gateway's numbers.
@@ -26,6 +28,8 @@ pub struct GatewayNumbers {
     pub sample: PodSample,
     /// Partitions it owns, whether or not it says which.
     pub partitions_owned: u64,
+    /// How far it has read, by the places of partitions in the sample.
+    pub positions: Vec<(u32, u64)>,
 }
 
 /// Why an answer is no answer.
@@ -47,7 +51,9 @@ struct Found {
     memory_limit_bytes: Option<u64>,
     partitions_owned: Option<u64>,
     spool_bytes: Option<u64>,
+    sink_behind: Option<u64>,
     partitions: BTreeSet<u32>,
+    positions: Vec<(u32, u64)>,
 }
 
 /// Reads an answer. `topics` are those of the sample, in its order, by which partitions are numbered.
@@ -76,9 +82,10 @@ pub fn read(
         memory_bytes: found.memory_bytes()?,
         memory_limit_bytes: found.memory_limit_bytes.ok_or(Missing(MEMORY_BUDGET))?,
         spool_bytes: found.spool_bytes.unwrap_or(0),
+        sink_behind: found.sink_behind.ok_or(Missing(SINK_BEHIND))? > 0,
         partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
     };
-    Ok(GatewayNumbers { sample, partitions_owned })
+    Ok(GatewayNumbers { sample, partitions_owned, positions: found.positions })
 }
 
 impl Found {
@@ -104,6 +111,8 @@ impl Found {
             MEMORY_BUDGET => add(&mut self.memory_limit_bytes, line),
             PARTITIONS_OWNED => add(&mut self.partitions_owned, line),
             SPOOL_BYTES => add(&mut self.spool_bytes, line),
+            SINK_BEHIND => add(&mut self.sink_behind, line),
+            POSITION => self.positions.extend(place(line, topics).zip(line.whole())),
             COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
             _ => {}
         }
@@ -168,9 +177,11 @@ mod tests {
             memory_bytes: 94_371_840,
             memory_limit_bytes: 268_435_456,
             spool_bytes: 24_000_000,
+            sink_behind: true,
             partitions: vec![4, 9],
         };
         assert_eq!(numbers.sample, expected);
+        assert_eq!(numbers.positions, [(9, 21)]);
     }
 
     #[test]
@@ -183,6 +194,7 @@ mod tests {
             BLOCK_POOL,
             MEMORY_BUDGET,
             PARTITIONS_OWNED,
+            SINK_BEHIND,
         ] {
             let less: Vec<_> = EXPORTED.lines().filter(|line| !line.starts_with(name)).collect();
             assert_eq!(read(&less.join("\n"), 0, Moment(0), &topics()), Err(Missing(name)), "{name}");

@@ -29,6 +29,8 @@ pub struct Behaviour {
     pub busy_seconds: f64,
     pub source_seconds: f64,
     pub insert_failures: u64,
+    /// Whether its blocks wait for ClickHouse.
+    pub is_behind: bool,
     /// Whether it knows `/drain`.
     pub can_drain: bool,
     pub is_drained: bool,
@@ -48,13 +50,15 @@ impl Behaviour {
              sluice_gateway_insert_failures_total{{class=\"retry\"}} {}\n\
              sluice_gateway_memory_used_bytes{{part=\"process\"}} 104857600\n\
              sluice_gateway_block_pool_bytes{{state=\"free\"}} 0\n\
-             sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n{}",
+             sluice_gateway_memory_budget_bytes{{part=\"base\"}} 536870912\nsluice_gateway_partitions_owned {}\n\
+             sluice_gateway_sink_behind {}\n{}",
             self.busy_seconds,
             self.source_seconds,
             self.messages,
             self.messages * 900,
             self.insert_failures,
             self.partitions,
+            u8::from(self.is_behind),
             self.more,
         )
     }

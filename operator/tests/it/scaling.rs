@@ -186,6 +186,22 @@ async fn a_slow_sink_is_named_and_adds_no_gateway_whatever_else_speaks_for_one()
 }
 
 #[tokio::test]
+async fn a_slow_sink_is_named_also_where_queue_volumes_keep_the_workers_busy() {
+    let scene = Scene::with(2, json!({"mode": "Auto"})).await;
+    for _ in 0..5 {
+        scene.work().await;
+    }
+    scene.pods.each(|gateway| gateway.is_behind = true);
+    for _ in 0..8 {
+        scene.work().await;
+    }
+    assert_eq!(scene.said()["cause"], "SinkLimited", "{}", scene.said());
+    let reason = scene.said()["reason"].clone();
+    assert!(reason.as_str().unwrap().contains("in 100 % of the gateways blocks wait for it"), "{reason}");
+    assert_eq!(scene.replicas(), 2);
+}
+
+#[tokio::test]
 async fn gateways_that_do_not_answer_hold_the_number_and_that_is_said() {
     let scene = Scene::with(4, json!({"mode": "Auto"})).await;
     for _ in 0..5 {

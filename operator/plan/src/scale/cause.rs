@@ -3,7 +3,7 @@
 use super::{policy::Policy, window::Rates};
 use serde::{Deserialize, Serialize};
 
-/// Waiting for ClickHouse above this share for a minute: it is what limits.
+/// Waiting for ClickHouse above this share for a minute, of the workers' time or of the gateways: it is what limits.
 const SINK_LIMITED: f64 = 0.5;
 /// Above this share in the last interval nothing is added: what limits is not sure, and may well be ClickHouse.
 pub const SINK_DOUBTFUL: f64 = 0.2;
@@ -66,7 +66,8 @@ pub struct Known {
 pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
     let doubtful = rates.sink_now > SINK_DOUBTFUL;
     let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
-    if known.in_vain || (doubtful && (waited || rates.insert_failures)) {
+    let behind = rates.behind_minute.is_some_and(|share| share > SINK_LIMITED);
+    if known.in_vain || behind || (doubtful && (waited || rates.insert_failures)) {
         Cause::SinkLimited
     } else if rates.partitions.iter().any(|partition| partition.stuck) {
         Cause::PartitionStuck
@@ -100,6 +101,9 @@ mod tests {
         let sink = Rates { sink_now: 0.9, sink_minute: Some(0.6), ..calm.clone() };
         let recovered = Rates { sink_now: 0.1, ..sink.clone() };
         let failing = Rates { sink_now: 0.3, insert_failures: true, ..calm.clone() };
+        // A queue volume takes what ClickHouse does not, and the workers are busy.
+        let behind = Rates { behind_now: 1.0, behind_minute: Some(0.6), ..calm.clone() };
+        let behind_just_now = Rates { behind_minute: Some(0.0), ..behind.clone() };
         let mut stuck = calm.clone();
         stuck.partitions[0].stuck = true;
         let mut skewed = calm.clone();
@@ -112,6 +116,8 @@ mod tests {
             (&sink, known, Cause::SinkLimited),
             (&recovered, known, Cause::ComputeLimited),
             (&failing, known, Cause::SinkLimited),
+            (&behind, known, Cause::SinkLimited),
+            (&behind_just_now, known, Cause::ComputeLimited),
             (&calm, Known { in_vain: true, ..known }, Cause::SinkLimited),
             (&stuck, known, Cause::PartitionStuck),
             (&skewed, known, Cause::PartitionSkewed),

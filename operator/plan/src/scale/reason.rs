@@ -48,8 +48,13 @@ fn because(cause: Cause, figures: &Figures) -> String {
     match cause {
         Cause::ComputeLimited => String::new(),
         Cause::SinkLimited => {
+            let behind = if figures.sink_behind > 0.0 {
+                format!(", and in {:.0} % of the gateways blocks wait for it", figures.sink_behind * 100.0)
+            } else {
+                String::new()
+            };
             format!(
-                "; SinkLimited: {:.0} % of the time goes to waiting for ClickHouse",
+                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{behind}",
                 figures.sink_wait * 100.0
             )
         }

@@ -84,6 +84,13 @@ impl History {
         far.or_else(|| older.last())
     }
 
+    /// Those of the last so many seconds, the newest first.
+    pub(super) fn within(&self, seconds: u32) -> impl Iterator<Item = &Sample> {
+        let last = self.last().map(|last| last.at).unwrap_or_default();
+        let is_within = move |sample: &&Sample| last.seconds_since(sample.at) <= f64::from(seconds);
+        self.0.iter().rev().take_while(is_within)
+    }
+
     /// Seconds between the oldest and the newest.
     pub(super) fn span_seconds(&self) -> f64 {
         match (self.0.front(), self.0.back()) {
@@ -115,7 +122,7 @@ pub struct PartitionSample {
     pub end: u64,
     /// What the group has committed.
     pub committed: Option<u64>,
-    /// How far a gateway has read, from its metrics: moves also when commits are rare.
+    /// How far a gateway has read, from its metrics: moves also when commits are rare. At most [`PartitionSample::end`].
     pub position: Option<u64>,
 }
 
@@ -144,6 +151,8 @@ pub struct PodSample {
     pub memory_limit_bytes: u64,
     /// Bytes on the queue volume that are not inserted.
     pub spool_bytes: u64,
+    /// Whether sealed blocks wait for ClickHouse, in memory or on the queue volume, which hide that from the workers.
+    pub sink_behind: bool,
     /// Partitions it reads, by their place in [`Sample::partitions`].
     pub partitions: Vec<u32>,
 }

@@ -64,6 +64,11 @@ pub struct Rates {
     pub sink_of_full: f64,
     /// The mean of all over the last minute; `None` before there is one.
     pub sink_minute: Option<f64>,
+    /// Share of the gateways whose sealed blocks wait for ClickHouse. A queue volume takes them as long as it has room: the workers
+    /// read on then and wait for nothing.
+    pub behind_now: f64,
+    /// The least such share in the last minute; `None` before there is one.
+    pub behind_minute: Option<f64>,
     /// Whether inserts failed in the last interval.
     pub insert_failures: bool,
     /// Messages that retention deleted before they were read, or that another topic of the same name had.
@@ -115,6 +120,8 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     let before = history.before(1)?;
     add_pods(&mut rates, before, last);
     rates.sink_minute = minute.and_then(|before| mean(pairs(before, last), |pod| pod.sink));
+    rates.behind_now = behind(last);
+    rates.behind_minute = minute.map(|_| history.within(SHORT_SECONDS).map(behind).fold(1.0, f64::min));
     Some(rates)
 }
 
@@ -133,6 +140,13 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     let messages: u64 = both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)).sum();
     let bytes: u64 = both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)).sum();
     rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
+}
+
+/// Share of the gateways that answered whose blocks wait; 0 when none did.
+fn behind(sample: &Sample) -> f64 {
+    let count = |pods: usize| numbers::count(u64::try_from(pods).unwrap_or(u64::MAX));
+    let waiting = sample.pods.iter().filter(|pod| pod.sink_behind).count();
+    count(waiting) / count(sample.pods.len()).max(1.0)
 }
 
 /// Arrivals by partition over the longest window in which no offset went back; the short one when it has more.

@@ -19,6 +19,8 @@ pub struct Course {
     pub arrivals: Vec<u64>,
     /// Messages a second that `ClickHouse` takes.
     pub sink: u64,
+    /// Whether queue volumes take what `ClickHouse` does not: gateways read on then.
+    pub volumes: bool,
     /// A partition that stands.
     pub stuck: Option<usize>,
     offsets: Vec<PartitionSample>,
@@ -37,6 +39,7 @@ impl Course {
             now: Moment(1_000_000),
             arrivals: vec![arrival; partitions],
             sink: u64::MAX,
+            volumes: false,
             stuck: None,
             offsets: vec![offset; partitions],
             pods: Vec::new(),
@@ -70,13 +73,19 @@ impl Course {
         let possible = CAPACITY * POLL_SECONDS;
         let share = self.sink.saturating_mul(POLL_SECONDS) / replicas as u64;
         let waiting: u64 = own.iter().filter(|one| Some(**one) != self.stuck).map(|one| self.lag(*one)).sum();
-        let done = waiting.min(possible).min(share);
+        let room = if self.volumes { u64::MAX } else { share };
+        let done = waiting.min(possible).min(room);
         let mut left = done;
         for one in own.iter().copied().filter(|one| Some(*one) != self.stuck) {
             // Rounded up, so that a small lag goes too; never more than is left.
             let part = (self.lag(one) * done).div_ceil(waiting.max(1)).min(left);
             left -= part;
-            *self.offsets[one].committed.get_or_insert(0) += part;
+            let offset = &mut self.offsets[one];
+            if self.volumes {
+                offset.position = Some(read(offset) + part);
+            } else {
+                *offset.committed.get_or_insert(0) += part;
+            }
         }
         let busy = f64::from(u32::try_from(done).unwrap()) / f64::from(u32::try_from(possible).unwrap());
         let seconds = f64::from(u32::try_from(POLL_SECONDS).unwrap());
@@ -86,13 +95,31 @@ impl Course {
         sample.messages += done;
         sample.message_bytes += done * 100;
         sample.partitions = own.iter().map(|one| u32::try_from(*one).unwrap()).collect();
-        if share > waiting.min(possible) {
+        if room > waiting.min(possible) {
             sample.source_seconds += (1.0 - busy) * seconds;
+        }
+        if self.volumes {
+            self.insert(pod, &own, share);
         }
     }
 
+    /// Inserts as much of what was read as is taken.
+    fn insert(&mut self, pod: usize, own: &[usize], mut left: u64) {
+        let mut held = 0;
+        for one in own {
+            let offset = &mut self.offsets[*one];
+            let committed = offset.committed.unwrap_or(0);
+            let part = (read(offset) - committed).min(left);
+            left -= part;
+            offset.committed = Some(committed + part);
+            held += read(offset) - committed - part;
+        }
+        let sample = &mut self.pods[pod];
+        (sample.sink_behind, sample.spool_bytes) = (held > 0, held * 100);
+    }
+
     fn lag(&self, partition: usize) -> u64 {
-        self.offsets[partition].end - self.offsets[partition].committed.unwrap_or(0)
+        self.offsets[partition].end - read(&self.offsets[partition])
     }
 
     /// Decides and follows, with gateways that are ready at once.
@@ -124,4 +151,9 @@ impl Course {
     pub fn replicas(&self) -> u32 {
         self.samples.workload.desired
     }
+}
+
+/// How far a partition was read.
+fn read(offset: &PartitionSample) -> u64 {
+    offset.committed.max(offset.position).unwrap_or(0)
 }

@@ -289,6 +289,31 @@ fn memory_forces_two_steps_and_then_asks_for_a_larger_limit() {
 }
 
 #[test]
+fn where_no_gateway_may_be_added_memory_asks_for_a_larger_limit_at_once() {
+    let mut course = Course::new(24, 40, 2);
+    course.policy.replicas_max = Some(2);
+    course.run(300);
+    course.samples.workload.memory_kills = 1;
+    let decision = course.run(60);
+    assert_eq!((decision.replicas, decision.limited), (2, Some(Limit::Memory)), "{}", decision.reason);
+}
+
+#[test]
+fn blocks_that_wait_on_a_queue_volume_are_the_servers_to_take_though_the_workers_are_busy() {
+    let mut course = Course::new(24, 40, 2);
+    course.volumes = true;
+    course.run(300);
+    course.arrivals.fill(200);
+    course.sink = 1_000;
+    let decision = course.run(300);
+    assert_eq!((decision.replicas, decision.cause), (2, Cause::SinkLimited), "{}", decision.reason);
+    assert!(decision.reason.contains("in 100 % of the gateways blocks wait"), "{}", decision.reason);
+    course.sink = u64::MAX;
+    let decision = course.run(300);
+    assert_eq!((decision.replicas > 2, decision.cause), (true, Cause::ComputeLimited), "{}", decision.reason);
+}
+
+#[test]
 fn a_kill_for_memory_forces_a_step_at_once() {
     let mut course = Course::new(24, 40, 2);
     course.run(300);

@@ -38,7 +38,7 @@ fn the_number_is_whose_the_mode_says() {
         ("External", Some(0), None, 7, 0),
         ("External", Some(500), None, 7, PARTITIONS),
         ("Recommend", Some(5), Some(9), 7, 5),
-        ("Recommend", None, Some(7), 7, 7),
+        ("Recommend", None, Some(9), 7, 7),
         ("Auto", None, Some(9), 7, 9),
         // Not decided yet: what there is stays.
         ("Auto", None, None, 7, 7),
