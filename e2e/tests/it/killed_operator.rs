@@ -1,7 +1,6 @@
 //! The operator is killed after every single write that it makes, through all that is done to a pipeline in its life: made, its volumes
-//! grown, changed in config and in memory, changed to what fails and is taken back, suspended, resumed, one gateway fewer, deleted.
-//! Numbered spans flow through all of it but its
-//! beginning and its end: none is lost, none doubled.
+//! grown, changed in config and in memory, changed to what fails and is taken back, suspended, resumed, its volumes replaced by smaller ones,
+//! one gateway fewer, deleted. Numbered spans flow through all of it but its beginning and its end: none is lost, none doubled.
 //!
 //! ```text
 //! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is kept back
@@ -111,7 +110,9 @@ async fn play(scene: &Scene) -> Result<()> {
     Box::pin(taken_back(&mut lives, &memory)).await?;
     Box::pin(suspended(&mut lives, &memory)).await?;
     Box::pin(resumed(&mut lives, &memory)).await?;
-    Box::pin(one_left(&mut lives, &memory)).await?;
+    let smaller = merged(&memory, &json!({"queue": {"size": "1Gi"}}));
+    Box::pin(shrunk(&mut lives, &smaller)).await?;
+    Box::pin(one_left(&mut lives, &smaller)).await?;
     let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
     ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
     Box::pin(deleted(&mut lives)).await?;
@@ -191,6 +192,24 @@ async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
         wait_whole(scene, 2).await
     };
     lives.act("resume", done).await?.ensure_pods(&[1, 1])
+}
+
+/// Each gateway is emptied and made again with another volume, and no claim is left of those that were.
+async fn shrunk(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let before = volumes::uids(scene).await?;
+    let done = async {
+        scene.pipeline.apply(&spec(2, change)).await?;
+        let sized = ("True", reason::UP_TO_DATE);
+        scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("shrink", done).await?.ensure_pods(&[2, 2])?;
+    let after = volumes::uids(scene).await?;
+    let is_other = after.iter().all(|(name, uid)| before.get(name).is_some_and(|old| old != uid));
+    ensure!(after.len() == 2 && is_other, "the claims are {after:?}, were {before:?}");
+    Ok(())
 }
 
 /// One of two leaves when it is empty, and its volume goes once a Job has found that empty. The other one goes on as it is.

@@ -16,7 +16,7 @@ use sluice_crds::status::condition::VOLUMES_RESIZED;
 
 use crate::environment::{Environment, READY};
 use crate::scene::{self, Scene, Uses};
-use crate::volumes::claims;
+use crate::volumes::{claims, uids};
 
 /// Spans a second: enough to see one that is missing or doubled at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
@@ -114,11 +114,6 @@ async fn replace(scene: &Scene) -> Result<()> {
     let after = scene.pipeline.gateways().uids().await?;
     ensure!(after.iter().all(|(name, uid)| pods.get(name) != Some(uid)), "{after:?}, were {pods:?}");
     Ok(())
-}
-
-async fn uids(scene: &Scene) -> Result<BTreeMap<String, String>> {
-    let claims = claims(scene).await?;
-    Ok(claims.into_iter().filter_map(|(name, claim)| Some((name, claim.uid()?))).collect())
 }
 
 /// Class, size, and whether it is bound.

@@ -155,6 +155,11 @@ pub async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeCl
     Ok(claims.into_iter().map(|claim| (claim.name_any(), claim)).collect())
 }
 
+pub async fn uids(scene: &Scene) -> Result<BTreeMap<String, String>> {
+    let claims = claims(scene).await?;
+    Ok(claims.into_iter().filter_map(|(name, claim)| Some((name, claim.uid()?))).collect())
+}
+
 fn requested(claim: &PersistentVolumeClaim) -> Option<String> {
     Some(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?.0.clone())
 }
