@@ -4,4 +4,5 @@ mod course;
 mod drain;
 mod failures;
 mod invariants;
+mod rules;
 mod specs;
