@@ -32,7 +32,7 @@ use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
 use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
 use sluice_kafka::{
-    Consumer, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
+    Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
     dead_letter::DeadLetters, ranges::Rule,
 };
 use sluice_spool::Volume;
@@ -288,7 +288,7 @@ impl Parts<'_> {
         dead_letters: &DeadLetters,
         events: &Sender<Event>,
     ) -> anyhow::Result<Vec<Delivery>> {
-        let standing = self.standing(shards.clone());
+        let standing = self.standing(shards.clone(), consumer.stats());
         let shape = Arc::new(RowShape::of(&self.columns));
         let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
         let deliveries: anyhow::Result<Vec<_>> = shards
@@ -331,9 +331,9 @@ impl Parts<'_> {
     }
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
-    fn standing(&self, shards: Vec<Sink>) -> Arc<Standing> {
+    fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<Standing> {
         let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), []));
-        let mut watch = guarantee::Watch::new(shards, standing.clone());
+        let mut watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let clock = Clock::start();
         self.io.block_on(watch.look(clock.now()));
         standing.tell(clock.now());

@@ -23,7 +23,7 @@ use crate::{
     watchdog::{AtWorker, Common, Reason, Seen, Watchdog},
 };
 use sluice_gateway_config::Kafka;
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Instant};
 
 /// What the poll thread knows of a partition that is assigned. Of one that has not begun there are no offsets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,6 +76,7 @@ impl Inspection {
     pub fn inspect(&mut self, assignment: &Assignment, stats: &ConsumerStats) -> Change {
         if let Some(learned) = self.limits.as_ref().and_then(LimitsReader::learned) {
             self.retention.learn(learned);
+            stats.is_topic_compacted.store(self.retention.is_any_compacted(), Ordering::Relaxed);
         }
         let known = assignment.known(clock::now());
         let common = Common {

@@ -45,6 +45,8 @@ pub struct TopicLimits {
     pub age: Option<Duration>,
     /// `retention.bytes`: the oldest go once a partition is larger. `None` for any size.
     pub bytes: Option<u64>,
+    /// `cleanup.policy` names `compact`: messages go from the middle of ranges that are in flight.
+    pub is_compacted: bool,
 }
 
 /// What is seen of a partition.
@@ -88,6 +90,11 @@ impl Retention {
     /// Takes down what the topics' configs say. Topics that are not named keep what was known of them.
     pub fn learn(&mut self, limits: impl IntoIterator<Item = (Arc<str>, TopicLimits)>) {
         self.limits.extend(limits);
+    }
+
+    /// Whether a topic is known to be compacted.
+    pub fn is_any_compacted(&self) -> bool {
+        self.limits.values().any(|limits| limits.is_compacted)
     }
 
     /// Looks at every owned partition. One that is not among them is forgotten.
@@ -212,11 +219,13 @@ fn limits_of(described: &ConfigResource) -> TopicLimits {
 
 /// -1 is no limit, and a log that is only compacted has none.
 fn limits(policy: Option<&str>, millis: Option<&str>, bytes: Option<&str>) -> TopicLimits {
-    if policy.is_some_and(|policy| !policy.split(',').any(|part| part.trim() == "delete")) {
-        return TopicLimits::default();
+    let names = |one: &str| policy.is_some_and(|policy| policy.split(',').any(|part| part.trim() == one));
+    let is_compacted = names("compact");
+    if policy.is_some() && !names("delete") {
+        return TopicLimits { is_compacted, ..TopicLimits::default() };
     }
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
-    TopicLimits { age: number(millis).map(Duration::from_millis), bytes: number(bytes) }
+    TopicLimits { age: number(millis).map(Duration::from_millis), bytes: number(bytes), is_compacted }
 }
 
 #[cfg(test)]
@@ -252,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_age_of_the_message_counts_against_the_limit() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(24)), bytes: None };
+        let limits = TopicLimits { age: Some(Duration::from_hours(24)), bytes: None, is_compacted: false };
         let old = Look { age: Some(Duration::from_hours(20)), ..look(0, 5, 9) };
         assert!((seconds_of(play(limits, &[(0, old)])) - 4.0 * 3_600.0).abs() < 1e-6);
         let older = Look { age: Some(Duration::from_hours(30)), ..old };
@@ -262,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_age_is_told_from_where_the_log_ended_before() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(1)), bytes: None };
+        let limits = TopicLimits { age: Some(Duration::from_hours(1)), bytes: None, is_compacted: false };
         // The message at 100 came after minute 10, when the log ended there: by minute 40 it is at most 30 minutes old.
         let left = play(limits, &[(0, look(0, 50, 90)), (10, look(0, 100, 100)), (40, look(0, 100, 400))]);
         assert!((seconds_of(left) - 1_800.0).abs() < 1e-6, "{left:?}");
@@ -274,7 +283,7 @@ mod tests {
         // 500 messages in front, 100 in ten minutes.
         assert!((seconds_of(play(TopicLimits::default(), &looks)) - 3_000.0).abs() < 1e-6);
         // 10,000 produced in ten minutes: what a log of limited size drops at that pace.
-        let sized = TopicLimits { age: None, bytes: Some(1 << 30) };
+        let sized = TopicLimits { age: None, bytes: Some(1 << 30), is_compacted: false };
         assert!((seconds_of(play(sized, &looks)) - 30.0).abs() < 1e-6);
     }
 
@@ -282,7 +291,7 @@ mod tests {
     fn what_is_overtaken_is_counted_and_what_is_read_is_in_no_danger() {
         let left = play(TopicLimits::default(), &[(0, look(70, 50, 100))]);
         assert_eq!(left, Left { seconds: Some(0.0), overtaken: 20 });
-        let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1) };
+        let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), is_compacted: false };
         assert_eq!(play(limits, &[(0, look(70, 100, 100))]), Left { seconds: None, overtaken: 0 });
         // All of it was dropped, and nothing has come since.
         assert_eq!(play(limits, &[(0, look(100, 60, 100))]), Left { seconds: Some(0.0), overtaken: 40 });
@@ -298,10 +307,19 @@ mod tests {
     fn limits_are_read_as_kafka_means_them() {
         let hour = Some(Duration::from_hours(1));
         let table = [
-            ((Some("delete"), Some("3600000"), Some("-1")), TopicLimits { age: hour, bytes: None }),
-            ((Some("compact,delete"), Some("-1"), Some("10")), TopicLimits { age: None, bytes: Some(10) }),
-            ((Some("compact"), Some("3600000"), Some("10")), TopicLimits::default()),
-            ((None, Some("3600000"), None), TopicLimits { age: hour, bytes: None }),
+            (
+                (Some("delete"), Some("3600000"), Some("-1")),
+                TopicLimits { age: hour, ..TopicLimits::default() },
+            ),
+            (
+                (Some("compact,delete"), Some("-1"), Some("10")),
+                TopicLimits { age: None, bytes: Some(10), is_compacted: true },
+            ),
+            (
+                (Some("compact"), Some("3600000"), Some("10")),
+                TopicLimits { is_compacted: true, ..TopicLimits::default() },
+            ),
+            ((None, Some("3600000"), None), TopicLimits { age: hour, ..TopicLimits::default() }),
             ((None, None, Some("many")), TopicLimits::default()),
         ];
         for ((policy, millis, bytes), expected) in table {
@@ -318,7 +336,7 @@ mod tests {
         ) {
             let start = Instant::now();
             let (mut retention, mut at) = (Retention::default(), 0);
-            retention.learn([("spans".into(), TopicLimits { age: age.map(Duration::from_secs), bytes })]);
+            retention.learn([("spans".into(), TopicLimits { age: age.map(Duration::from_secs), bytes, is_compacted: false })]);
             for (seconds, log_start, position, end) in looks {
                 at += seconds;
                 let now = start + Duration::from_secs(at);

@@ -71,6 +71,8 @@ pub struct ConsumerStats {
     pub partitions_halted: AtomicU64,
     /// Offsets of ranges that have ended and are not committed.
     pub uncommitted: AtomicU64,
+    /// Whether a topic is compacted, as far as the brokers have told.
+    pub is_topic_compacted: AtomicBool,
     phase: AtomicU8,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
@@ -83,6 +85,7 @@ impl Default for ConsumerStats {
             started: Instant::now(),
             last_poll_millis: AtomicU64::new(0),
             joined: AtomicBool::new(false),
+            is_topic_compacted: AtomicBool::new(false),
             partitions_owned: AtomicI64::new(0),
             rebalances: AtomicU64::new(0),
             commits: AtomicU64::new(0),

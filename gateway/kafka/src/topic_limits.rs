@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_is_learned_waits_and_the_thread_ends_with_its_owner() {
         let (alive, ended) = bounded::<()>(0);
-        let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: None };
+        let limits = TopicLimits { age: Some(Duration::from_secs(1)), ..TopicLimits::default() };
         let reader = LimitsReader::start_with(move || {
             let _alive = &alive;
             Ok::<_, String>(vec![("spans".into(), limits)])

@@ -55,7 +55,8 @@ impl Inserts {
         spool: &Spool,
     ) -> Result<Self, Error> {
         let standing = Arc::new(Standing::new(metrics.guarantee.clone(), []));
-        let mut watch = Watch::new(shards.clone(), standing.clone());
+        // Nothing is read here, so that nothing is known of what would be.
+        let mut watch = Watch::new(shards.clone(), standing.clone(), Arc::default());
         let clock = Clock::start();
         watch.look(clock.now()).await;
         tokio::spawn(watch.run(move || clock.now()));

@@ -3,13 +3,17 @@
 //! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
 //! changes nothing; of a shard that has never answered nothing is promised.
 
-use super::{BlockRate, LOOK_INTERVAL, Load, Standing, Verdict};
+use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
 use crate::sink::Sink;
 use sluice_clickhouse::{
     deduplication::{Deduplication, Version},
     probe::ProbeError,
 };
-use std::{sync::Arc, time::Duration};
+use sluice_kafka::{ConsumerStats, watchdog};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
@@ -18,6 +22,7 @@ const TELL_INTERVAL: Duration = Duration::from_secs(5);
 pub struct Watch {
     shards: Vec<OfShard>,
     standing: Arc<Standing>,
+    consumer: Arc<ConsumerStats>,
     said: Option<String>,
 }
 
@@ -33,8 +38,8 @@ struct OfShard {
 
 impl Watch {
     /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
-    pub fn new(shards: Vec<Sink>, standing: Arc<Standing>) -> Self {
-        Self { shards: shards.into_iter().map(OfShard::new).collect(), standing, said: None }
+    pub fn new(shards: Vec<Sink>, standing: Arc<Standing>, consumer: Arc<ConsumerStats>) -> Self {
+        Self { shards: shards.into_iter().map(OfShard::new).collect(), standing, consumer, said: None }
     }
 
     /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::tries`].
@@ -46,8 +51,17 @@ impl Watch {
                 looked = clock();
                 self.look(looked).await;
             }
+            self.look_at_source(clock());
             self.standing.tell(clock());
         }
+    }
+
+    /// What the consumer knows that speaks against "once".
+    fn look_at_source(&self, now: Duration) {
+        let is_compacted = self.consumer.is_topic_compacted.load(Ordering::Relaxed);
+        self.standing.beside(Reason::TopicCompacted, is_compacted, now);
+        let is_unplanned = self.consumer.still().iter().any(|still| still.reason == watchdog::Reason::Plan);
+        self.standing.beside(Reason::PlanUnavailable, is_unplanned, now);
     }
 
     /// Asks every server of every shard.

@@ -20,6 +20,7 @@ mod drain;
 mod fate;
 mod guarantee;
 mod layouts;
+mod limits;
 mod messages;
 mod poison;
 mod refresh;
