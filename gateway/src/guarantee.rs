@@ -40,6 +40,10 @@ pub const AGE_BUDGET_MAX: Duration = Duration::from_hours(24);
 /// second, and tens work as long as merges keep up.
 pub const BUSY_BLOCKS_PER_SECOND: f64 = 10.0;
 
+/// What a table that takes nothing now is reckoned with. Chosen: traffic may begin at any moment, and is measured half a minute later; so a
+/// window of a hundred blocks is relied on for minutes, and one of ten thousand still for half a day.
+pub const IDLE_BLOCKS_PER_SECOND: f64 = 0.1;
+
 /// Measurements of blocks that are kept. Chosen: five minutes of looks; a burst is remembered for as long.
 const RATE_SAMPLES_MAX: usize = 11;
 
@@ -268,15 +272,18 @@ impl BlockRate {
         self.0.push_back((now, blocks));
     }
 
-    /// The highest rate between two counts that are kept; 0 before the second one.
+    /// The highest rate between two counts that are kept, but no less than that of an idle table; before there are two, that of a busy one.
     pub fn per_second(&self) -> f64 {
+        if self.0.len() < 2 {
+            return BUSY_BLOCKS_PER_SECOND;
+        }
         let pairs = self.0.iter().zip(self.0.iter().skip(1));
         let rates = pairs.map(|((from, less), (to, more))| {
             // Fewer than before: the table was made anew, or its newest parts were dropped.
             let blocks = u32::try_from(more.saturating_sub(*less)).unwrap_or(u32::MAX);
             f64::from(blocks) / to.saturating_sub(*from).as_secs_f64().max(1.0)
         });
-        rates.fold(0.0, f64::max)
+        rates.fold(IDLE_BLOCKS_PER_SECOND, f64::max)
     }
 }
 

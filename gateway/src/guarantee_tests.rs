@@ -109,7 +109,10 @@ fn the_window_of_our_own_tables_is_twice_what_a_busy_table_takes_until_a_server_
 #[test]
 fn the_rate_is_the_highest_that_was_seen_of_late() {
     let mut rate = BlockRate::default();
-    assert_eq!(rate.per_second().to_bits(), 0.0f64.to_bits());
+    assert!((rate.per_second() - BUSY_BLOCKS_PER_SECOND).abs() < 1e-9, "nothing is known");
+    rate.count(Duration::ZERO, 1_000);
+    assert!((rate.per_second() - BUSY_BLOCKS_PER_SECOND).abs() < 1e-9, "one count is no rate");
+    let mut rate = BlockRate::default();
     for (second, blocks) in [(0, 1_000), (30, 1_300), (60, 1_330), (90, 0), (120, 60)] {
         rate.count(second * SECOND, blocks);
     }
@@ -117,7 +120,24 @@ fn the_rate_is_the_highest_that_was_seen_of_late() {
     for look in 0..11 {
         rate.count((150 + 30 * look) * SECOND, 60);
     }
-    assert!(rate.per_second() < 1e-9);
+    assert!((rate.per_second() - IDLE_BLOCKS_PER_SECOND).abs() < 1e-9, "traffic may begin at any moment");
+}
+
+#[test]
+fn a_small_window_is_short_before_a_rate_was_measured_and_while_nothing_comes() {
+    let of = |window: u64, rate: &BlockRate| {
+        let load = Load { blocks_per_second: rate.per_second(), insert_timeout: 30 * SECOND };
+        Verdict::of(&[answer("MergeTree", window)], 1, &load)
+    };
+    let unmeasured = BlockRate::default();
+    let mut idle = BlockRate::default();
+    (0..4).for_each(|look| idle.count(30 * look * SECOND, 60));
+    for rate in [&unmeasured, &idle] {
+        assert_eq!(of(4, rate).reasons, [Reason::WindowShort].into());
+        assert!(of(10_000, rate).reasons.is_empty());
+    }
+    assert_eq!(of(10_000, &unmeasured).age_budget, 500 * SECOND);
+    assert_eq!(of(10_000, &idle).age_budget, 50_000 * SECOND);
 }
 
 fn metrics() -> crate::metrics::Metrics {

@@ -248,7 +248,7 @@ const BROKERS: [Scenario; 10] = [
     ),
 ];
 
-const SERVERS: [Scenario; 7] = [
+const SERVERS: [Scenario; 8] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
@@ -280,10 +280,16 @@ const SERVERS: [Scenario; 7] = [
         "nothing passes to or from ClickHouse, over the insert's timeout",
     ),
     scenario(
+        "window-short",
+        Fault::Server(Server::WindowShort),
+        FEW,
+        "the table remembers four tokens, and has forgotten that of a stored INSERT whose answer was lost: the server is asked",
+    ),
+    scenario(
         "past-window",
         Fault::Server(Server::PastWindow),
         FEW,
-        "an INSERT is sent again once its token is forgotten: its rows are doubled",
+        "an INSERT is sent again once its token is forgotten, which nobody could know: its rows are doubled",
     ),
     scenario(
         "shard-lost-and-back",

@@ -29,6 +29,9 @@ const SPANS_STORED: u64 = 16_000;
 const PARTITIONS_FORGOTTEN: i32 = 4;
 const MESSAGES_FORGOTTEN: i64 = 10;
 
+/// The gateway's metric of messages that went before it could read them.
+const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broker {
@@ -155,9 +158,10 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_again(0, Some("gateway-0"))?;
     let started = Instant::now();
     let recovery = scene.recovered(started).await?;
-    let messages = u64::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?;
+    let messages = u32::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?;
+    scene.wait_metric(0, MESSAGES_LOST, |lost| (lost - f64::from(messages)).abs() < 0.5).await?;
     Ok(Expected {
-        lost: messages * Shape::Numbered.message_spans(),
+        lost: u64::from(messages) * Shape::Numbered.message_spans(),
         recovery_s: Some(recovery),
         ..Expected::default()
     })

@@ -29,7 +29,7 @@ const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
 const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 
 /// The gateway's metric of rows that may be there twice.
-const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
+pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::only_copy::MAY_BE_DOUBLED;
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::Seen;
+use crate::faults::gate::Caught;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
-use crate::faults::sink_front::{Leg, Verdict};
+use crate::faults::sink_front::{Leg, Passage, Verdict};
 
 /// How long a slow server keeps its answers back.
 const SLOW: Duration = Duration::from_secs(20);
@@ -21,7 +23,13 @@ const SLOW_TIMES: u32 = 4;
 const SPANS_SILENT: u64 = 30_000;
 
 /// Blocks whose tokens the server remembers, where it is to forget them soon.
-const WINDOW: u64 = 4;
+const WINDOW_SHORT: u64 = 4;
+
+/// Tokens that it remembers again once it has forgotten all of them.
+const WINDOW: u64 = 10_000;
+
+/// What a gateway logs of a window that it does not rely on.
+const SAYS_SHORT: &str = "reasons=\"window_short\"";
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +44,9 @@ pub enum Server {
     SlowOverTimeout,
     /// Nothing passes, for longer than the gateway waits for an insert.
     Silent,
-    /// An INSERT is sent again after the server has forgotten its token.
+    /// The server remembers few tokens, and has forgotten that of an INSERT before it would be sent again.
+    WindowShort,
+    /// An INSERT is sent again after the server has forgotten its token, which nobody could know.
     PastWindow,
 }
 
@@ -56,8 +66,8 @@ impl Server {
     /// # Errors
     /// When what is waited for does not come, or the server could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if self == Server::PastWindow {
-            scene.remember_tokens(WINDOW).await?;
+        if self == Server::WindowShort {
+            scene.remember_tokens(WINDOW_SHORT).await?;
         }
         scene.start_gateway(Some("gateway-0"))?;
         scene.start_load();
@@ -68,6 +78,7 @@ impl Server {
             Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
             Server::Slow | Server::SlowOverTimeout => slow(scene).await?,
             Server::Silent => silent(scene).await?,
+            Server::WindowShort => window_short(scene).await?,
             Server::PastWindow => {
                 doubled = past_window(scene).await?;
                 Instant::now()
@@ -75,6 +86,10 @@ impl Server {
         };
         let recovery = scene.recovered(since).await?;
         scene.wait_acked(SPANS_AFTER).await?;
+        if self == Server::WindowShort {
+            // It has asked the server what became of the INSERT, and was told.
+            scene.wait_metric(0, MAY_BE_DOUBLED, |rows| rows == 0.0).await?;
+        }
         Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
     }
 }
@@ -108,17 +123,30 @@ async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
     waited.map(|()| Instant::now())
 }
 
-/// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token.
-/// Gives the rows that it must then have twice.
+/// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token: the
+/// gateway, which has said that it does not rely on so short a window, does not send it again without asking.
+async fn window_short(scene: &mut Scene<'_>) -> Result<Instant> {
+    scene.wait_logged(SAYS_SHORT).await?;
+    let caught = stored_insert(scene).await?;
+    scene.wait_inserts(2 * WINDOW_SHORT).await?;
+    caught.decide(Verdict::Reset);
+    Ok(Instant::now())
+}
+
+/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Gives the rows that it must then have
+/// twice.
 async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
-    let gate = scene.stage.servers.sink.gate();
-    let stored = |passage: &crate::faults::sink_front::Passage| {
-        passage.leg == Leg::Answered && passage.written_rows > 0
-    };
-    let caught = gate.trap("stored insert", stored).caught(PATIENCE).await?;
+    let caught = stored_insert(scene).await?;
     let rows = caught.passage.written_rows;
-    scene.wait_inserts(2 * WINDOW).await?;
-    ensure!(rows > 0, "the server has not said how many rows it has written");
+    // Without a window the server keeps no token, with one again it begins with none.
+    for window in [0, WINDOW] {
+        scene.remember_tokens(window).await?;
+    }
     caught.decide(Verdict::Reset);
     Ok(rows)
+}
+
+async fn stored_insert(scene: &Scene<'_>) -> Result<Caught<Passage, Verdict>> {
+    let stored = |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows > 0;
+    scene.stage.servers.sink.gate().trap("stored insert", stored).caught(PATIENCE).await
 }
