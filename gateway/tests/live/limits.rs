@@ -15,15 +15,14 @@ async fn retention_and_compaction_are_read_from_the_topics_configs() {
     let compacted = TopicLimits { is_compacted: true, ..TopicLimits::default() };
     let both = TopicLimits { age: hour, bytes: None, is_compacted: true };
     let (age, delete) = (("retention.ms", "3600000"), ("cleanup.policy", "delete"));
-    let cases: [(&str, &[(&str, &str)], TopicLimits); 4] = [
-        ("plain", &[age, delete], plain),
-        ("sized", &[("retention.ms", "-1"), ("retention.bytes", "1048576")], sized),
-        ("compacted", &[age, ("cleanup.policy", "compact")], compacted),
-        ("both", &[age, ("cleanup.policy", "compact,delete")], both),
-    ];
-    for (suffix, settings, expected) in cases {
+    for (suffix, settings, expected) in [
+        ("plain", [age, delete], plain),
+        ("sized", [("retention.ms", "-1"), ("retention.bytes", "1048576")], sized),
+        ("compacted", [age, ("cleanup.policy", "compact")], compacted),
+        ("both", [age, ("cleanup.policy", "compact,delete")], both),
+    ] {
         let name = format!("{}.{suffix}", topic.name);
-        topic.create_other(&name, 1, settings).await;
+        topic.create_other(&name, 1, &settings).await;
         let mut kafka = topic.kafka();
         kafka.topics = vec![name.clone()];
         let read = read_limits(&kafka, TIMEOUT).await;
