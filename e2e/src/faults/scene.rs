@@ -39,6 +39,9 @@ const INTERVAL: &str = "300ms";
 /// Longest time for one insert, seconds of two sides: what a busy machine was seen to take, several times over.
 const INSERT_TIMEOUT: &str = "10s";
 
+/// Tokens that a table remembers again once it has forgotten all of them.
+const WINDOW: u64 = 10_000;
+
 /// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -200,7 +203,16 @@ impl<'a> Scene<'a> {
         self.second_shard.as_ref().context("there is no second shard")
     }
 
-    /// The table remembers the tokens of so many blocks from now on; of none, it forgets those that it has.
+    /// The table forgets all tokens that it has, and remembers those that come.
+    pub async fn forget_tokens(&self) -> Result<()> {
+        // Without a window the server keeps no token, with one again it begins with none.
+        for window in [0, WINDOW] {
+            self.remember_tokens(window).await?;
+        }
+        Ok(())
+    }
+
+    /// The table remembers the tokens of so many blocks from now on.
     pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
         let table = format!("`{}`.`{TABLE}`", self.database.name());
         let setting = format!("non_replicated_deduplication_window = {blocks}");

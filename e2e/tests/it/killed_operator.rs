@@ -15,27 +15,20 @@
 //! test plays the resizer, as in `volumes.rs`. The operator asks gateways by the addresses of their pods, which this machine can do
 //! because it is the node.
 
+mod whole;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::{Seen, pipeline_selector, until};
+use e2e::cluster::{Seen, until};
 use e2e::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
 use e2e::pipeline::{Pipeline, Settings, condition, merged};
 use e2e::say;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DeleteParams;
-use kube::{Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 use sluice_crds::{DrainState, RolloutState, TracePipeline, TracePipelineStatus};
@@ -46,6 +39,7 @@ use crate::life::events;
 use crate::many::program;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes;
+use whole::{objects, wait_whole};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -74,9 +68,6 @@ const LONGEST: Duration = Duration::from_mins(4);
 
 /// How often pods and status are looked at: a gateway lives for seconds, and a status until the next process.
 const LOOK: Duration = Duration::from_millis(300);
-
-/// Configs of gateways at the most: the planned one, what runs while that one is taken back, and two older ones.
-const CONFIGS_MAX: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
@@ -419,85 +410,4 @@ async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
         Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
     })
     .await
-}
-
-/// Waits until each object of a pipeline is there once, so many claims, and nothing besides.
-async fn wait_whole(scene: &Scene, claims: u32) -> Result<()> {
-    until("each object of the pipeline once", LONGEST, async || {
-        let found = objects(scene).await?;
-        Ok(if is_whole(scene.pipeline.name(), claims, &found) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{found:?}"))
-        })
-    })
-    .await
-}
-
-fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
-    let once = ["NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"];
-    let mut expected: BTreeSet<String> =
-        once.iter().map(|kind| format!("{kind} {pipeline}-gateway")).collect();
-    expected
-        .extend((0..claims).map(|number| format!("PersistentVolumeClaim queue-{pipeline}-gateway-{number}")));
-    // These are named by their content.
-    let hashed = ["Job schema", "ConfigMap schema", "ConfigMap config"].map(|hashed| {
-        let prefix = hashed.replace(' ', &format!(" {pipeline}-")) + "-";
-        found.iter().filter(|name| name.starts_with(&prefix)).count()
-    });
-    let [jobs, schemas, configs] = hashed;
-    let is_once = (jobs, schemas) == (1, 1) && (1..=CONFIGS_MAX).contains(&configs);
-    is_once && expected.is_subset(found) && found.len() == expected.len() + jobs + schemas + configs
-}
-
-/// Kind and name of everything that carries the pipeline's labels, but its pods.
-async fn objects(scene: &Scene) -> Result<BTreeSet<String>> {
-    let mut found = named::<StatefulSet>(scene).await?;
-    found.extend(named::<ConfigMap>(scene).await?);
-    found.extend(named::<Job>(scene).await?);
-    found.extend(named::<NetworkPolicy>(scene).await?);
-    found.extend(named::<PersistentVolumeClaim>(scene).await?);
-    found.extend(named::<PodDisruptionBudget>(scene).await?);
-    found.extend(named::<Service>(scene).await?);
-    found.extend(named::<ServiceAccount>(scene).await?);
-    Ok(found)
-}
-
-async fn named<K>(scene: &Scene) -> Result<BTreeSet<String>>
-where
-    K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
-    K::DynamicType: Default,
-{
-    let kind = K::kind(&K::DynamicType::default()).into_owned();
-    let found = scene.namespace.list::<K>(&pipeline_selector(scene.pipeline.name())).await?;
-    Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
-}
-
-#[test]
-fn a_pipeline_is_whole_with_each_object_once() {
-    let names = |more: &[&str]| -> BTreeSet<String> {
-        let all = [
-            "NetworkPolicy p-gateway",
-            "PodDisruptionBudget p-gateway",
-            "Service p-gateway",
-            "ServiceAccount p-gateway",
-            "StatefulSet p-gateway",
-            "PersistentVolumeClaim queue-p-gateway-0",
-            "Job p-schema-1",
-            "ConfigMap p-schema-1",
-        ];
-        all.iter().chain(more).map(ToString::to_string).collect()
-    };
-    let one = "ConfigMap p-config-1";
-    assert!(is_whole("p", 1, &names(&[one])));
-    assert!(is_whole("p", 1, &names(&[one, "ConfigMap p-config-2"])));
-    for more in [
-        &[][..],
-        &[one, "Job p-drain-1"],
-        &[one, "Job p-schema-2"],
-        &[one, "PersistentVolumeClaim queue-p-gateway-1"],
-    ] {
-        assert!(!is_whole("p", 1, &names(more)), "{more:?}");
-    }
-    assert!(!is_whole("p", 2, &names(&[one])));
 }

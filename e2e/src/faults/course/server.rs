@@ -25,9 +25,6 @@ const SPANS_SILENT: u64 = 30_000;
 /// Blocks whose tokens the server remembers, where it is to forget them soon.
 const WINDOW_SHORT: u64 = 4;
 
-/// Tokens that it remembers again once it has forgotten all of them.
-const WINDOW: u64 = 10_000;
-
 /// What a gateway logs of a window that it does not rely on.
 const SAYS_SHORT: &str = "reasons=\"window_short\"";
 
@@ -138,10 +135,7 @@ async fn window_short(scene: &mut Scene<'_>) -> Result<Instant> {
 async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
     let caught = stored_insert(scene).await?;
     let rows = caught.passage.written_rows;
-    // Without a window the server keeps no token, with one again it begins with none.
-    for window in [0, WINDOW] {
-        scene.remember_tokens(window).await?;
-    }
+    scene.forget_tokens().await?;
     caught.decide(Verdict::Reset);
     Ok(rows)
 }

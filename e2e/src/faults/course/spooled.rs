@@ -36,9 +36,6 @@ const SPANS_BYTES: u64 = 600_000;
 /// Spans of one message, and so of one block.
 const SPANS_DOUBTFUL: u64 = 100;
 
-/// Tokens that the server remembers again once it has forgotten all of them.
-const WINDOW: u64 = 10_000;
-
 /// Nothing is read for so long once there is no room: many times what a block takes.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
@@ -240,10 +237,7 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     if scene.round % 2 == 1 {
         volume::kill(scene).await?;
     }
-    // Without a window the server keeps no token, with one again it begins with none.
-    for window in [0, WINDOW] {
-        scene.remember_tokens(window).await?;
-    }
+    scene.forget_tokens().await?;
     scene.stage.servers.sink.go(Way::Open);
     let recovery = scene.recovered(Instant::now()).await?;
     drained(scene).await?;
