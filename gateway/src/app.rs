@@ -33,7 +33,7 @@ use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFi
 use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
-    dead_letter::DeadLetters, ranges::Rule,
+    TopicMadeAnew, dead_letter::DeadLetters, ranges::Rule,
 };
 use sluice_spool::Volume;
 use std::{path::Path, sync::Arc, thread, time::Duration};
@@ -51,7 +51,7 @@ const OWNERSHIP_MAX: usize = 4_096;
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
 
 /// Events that wait for this thread: one of each kind.
-const EVENTS_MAX: usize = 4;
+const EVENTS_MAX: usize = 5;
 
 /// What this thread waits for.
 enum Event {
@@ -61,6 +61,8 @@ enum Event {
     Ended(Result<(), sluice_kafka::Error>),
     /// The table has other columns than those that rows are encoded for.
     TableChanged(TableChanged),
+    /// A topic is another one than that which is read.
+    TopicMadeAnew(TopicMadeAnew),
     /// The queue volume has failed.
     VolumeFailed(sluice_spool::Fatal),
 }
@@ -270,7 +272,12 @@ impl Parts<'_> {
         let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
         named("poll")
             .spawn(move || {
-                let result = consumer.run(&asked, &drain);
+                let made_anew = |topic| {
+                    if events.try_send(Event::TopicMadeAnew(topic)).is_err() {
+                        // The process is ending already.
+                    }
+                };
+                let result = consumer.run(&asked, &drain, made_anew);
                 if events.send(Event::Ended(result)).is_err() {
                     // Nobody waits any more: the process is ending.
                 }

@@ -15,6 +15,7 @@ use sluice_gateway::{
     table_watch::TableChanged,
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
+use sluice_kafka::TopicMadeAnew;
 use std::{
     fmt::Display,
     io::{IsTerminal as _, Write as _},
@@ -79,8 +80,9 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
     app::run(config).map_err(|error| {
-        // A new start, which the table's new columns ask for, is what this code stands for.
-        let code = if error.is::<TableChanged>() { EXIT_UNAVAILABLE } else { 1 };
+        // A new start, which the table's new columns or a new topic ask for, is what this code stands for.
+        let starts_anew = error.is::<TableChanged>() || error.is::<TopicMadeAnew>();
+        let code = if starts_anew { EXIT_UNAVAILABLE } else { 1 };
         Failure::new(code, format!("{error:#}"))
     })?;
     Ok(ExitCode::SUCCESS)

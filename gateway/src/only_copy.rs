@@ -17,8 +17,8 @@
 //! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
 //! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
 //!
-//! What it cannot know: a topic that was made anew under its old name and has grown beyond the block's offsets looks like the old one
-//! (`sluice_kafka::ranges::Fresh::TopicRecreated` says why).
+//! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
+//! block's offsets looks like the old one.
 
 mod cast;
 mod logs;

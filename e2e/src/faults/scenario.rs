@@ -187,7 +187,7 @@ const TRICKLES: [Scenario; 3] = [
     scenario("low-traffic-96", Fault::Trickle(Trickle::Many), ONE, "the same in 96 partitions, without it"),
 ];
 
-const BROKERS: [Scenario; 10] = [
+const BROKERS: [Scenario; 11] = [
     scenario("broker-kill", Fault::Broker(Broker::Kill), FEW, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
@@ -245,6 +245,12 @@ const BROKERS: [Scenario; 10] = [
         Fault::Broker(Broker::TopicRecreated),
         ONE,
         "the topic is deleted and made again",
+    ),
+    scenario(
+        "topic-recreated-longer",
+        Fault::Broker(Broker::TopicRecreatedLonger),
+        FEW,
+        "the topic is deleted, made again and longer than before while the gateway stands still",
     ),
 ];
 

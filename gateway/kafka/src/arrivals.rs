@@ -203,7 +203,7 @@ impl Arrivals {
         if self.is_over || !self.remove(id) {
             return None;
         }
-        let Beginning { commit, log, cluster } = beginning;
+        let Beginning { commit, log, cluster, topic_id } = beginning;
         let default = match self.policy.initial_offset {
             InitialOffset::Earliest => log.start,
             InitialOffset::Latest => log.end,
@@ -213,7 +213,8 @@ impl Arrivals {
         self.generations += 1;
         let generation = Generation(self.generations);
         let kept = self.kept_ranges.as_ref().map(|of| of(id, cluster)).unwrap_or_default();
-        match Ranges::assigned_with(generation, &committed, self.policy.settings, clock::now(), &kept) {
+        let settings = Settings { topic_id: *topic_id, ..self.policy.settings };
+        match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
                     let (found, taken) = (kept.len(), taken.len());

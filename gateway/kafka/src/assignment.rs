@@ -12,6 +12,9 @@
 mod commits;
 mod known;
 mod reports;
+mod topics;
+
+pub use topics::TopicMadeAnew;
 
 use crate::{
     arrivals::{Arrivals, Begun, Policy, Ready},
@@ -68,6 +71,9 @@ pub struct Assignment {
     /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
     last_commit: Instant,
+    /// When brokers were asked last which topics these are, and the one that is another now.
+    last_identified: Instant,
+    made_anew: Option<TopicMadeAnew>,
     /// Whether the last request was to read beginnings.
     has_read: bool,
     /// Whether every partition is to be let go: none begins.
@@ -137,6 +143,8 @@ impl Assignment {
             orders_waiting: VecDeque::new(),
             stopped: Vec::new(),
             last_commit: Instant::now(),
+            last_identified: Instant::now(),
+            made_anew: None,
             has_read: false,
             drains: false,
         }

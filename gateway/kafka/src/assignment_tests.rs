@@ -25,7 +25,7 @@ fn assignment() -> (Assignment, Sender<Report>, Shortage) {
 }
 
 fn beginning(commit: Option<(i64, String)>) -> Beginning {
-    Beginning { commit, log: Log { start: 0, end: 5 }, cluster: "cluster".into() }
+    Beginning { commit, log: Log { start: 0, end: 5 }, cluster: "cluster".into(), topic_id: Some([1; 16]) }
 }
 
 /// A range without messages that time has ended.
@@ -234,6 +234,24 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
     reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
     assignment.tend(&stats);
     assert!(!assignment.owned[&id(0)].ranges.is_replaying());
+}
+
+#[test]
+fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not() {
+    let (mut assignment, _reports, _) = assignment();
+    assert_eq!(assignment.topics_due(), None, "nothing is owned");
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &ConsumerStats::default());
+    let identified = |said| Ok([("spans".into(), said)].into());
+    let not_there = rdkafka::error::RDKafkaErrorCode::UnknownTopicOrPartition;
+    for said in [Ok(Some([1; 16])), Ok(None), Err(rdkafka::error::KafkaError::AdminOp(not_there))] {
+        assignment.take_identified(identified(said.clone()));
+        assert_eq!(assignment.take_made_anew(), None, "{said:?}");
+    }
+    assignment.take_identified(identified(Ok(Some([2; 16]))));
+    let made_anew = assignment.take_made_anew().expect("the id is another one");
+    assert!(made_anew.to_string().starts_with("the topic spans was deleted and made again"));
+    assert_eq!(assignment.take_made_anew(), None, "it is said once");
 }
 
 #[test]

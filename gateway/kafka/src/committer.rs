@@ -9,8 +9,9 @@
 
 use crate::{
     partition::{Generation, PartitionId},
-    ranges::{Commit, CommitOutcome, Log},
+    ranges::{Commit, CommitOutcome, Log, TopicId},
     rebalancing::Rebalancing,
+    topic_ids::{TopicIds, topic_ids},
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
@@ -19,7 +20,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
@@ -30,6 +31,9 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the leader of one partition may take to say where its log ends.
 const LOG_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a broker may take to say which topics these are. Commits wait for it.
+const TOPICS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long all leaders together may take; who was not asked by then is asked first with the next request. Commits wait for it.
 const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,6 +48,8 @@ enum Request {
     Commit(Commits),
     /// Read where these begin.
     Read(Vec<PartitionId>),
+    /// Ask which topics these are.
+    Identify(Vec<Arc<str>>),
 }
 
 /// What came of a request.
@@ -58,6 +64,8 @@ pub enum Outcome {
     },
     /// Of reading. Every partition that was asked for is there.
     Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
+    /// Of asking which topics these are.
+    Identified(KafkaResult<TopicIds>),
 }
 
 /// What is known of a partition before it is read.
@@ -69,6 +77,8 @@ pub struct Beginning {
     pub log: Log,
     /// The cluster's id.
     pub cluster: Arc<str>,
+    /// The topic's id.
+    pub topic_id: TopicId,
 }
 
 /// Why a partition's beginning is not known.
@@ -77,6 +87,9 @@ pub enum Unread {
     /// The brokers do not say which cluster they are.
     #[error("no broker says which cluster it belongs to")]
     Cluster,
+    /// The brokers do not say which topic it is.
+    #[error("no broker says which topic this is: {0}")]
+    Topic(KafkaError),
     /// The coordinator does not say what is committed.
     #[error("the coordinator does not say which offset is committed: {0}")]
     Coordinator(KafkaError),
@@ -107,6 +120,9 @@ impl Committer {
                 let outcome = match request {
                     Request::Commit(commits) => commit(&consumer, commits),
                     Request::Read(ids) => Outcome::Read(read(&consumer, &ids)),
+                    Request::Identify(topics) => {
+                        Outcome::Identified(topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT))
+                    }
                 };
                 drop(consumer);
                 if outcomes_out.send(outcome).is_err() {
@@ -137,6 +153,14 @@ impl Committer {
     /// When a request is in flight.
     pub fn read(&mut self, ids: Vec<PartitionId>) {
         self.request(Request::Read(ids));
+    }
+
+    /// Begins to ask which topics these are.
+    ///
+    /// # Panics
+    /// When a request is in flight.
+    pub fn identify(&mut self, topics: Vec<Arc<str>>) {
+        self.request(Request::Identify(topics));
     }
 
     fn request(&mut self, request: Request) {
@@ -209,12 +233,17 @@ fn read(
 ) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
     let deadline = Instant::now() + LOGS_TIMEOUT;
     let cluster = consumer.client().fetch_cluster_id(ASK_TIMEOUT).ok_or(Unread::Cluster);
-    let committed = cluster.and_then(|cluster| {
+    let asked = cluster.and_then(|cluster| {
+        let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
+        let topics: Vec<_> = topics.into_iter().collect();
+        // Before the commit: one that is read of the topic that was is not taken for one of the topic that is.
+        let topics = topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
         let committed = committed(consumer, ids).map_err(Unread::Coordinator)?;
-        Ok((Arc::<str>::from(cluster), committed))
+        Ok((Arc::<str>::from(cluster), topics, committed))
     });
     let beginning = |id: &PartitionId| {
-        let (cluster, committed) = committed.as_ref().map_err(Clone::clone)?;
+        let (cluster, topics, committed) = asked.as_ref().map_err(Clone::clone)?;
+        let topic_id = topics.get(&id.topic).cloned().unwrap_or(Ok(None)).map_err(Unread::Topic)?;
         if Instant::now() >= deadline {
             return Err(Unread::NotAsked);
         }
@@ -226,7 +255,7 @@ fn read(
         // Of the client that reads committed messages only: the end is where these end.
         let (start, end) =
             consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
-        Ok(Beginning { commit, log: Log { start, end }, cluster: cluster.clone() })
+        Ok(Beginning { commit, log: Log { start, end }, cluster: cluster.clone(), topic_id })
     };
     ids.iter().map(|id| (id.clone(), beginning(id))).collect()
 }

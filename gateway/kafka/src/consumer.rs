@@ -7,7 +7,7 @@
 
 use crate::{
     arrivals::{KeptRanges, Policy},
-    assignment::{Assignment, OrderSink, Steps},
+    assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
     committer::Committer,
     inspection::Inspection,
     membership::{Drain, Membership, Stop},
@@ -183,7 +183,7 @@ impl Consumer {
             settings: Settings {
                 rule: limits.rule,
                 routing_epoch: limits.routing_epoch,
-                // The client cannot tell; a log that ends in front of the committed offset gives a new topic away.
+                // Each partition's own is read where it begins.
                 topic_id: None,
                 instance: RandomState::new().hash_one(std::process::id()),
             },
@@ -225,8 +225,9 @@ impl Consumer {
     }
 
     /// Joins the group and serves it until asked to stop; then takes every partition back from the workers, waits for
-    /// what is in flight, commits, and leaves. Between, it leaves the group and joins it again as often as it is asked to.
-    pub fn run(mut self, stop: &Stop, drain: &Drain) -> Result<(), Error> {
+    /// what is in flight, commits, and leaves. Between, it leaves the group and joins it again as often as it is asked to. Who is told that a
+    /// topic was made anew has to ask it to stop.
+    pub fn run(mut self, stop: &Stop, drain: &Drain, made_anew: impl Fn(TopicMadeAnew)) -> Result<(), Error> {
         self.client.context().assignment().stop = stop.clone();
         let mut membership = Membership::new(self.limits.leave_wait);
         let mut last_turn = Instant::now();
@@ -245,6 +246,9 @@ impl Consumer {
                 Some(Ok(message)) => unreachable_message(&message),
             }
             self.tend(&mut last_turn);
+            if let Some(topic) = self.client.context().assignment().take_made_anew() {
+                made_anew(topic);
+            }
         }
         self.leave(stop)
     }

@@ -38,13 +38,14 @@ pub mod retention;
 mod security;
 mod settings;
 mod stats;
+mod topic_ids;
 mod topic_limits;
 mod topic_reader;
 mod turns;
 pub mod watchdog;
 
 pub use arrivals::KeptRanges;
-pub use assignment::OrderSink;
+pub use assignment::{OrderSink, TopicMadeAnew};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
 pub use partition::{

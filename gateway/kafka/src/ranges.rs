@@ -127,6 +127,11 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// The id of the topic that the partition was assigned of.
+    pub fn topic_id(&self) -> TopicId {
+        self.settings.topic_id
+    }
+
     /// Begins a generation as [`Self::assigned`] does, and takes over ranges that an earlier run has kept, in the order of the log: those
     /// that are given back. They count as closed, and reading begins behind them.
     pub fn assigned_with<'k>(

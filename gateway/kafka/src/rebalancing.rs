@@ -384,7 +384,8 @@ mod tests {
         // It has no consumer, so that nothing that it is asked for is answered.
         assignment.committer = Some(Committer::start(Weak::new()).unwrap());
         let id = PartitionId { topic: "spans".into(), partition: 0 };
-        let beginning = Beginning { commit: None, log: Log { start: 0, end: 5 }, cluster: "cluster".into() };
+        let log = Log { start: 0, end: 5 };
+        let beginning = Beginning { commit: None, log, cluster: "cluster".into(), topic_id: None };
         assignment.arrivals.arrive(vec![id.clone()]);
         assignment.begin(id.clone(), &beginning, &ConsumerStats::default());
         let rebalancing = Rebalancing::new(assignment, Duration::ZERO);

@@ -57,7 +57,7 @@ impl Running {
 
     /// Waits until the threads have ended, and says why.
     pub(super) fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
-        let mut changed = None;
+        let (mut changed, mut made_anew) = (None, None);
         let result = loop {
             match next(events)? {
                 Some(Event::Ended(result)) => break result,
@@ -72,6 +72,13 @@ impl Running {
                     // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
                     io.shutdown_background();
                     return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
+                }
+                Some(Event::TopicMadeAnew(found)) => {
+                    tracing::error!("leaving: {found}");
+                    self.stop.request(self.leave_wait);
+                    // Nobody else has what was read of the topic that is gone.
+                    self.keep_rest(&io);
+                    made_anew = Some(found);
                 }
                 Some(Event::TableChanged(found)) => {
                     tracing::error!("leaving: {found}");
@@ -104,7 +111,8 @@ impl Running {
         }
         // What is still in flight is given up; it is not committed, so it is read again.
         io.shutdown_background();
-        result.context("not everything that was read is in; the rest is read again by the next owner")
+        result.context("not everything that was read is in; the rest is read again by the next owner")?;
+        made_anew.map_or(Ok(()), |found| Err(found.into()))
     }
 
     /// Whether the poll thread should have ended by now.

@@ -1,8 +1,9 @@
 //! What brokers do to a gateway: die, move, fall silent, lose answers, forget messages.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::{Seen, until};
@@ -28,6 +29,9 @@ const SPANS_STORED: u64 = 16_000;
 /// Partitions that forget messages, and how many messages each: behind the committed position.
 const PARTITIONS_FORGOTTEN: i32 = 4;
 const MESSAGES_FORGOTTEN: i64 = 10;
+
+/// What a gateway ends with that asks to be started again.
+const EXIT_NEW_START: i32 = 69;
 
 /// The gateway's metric of messages that went before it could read them.
 const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
@@ -55,6 +59,8 @@ pub enum Broker {
     RetentionPasses,
     /// The topic is deleted and made again.
     TopicRecreated,
+    /// It is, and grows beyond the old position, all while the gateway stands still.
+    TopicRecreatedLonger,
 }
 
 impl Broker {
@@ -67,6 +73,7 @@ impl Broker {
         match self {
             Broker::RetentionPasses => return retention_passes(scene).await,
             Broker::TopicRecreated => return topic_recreated(scene).await,
+            Broker::TopicRecreatedLonger => return topic_recreated_longer(scene).await,
             _ => {}
         }
         scene.start_load();
@@ -83,7 +90,7 @@ impl Broker {
                 answers_lost(scene, JOIN_GROUP, 2).await?
             }
             Broker::HeartbeatLost => heartbeat_lost(scene).await?,
-            Broker::RetentionPasses | Broker::TopicRecreated => Instant::now(),
+            Broker::RetentionPasses | Broker::TopicRecreated | Broker::TopicRecreatedLonger => Instant::now(),
         };
         let recovery = scene.recovered(since).await?;
         scene.wait_acked(SPANS_AFTER).await?;
@@ -171,6 +178,41 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
 async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
+    make_topic_again(scene).await?;
+    let recreated = Instant::now();
+    scene.produce(SPANS_STORED / 2).await?;
+    let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
+    scene.wait_stored().await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// The offset that is read next is one of the new topic too: only the topic's id tells. The gateway ends when it sees another one; what it
+/// has read of the new topic until then, behind the old position, is read again.
+async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    let before: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    scene.gateway(0).signal(Signal::STOP)?;
+    make_topic_again(scene).await?;
+    scene.produce(2 * SPANS_STORED).await?;
+    scene.gateway(0).signal(Signal::CONT)?;
+    let woken = Instant::now();
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    ensure!(code == EXIT_NEW_START, "the gateway ended with {code}, not with {EXIT_NEW_START}");
+    let after = scene.committed().await?;
+    let read = |(partition, offset): &(i32, i64)| offset - before.get(partition).unwrap_or(offset);
+    let messages = u64::try_from(after.iter().map(read).sum::<i64>())?;
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(woken).await.context("nothing is read of the new topic")?;
+    scene.wait_stored().await?;
+    Ok(Expected {
+        doubled: messages * Shape::Numbered.message_spans(),
+        recovery_s: Some(recovery),
+        ..Expected::default()
+    })
+}
+
+async fn make_topic_again(scene: &mut Scene<'_>) -> Result<()> {
     scene.topic.delete().await?;
     let (brokers, name) = (scene.stage.servers.kafka(), scene.topic.name().to_owned());
     scene.topic = until("the topic made again", PATIENCE, async || {
@@ -181,10 +223,5 @@ async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
         })
     })
     .await?;
-    scene.renew_producer()?;
-    let recreated = Instant::now();
-    scene.produce(SPANS_STORED / 2).await?;
-    let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
-    scene.wait_stored().await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.renew_producer()
 }

@@ -1,7 +1,7 @@
 //! When what is settled is committed, and what comes of it.
 //!
-//! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, or a question where those that
-//! arrive begin.
+//! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, a question where those that
+//! arrive begin, or which topics these are.
 
 use super::{Assignment, PartitionId};
 use crate::{
@@ -56,6 +56,7 @@ impl Assignment {
             Some(Outcome::Committed { partitions, problem }) => {
                 self.take_committed(&partitions, problem.as_ref(), stats);
             }
+            Some(Outcome::Identified(identified)) => self.take_identified(identified),
             Some(Outcome::Read(read)) => {
                 for (id, beginning) in read {
                     match beginning {
@@ -116,6 +117,8 @@ impl Assignment {
             self.committer.as_mut().expect("it was there just now").read(ids);
         } else if commits {
             self.commit(|_| true);
+        } else if let Some(topics) = self.topics_due() {
+            self.committer.as_mut().expect("it was there just now").identify(topics);
         }
     }
 

@@ -20,9 +20,8 @@ pub enum Fresh {
     /// offset. (Brokers that lost the log's end by an unclean election look the same. Reading all of the log again may then
     /// double rows; not reading it would lose them where the topic was made anew.)
     ///
-    /// librdkafka knows topics' ids and does not tell them to the Rust client, so that the log's end alone speaks. A new topic that
-    /// has grown beyond the old offset would go unnoticed, and what lies in front of that offset would not be read: the coordinator
-    /// prevents that, because it forgets what a group has committed for a topic that is deleted.
+    /// The coordinator forgets what a group has committed for a topic that is deleted; what a member commits afterwards, which did not
+    /// notice, stands under the new topic's name, and only the id tells.
     TopicRecreated,
 }
 
