@@ -42,6 +42,81 @@ fn every_code_has_its_class_whatever_the_status() {
     assert_eq!(seen, CODES.len() + 1, "every code of the table, and 252");
 }
 
+/// What the server says behind a code, with and without what changes a class.
+const MESSAGES: [&str; 6] = [
+    "",
+    "Code: 252. DB::Exception: Too many parts (3001 with average size of 1.00 MiB) in table 'a.b' in partition '20261121'.",
+    "Code: 252. DB::Exception: Too many parts (100001) in all partitions in total in table 'a.b'.",
+    "Code: 252. DB::Exception: Too many partitions for single INSERT block (more than 100).",
+    "Code: 117. DB::Exception: Type of 'c' must be JSON(a Int64): (while reading header): While executing",
+    "<html><h1>502 Bad Gateway</h1></html>",
+];
+
+/// Statuses that the server gives to exceptions, and those that alone would mean something else.
+const STATUSES: [u16; 10] = [200, 400, 401, 403, 404, 408, 413, 429, 500, 503];
+
+/// Which of [`MESSAGES`] makes another class of this code's, and which class.
+fn changed_by(code: u32, message: usize) -> Option<Class> {
+    match (code, message) {
+        (252, 2) => Some(Class::Halt),
+        (252, 3) => Some(Class::Split),
+        (117, 4) => Some(Class::RefreshSchema),
+        _ => None,
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn every_code_has_its_class_and_the_one_after_it_and_no_message_changes_others_than_117_and_252() {
+    let table: &[(Class, Class, &[u32])] = &[
+        (Class::Done,          Class::Done,         &[389]),
+        (Class::Retry,         Class::Retry,        &[3, 107]),
+        (Class::Retry,         Class::BackPressure, &[76, 364, 425, 439]),
+        (Class::Retry,         Class::Halt,         &[40]),
+        (Class::BackPressure,  Class::BackPressure, &[160, 201, 202, 203, 242, 252, 254, 265, 279, 285, 286, 290]),
+        (Class::BackPressure,  Class::Split,        &[173, 241]),
+        (Class::BackPressure,  Class::Halt,         &[243]),
+        (Class::InDoubt,       Class::InDoubt,      &[159, 209, 210, 216, 236, 319, 394, 499]),
+        (Class::InDoubt,       Class::BackPressure, &[225, 999]),
+        (Class::InDoubt,       Class::Poison,       &[49, 1000, 1001, 1002]),
+        (Class::RefreshSchema, Class::Poison,       &[33, 44, 53, 321, 349]),
+        (Class::RefreshSchema, Class::Split,        &[128, 131, 229]),
+        (Class::RefreshSchema, Class::Halt,         &[8, 10, 16, 36, 47, 115, 472]),
+        (Class::Poison,        Class::Poison,       &[6, 26, 27, 38, 41, 72, 117, 441, 469]),
+        (Class::Halt,          Class::Halt,         &[60, 62, 81, 164, 192, 193, 194, 218, 497, 512, 516]),
+    ];
+    for (first, then, codes) in table {
+        for code in *codes {
+            assert_eq!(in_vain(Some(*code), *first), *then, "code {code}");
+            for (number, message) in MESSAGES.into_iter().enumerate() {
+                let changed = changed_by(*code, number);
+                let expected = changed.unwrap_or(*first);
+                for status in STATUSES {
+                    assert_eq!(classify(Some(*code), status, message), expected, "code {code}, {message}");
+                }
+                // What the message says is no less true the next time.
+                let after = changed.unwrap_or(*then);
+                assert_eq!(in_vain(Some(*code), expected), after, "code {code}, {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unknown_code_and_an_answer_without_one_go_by_their_status_whatever_they_say() {
+    for message in MESSAGES {
+        for status in STATUSES {
+            for code in [None, Some(12345), Some(253)] {
+                assert_eq!(
+                    classify(code, status, message),
+                    classify(code, status, ""),
+                    "{code:?} {status}: {message}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn lists_of_codes_are_sorted_and_hold_known_ones() {
     for list in [BEFORE_THE_ROWS, MEMORY] {
