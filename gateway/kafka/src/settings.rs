@@ -180,6 +180,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_rebalance_takes_only_what_moves_where_nothing_else_is_said() {
+        let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
+        let kafka = Kafka { group_protocol: GroupProtocol::default(), ..kafka() };
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        let strategy = value(&settings, "partition.assignment.strategy");
+        // Alone: beside an eager one the group would agree on that, and every rebalance would take everything.
+        assert_eq!(strategy.as_deref(), Some("cooperative-sticky"));
+        assert_eq!(value(&settings, "group.protocol"), None);
+        assert_eq!(value(&settings, "group.instance.id"), None);
+    }
+
+    #[test]
     fn the_coordinator_divides_among_dynamic_members_and_decides_when_they_are_dead() {
         let identity = Identity { client_id: "c".into(), instance_id: Some("pod-0".into()), rack: None };
         let kafka = Kafka { group_protocol: GroupProtocol::Consumer, ..kafka() };
