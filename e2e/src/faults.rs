@@ -8,8 +8,9 @@
 //!
 //! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
 //! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
-//! but those that a scenario predicts exactly. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs
-//! and logs are kept then.
+//! but those that a scenario predicts exactly; and at its end every gateway that it leaves alive says that no row is missing in its
+//! account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
+//! kept then.
 
 mod admin;
 mod course;

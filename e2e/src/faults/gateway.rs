@@ -89,6 +89,16 @@ impl Gateway {
         metric_sum(&answer, name)
     }
 
+    /// The same of several, out of one answer.
+    pub async fn metrics<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[f64; COUNT]> {
+        let answer = gateway::metrics_text(&self.orders.admin).await?;
+        let mut values = [0.0; COUNT];
+        for (value, name) in values.iter_mut().zip(names) {
+            *value = metric_sum(&answer, name)?;
+        }
+        Some(values)
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors

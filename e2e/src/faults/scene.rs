@@ -4,6 +4,7 @@
 //! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
 //! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
 
+mod account;
 mod load;
 mod waits;
 
@@ -25,6 +26,7 @@ use crate::pipeline::{TABLE, merged};
 use crate::process::{Signal, interrupt};
 use crate::produce::{Compression, Load, Producer, Sent, Topic};
 use crate::spans::Run;
+pub use account::IMBALANCE;
 
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
@@ -306,7 +308,7 @@ impl<'a> Scene<'a> {
         Letters::of(&self.topic, &self.stage.program, &config).await
     }
 
-    /// A gateway that has ended is not started again.
+    /// A gateway that has ended is not started again, and nothing is asked of it at the end of the round: its course leaves it dead.
     ///
     /// # Errors
     /// When the kernel cannot say that it has.
@@ -344,7 +346,7 @@ impl<'a> Scene<'a> {
         self.topic.committed(&self.group).await
     }
 
-    /// Ends the load, waits until everything is in, ends the gateways and counts.
+    /// Ends the load, waits until everything is in and accounted for, ends the gateways and counts.
     ///
     /// # Errors
     /// When it cannot be counted.
@@ -354,6 +356,8 @@ impl<'a> Scene<'a> {
         let mut failures = Vec::new();
         // What is not in after the patience is counted as lost, which says more than an error.
         failures.extend(self.wait_committed(expected.messages_left).await.err());
+        // Also where something is missing: the account then says whether it was read.
+        failures.extend(self.wait_at_rest().await.err());
         interrupt::check()?;
         failures.extend(self.leave_all().await.err());
         let count = self.oracle().count(&sent).await?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{ANYWHERE, Constraint, SETTLE_PATIENCE, all_letters, begin};
 use crate::faults::course::SPANS_AFTER;
-use crate::faults::scene::{Expected, Scene};
+use crate::faults::scene::{Expected, IMBALANCE, Scene};
 
 /// The partition whose rows are refused alone.
 const PARTITION: usize = 0;
@@ -23,9 +23,6 @@ const SKIPPED: &str = "sluice_gateway_rows_skipped_total";
 
 /// The metric of blocks that wait for someone to act.
 const HALTED: &str = "sluice_gateway_blocks_halted";
-
-/// What was walked and is neither in, nor a letter, nor on its way.
-const IMBALANCE: &str = "sluice_gateway_ledger_imbalance_rows";
 
 /// Every refused row is passed over and counted, all others are in, and there is no letter.
 pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
