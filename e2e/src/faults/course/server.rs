@@ -58,6 +58,11 @@ impl Server {
         json!({"sink": {"clickhouse": {"insert": {"timeout": timeout}}}})
     }
 
+    /// Whether INSERTs stay without an answer for longer than the gateway waits for one.
+    fn leaves_doubt(self) -> bool {
+        matches!(self, Server::SlowOverTimeout | Server::Silent)
+    }
+
     /// Plays it.
     ///
     /// # Errors
@@ -73,7 +78,7 @@ impl Server {
         let since = match self {
             Server::KillInInsert => kill_at(scene, Leg::Middle).await?,
             Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
-            Server::Slow | Server::SlowOverTimeout => slow(scene).await?,
+            Server::Slow | Server::SlowOverTimeout => slow(scene, self.leaves_doubt()).await?,
             Server::Silent => silent(scene).await?,
             Server::WindowShort => window_short(scene).await?,
             Server::PastWindow => {
@@ -83,6 +88,9 @@ impl Server {
         };
         let recovery = scene.recovered(since).await?;
         scene.wait_acked(SPANS_AFTER).await?;
+        if self.leaves_doubt() {
+            scene.wait_doubt(0, false).await?;
+        }
         if self == Server::WindowShort {
             // It has asked the server what became of the INSERT, and was told.
             scene.wait_metric(0, MAY_BE_DOUBLED, |rows| rows == 0.0).await?;
@@ -101,7 +109,8 @@ async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-async fn slow(scene: &mut Scene<'_>) -> Result<Instant> {
+/// Where that makes doubt, the gateway says so before the last of them is tried again.
+async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
     scene
@@ -110,12 +119,21 @@ async fn slow(scene: &mut Scene<'_>) -> Result<Instant> {
             Ok(if applied >= SLOW_TIMES { Seen::Done(()) } else { Seen::NotYet(format!("{applied} so far")) })
         })
         .await?;
-    Ok(Instant::now())
+    let since = Instant::now();
+    if leaves_doubt {
+        scene.wait_doubt(0, true).await?;
+    }
+    Ok(since)
 }
 
+/// It lasts until the gateway has said what is in doubt.
 async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.stage.servers.sink.go(Way::Blackhole);
-    let waited = scene.wait_acked(SPANS_SILENT).await;
+    let waited = async {
+        scene.wait_acked(SPANS_SILENT).await?;
+        scene.wait_doubt(0, true).await
+    };
+    let waited = waited.await;
     scene.stage.servers.sink.go(Way::Open);
     waited.map(|()| Instant::now())
 }
