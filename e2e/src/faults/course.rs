@@ -12,6 +12,7 @@ pub mod process;
 pub mod protocol;
 pub mod refuse;
 pub mod rows;
+pub mod rule_change;
 pub mod server;
 pub mod shard;
 pub mod spooled;
@@ -62,6 +63,7 @@ fn change(fault: Fault) -> Value {
         Fault::LongOutage => outage::change(),
         Fault::OnlyCopy(only_copy) => only_copy.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
+        Fault::RuleChange => rule_change::change(0),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::Broker(_)
@@ -77,6 +79,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Process(process) => process.play(scene).await,
         Fault::Protocol(protocol) => protocol.play(scene).await,
         Fault::ClockJump => clock::play(scene).await,
+        Fault::RuleChange => rule_change::play(scene).await,
         Fault::Broker(broker) => broker.play(scene).await,
         Fault::Server(server) => server.play(scene).await,
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,

@@ -33,6 +33,8 @@ pub enum Fault {
     Protocol(Protocol),
     /// A gateway's wall clock jumps.
     ClockJump,
+    /// Gateways of a group make ranges by different rules.
+    RuleChange,
     /// Gateways are told to leave, and to come back.
     Leave(Leave),
     /// Brokers die, move, fall silent or forget.
@@ -84,7 +86,7 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
 
-const PROCESSES: [Scenario; 7] = [
+const PROCESSES: [Scenario; 8] = [
     scenario(
         "stop-shorter",
         Fault::Process(Process::StopShort),
@@ -120,6 +122,12 @@ const PROCESSES: [Scenario; 7] = [
         Fault::ClockJump,
         FEW,
         "the wall clock jumps by an hour, ahead and back, also between a SIGKILL and the next start",
+    ),
+    scenario(
+        "rule-change",
+        Fault::RuleChange,
+        FEW,
+        "two members with 3 and 5 messages a range; SIGKILL of each in turn, once an INSERT of its is stored and not answered",
     ),
     scenario(
         "duplicate-member",

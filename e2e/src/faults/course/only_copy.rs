@@ -26,7 +26,7 @@ const SPANS_READ: &str = "sluice_gateway_spans_total";
 const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
 
 /// The gateway's metric of partitions that it owns.
-const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
+pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 
 /// The gateway's metric of rows that may be there twice.
 pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
