@@ -14,6 +14,7 @@
 
 mod admin;
 mod course;
+mod foreign_commit;
 mod gate;
 mod gateway;
 mod kafka_front;

@@ -3,6 +3,7 @@
 pub mod broker;
 pub mod clock;
 pub mod damage;
+pub mod foreign;
 pub mod input;
 pub mod kill;
 pub mod leave;
@@ -66,6 +67,7 @@ fn change(fault: Fault) -> Value {
         Fault::RuleChange => rule_change::change(0),
         Fault::Kill(_)
         | Fault::ClockJump
+        | Fault::ForeignMetadata
         | Fault::Broker(_)
         | Fault::Refuse(_)
         | Fault::Storm(_)
@@ -80,6 +82,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Protocol(protocol) => protocol.play(scene).await,
         Fault::ClockJump => clock::play(scene).await,
         Fault::RuleChange => rule_change::play(scene).await,
+        Fault::ForeignMetadata => foreign::play(scene).await,
         Fault::Broker(broker) => broker.play(scene).await,
         Fault::Server(server) => server.play(scene).await,
         Fault::Refuse(refusal) => refuse::play(scene, refusal).await,

@@ -35,6 +35,8 @@ pub enum Fault {
     ClockJump,
     /// Gateways of a group make ranges by different rules.
     RuleChange,
+    /// Somebody else commits offsets of the group.
+    ForeignMetadata,
     /// Gateways are told to leave, and to come back.
     Leave(Leave),
     /// Brokers die, move, fall silent or forget.
@@ -86,7 +88,7 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
 
-const PROCESSES: [Scenario; 8] = [
+const PROCESSES: [Scenario; 9] = [
     scenario(
         "stop-shorter",
         Fault::Process(Process::StopShort),
@@ -128,6 +130,12 @@ const PROCESSES: [Scenario; 8] = [
         Fault::RuleChange,
         FEW,
         "two members with 3 and 5 messages a range; SIGKILL of each in turn, once an INSERT of its is stored and not answered",
+    ),
+    scenario(
+        "foreign-metadata",
+        Fault::ForeignMetadata,
+        FEW,
+        "between two lives of a gateway somebody else commits four partitions: é, no text, half a plan, nothing; each begins anew",
     ),
     scenario(
         "duplicate-member",

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use super::foreign_commit::{self, ForeignCommit};
 use super::gateway::{Gateway, Orders};
 use super::report::Round;
 use super::second_shard::{ALL_SHARDS, SecondShard};
@@ -344,6 +345,15 @@ impl<'a> Scene<'a> {
     /// When the broker does not say.
     pub async fn committed(&self) -> Result<Vec<(i32, i64)>> {
         self.topic.committed(&self.group).await
+    }
+
+    /// Commits these for the group, as somebody does who is no member of it. It must have none.
+    ///
+    /// # Errors
+    /// When the broker does not take them.
+    pub async fn commit_as_other(&self, commits: &[ForeignCommit]) -> Result<()> {
+        let broker = self.stage.servers.kafka();
+        foreign_commit::commit(&broker, &self.group, self.topic.name(), commits).await
     }
 
     /// Ends the load, waits until everything is in and accounted for, ends the gateways and counts.
