@@ -17,14 +17,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 /// API keys that scenarios act on.
+pub const PRODUCE: i16 = 0;
+/// See [`PRODUCE`].
 pub const FETCH: i16 = 1;
-/// See [`FETCH`].
+/// See [`PRODUCE`].
 pub const OFFSET_COMMIT: i16 = 8;
-/// See [`FETCH`].
+/// See [`PRODUCE`].
 pub const JOIN_GROUP: i16 = 11;
-/// See [`FETCH`].
+/// See [`PRODUCE`].
 pub const HEARTBEAT: i16 = 12;
-/// See [`FETCH`].
+/// See [`PRODUCE`].
 pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
 
 /// First version of `OffsetCommit` with compact strings and tagged fields.

@@ -354,7 +354,7 @@ const ROWS: [Scenario; 5] = [
     ),
 ];
 
-const INPUTS: [Scenario; 11] = [
+const INPUTS: [Scenario; 12] = [
     scenario(
         "bad-messages-dead-lettered",
         Fault::Input(Input::BadLettered),
@@ -390,6 +390,12 @@ const INPUTS: [Scenario; 11] = [
         Fault::Input(Input::LettersRefused),
         FEW,
         "the same until the broker lets the dead-letter topic be made: the partition goes on by itself",
+    ),
+    scenario(
+        "letter-answers-lost",
+        Fault::Input(Input::LetterAnswersLost),
+        FEW,
+        "answers to dead letters are lost that the broker has: nothing is committed before one arrives, and no letter is there twice",
     ),
     scenario(
         "poison-storm",

@@ -1,5 +1,7 @@
 //! Bad input: messages that nobody can read among good ones, the wrong encoding, a table that changes under a running gateway.
 
+mod letter_answers;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -45,6 +47,8 @@ pub enum Input {
     StopsUnready,
     /// The same, until there is.
     LettersRefused,
+    /// Answers to letters are lost that the broker has.
+    LetterAnswersLost,
     /// Messages in another encoding become letters.
     WrongEncoding,
     /// A column is renamed, and back.
@@ -75,6 +79,7 @@ impl Input {
             Input::BadKill => bad_lettered(scene, true).await,
             Input::StopsUnready => stops_unready(scene).await,
             Input::LettersRefused => letters_refused(scene).await,
+            Input::LetterAnswersLost => letter_answers::lost(scene).await,
             Input::BadSkipped => bad_skipped(scene).await,
             Input::BadStops => bad_stops(scene).await,
             Input::WrongEncoding => wrong_encoding(scene).await,
