@@ -20,6 +20,7 @@ mod pace;
 mod policy;
 mod reason;
 mod remembered;
+mod room;
 mod sample;
 mod spec;
 mod state;
@@ -103,7 +104,9 @@ impl Limit {
             Self::PartitionStuck => {
                 "a partition stands still, which no further gateway would change; see its gateway's log"
             }
-            Self::Unschedulable => "no node takes the gateways that were added; the cluster needs room",
+            Self::Unschedulable => {
+                "no node takes the gateways that were added; the cluster needs room, and it is tried again after half an hour"
+            }
             Self::Budget => "the number was changed often in the last hour; it stays for a while",
             Self::Memory => {
                 "gateways run out of memory and have as few partitions as they may have; raise gateway.resources.memory"
@@ -265,7 +268,8 @@ impl Situation<'_> {
             }
             _ => self.current,
         };
-        let reason = reason::held(hold, self.current);
+        room::see_hold(self.now, hold, &mut next);
+        let reason = room::with_waiting(reason::held(hold, self.current), hold, &self.samples.workload);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
         let cause = next.cause;
         let decision = Decision { hold: Some(hold), limited, cause, ..self.plain(wanted, reason, next) };
@@ -297,7 +301,8 @@ impl Situation<'_> {
             steps: &steps,
             current: self.current,
             recommended,
-            against_more: Self::against_more(&rates, cause),
+            against_more: Self::against_more(&rates, cause)
+                .or_else(|| room::against_more(self.now, &self.samples.workload, &next)),
             against_fewer: self.against_fewer(&rates, cause),
             forced,
             processed: rates.processed,
@@ -428,6 +433,9 @@ impl Situation<'_> {
                 if next.memory_steps >= MEMORY_STEPS_MAX || wish.current >= self.bounds.max =>
             {
                 Some(Limit::Memory)
+            }
+            _ if wish.recommended > wish.current && room::is_against(wish.against_more) => {
+                Some(Limit::Unschedulable)
             }
             _ if by_budget => Some(Limit::Budget),
             _ if wish.recommended < self.bounds.max || self.bounds.max == self.bounds.min => None,

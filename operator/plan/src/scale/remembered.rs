@@ -51,6 +51,7 @@ impl State {
             trial: self.trial,
             in_vain: self.in_vain,
             in_vain_until: self.in_vain_until,
+            no_room_until: self.no_room_until,
             memory_kills: self.memory_kills,
             killed_at: self.killed_at,
             pressure_at: same_moment(before.pressure_at, self.pressure_at),

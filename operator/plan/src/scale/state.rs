@@ -97,6 +97,8 @@ pub struct State {
     pub in_vain: u32,
     /// Until when nothing is added because it did not help.
     pub in_vain_until: Option<Moment>,
+    /// Until when nothing is added because no node took what was added last.
+    pub no_room_until: Option<Moment>,
     /// Kills for memory that were seen.
     pub memory_kills: u32,
     /// The last of them.
