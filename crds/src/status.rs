@@ -259,6 +259,10 @@ pub mod reason {
     /// `scaling.mode: External`.
     pub const EXTERNAL: &str = "External";
 
+    // ScalingLimited
+    /// Somebody else has set the number of gateways on their StatefulSet, and keeps it.
+    pub const SCALING_CONFLICT: &str = "ScalingConflict";
+
     // ReconciliationPaused
     /// `managementState: Managed`.
     pub const MANAGED: &str = "Managed";

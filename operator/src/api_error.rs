@@ -2,6 +2,9 @@
 
 use std::{error::Error, fmt};
 
+/// The API server's word for a field that another manager has.
+const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
+
 /// An error of the client library, told as the server put it. The library's own text repeats everything twice.
 #[derive(Debug)]
 pub struct ApiError(Box<kube::Error>);
@@ -10,6 +13,19 @@ impl ApiError {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         ErrorClass::of(&self.0)
+    }
+
+    /// The field managers that have a field that was to be applied, in the order of the alphabet; empty where the server names none.
+    /// It names them in words alone: `conflict with "kubectl-edit" using apps/v1`.
+    pub fn managers(&self) -> Vec<String> {
+        let kube::Error::Api(status) = &*self.0 else { return Vec::new() };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        let named = causes.filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT);
+        let mut names: Vec<String> =
+            named.filter_map(|cause| cause.message.split('"').nth(1).map(str::to_owned)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 
@@ -119,6 +135,7 @@ impl fmt::Display for ErrorClass {
 mod tests {
     use super::*;
     use kube::core::Status;
+    use serde_json::{Value, json};
 
     #[test]
     fn what_the_server_said_is_told_once() {
@@ -127,6 +144,25 @@ mod tests {
         assert_eq!(error.to_string(), "somebody else owns it (status 409)");
         assert_eq!(described(&error), error.to_string());
         assert_eq!(error.class(), ErrorClass::Conflict);
+    }
+
+    #[test]
+    fn whoever_has_a_field_is_read_from_the_conflict() {
+        let cause = |reason: &str, manager: &str| {
+            let message = format!("conflict with \"{manager}\" with subresource \"scale\" using apps/v1");
+            json!({"reason": reason, "message": message, "field": ".spec.replicas"})
+        };
+        let managers = |causes: Value| {
+            let status = json!({"status": "Failure", "code": 409, "reason": "Conflict", "details": {"causes": causes}});
+            let status: Status = serde_json::from_value(status).unwrap();
+            ApiError::from(kube::Error::Api(status.boxed())).managers()
+        };
+        let (one, other) = (cause(FIELD_MANAGER_CONFLICT, "kubectl"), cause(FIELD_MANAGER_CONFLICT, "keda"));
+        assert_eq!(managers(json!([one, other, one])), ["keda", "kubectl"]);
+        assert!(managers(json!([cause("UidMismatch", "kubectl")])).is_empty());
+        assert!(managers(json!([{"reason": FIELD_MANAGER_CONFLICT, "message": "conflict"}])).is_empty());
+        let away = kube::Error::Service(Box::new(std::io::Error::other("connection refused")));
+        assert!(ApiError::from(away).managers().is_empty());
     }
 
     #[test]

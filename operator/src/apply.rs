@@ -20,7 +20,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use sluice_crds::TracePipeline;
-use sluice_plan::{Applied, Desired, Names, Objects, Parts, names};
+use sluice_plan::{Applied, Desired, Names, Objects, Parts, contested, names};
 use std::fmt::Debug;
 
 /// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
@@ -70,14 +70,11 @@ pub enum Error {
         source: ApiError,
     },
     /// Somebody else set the number of gateways.
-    #[error(
-        "somebody else scales the StatefulSet {name}, which is left so. Set replicas of the TracePipeline instead, and \
-         give the field back with: kubectl delete statefulset {name} --cascade=orphan"
-    )]
+    #[error("{words}")]
     Contested {
-        /// Its name.
-        name: String,
-        /// What the API server said, which names who it is.
+        /// Who it is, and what would help.
+        words: String,
+        /// What the API server said.
         source: ApiError,
     },
 }
@@ -290,7 +287,9 @@ impl<'a> Writer<'a> {
         self.world.shared.metrics.wrote("replicas");
         self.api::<StatefulSet>(namespace).patch(&name, &how, &Patch::Apply(&scaled)).await.map_err(|error| {
             match ApiError::from(error) {
-                source if source.class() == ErrorClass::Conflict => Error::Contested { name, source },
+                source if source.class() == ErrorClass::Conflict => {
+                    Error::Contested { words: contested(&source.managers(), &name), source }
+                }
                 source => Error::Scale { name, replicas, source },
             }
         })

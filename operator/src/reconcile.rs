@@ -30,7 +30,10 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
 };
-use sluice_crds::{DrainState, RolloutState, ScalingMode, TracePipeline, status::condition};
+use sluice_crds::{
+    DrainState, RolloutState, ScalingMode, TracePipeline,
+    status::{condition, reason},
+};
 use sluice_plan::{
     Applied, Defaults, Intent, Objects, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
     lifecycle::{has_finalizer, needs_finalizer},
@@ -161,6 +164,14 @@ impl Error {
             Self::Timeout => ErrorClass::Timeout,
         }
     }
+
+    /// Who else sets the number of gateways, in words, when that is what failed.
+    fn contested(&self) -> Option<&str> {
+        match self {
+            Self::Apply(apply::Error::Contested { words, .. }) => Some(words),
+            _ => None,
+        }
+    }
 }
 
 /// A failed reconcile, counted and logged; it is tried again.
@@ -232,6 +243,8 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Err(error) if is_taking_over(pipeline) => return Err(error),
         other => other,
     };
+    facts.observed.scaling.contested =
+        carried_out.as_ref().err().and_then(Error::contested).map(str::to_owned);
     let now = Time(Timestamp::now());
     let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
     if let Some(messages) = facts.lag_messages {
@@ -459,7 +472,8 @@ async fn failed(pipeline: &TracePipeline, key: &Key, error: Error, world: &World
         ErrorClass::Conflict | ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign
     );
     if failure.is_news && is_for_a_person {
-        report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
+        let why = error.contested().map_or("ReconcileFailed", |_| reason::SCALING_CONFLICT);
+        report::tell(pipeline, why, &what, &world.shared).await;
     }
     Failed { error, retry_after: failure.retry_after }
 }

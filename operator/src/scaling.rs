@@ -75,7 +75,7 @@ impl Scaling {
         if Intent::of(pipeline) != Intent::Run {
             // Nothing is decided, and what was seen before is no guide for afterwards.
             self.forget(key);
-            return ScalingSeen { decision: None, drain };
+            return ScalingSeen { drain, ..ScalingSeen::default() };
         }
         let mode = pipeline.spec.scaling.mode;
         let policy = match mode {
@@ -85,18 +85,18 @@ impl Scaling {
         // What is wrong with the spec is said by the plan.
         let Some(policy) = policy else {
             self.forget(key);
-            return ScalingSeen { decision: None, drain };
+            return ScalingSeen { drain, ..ScalingSeen::default() };
         };
         let now = (self.clock)();
         if !self.is_due(key, now) {
             let decision = self.courses().get(key).and_then(|course| course.decision.clone());
-            return ScalingSeen { decision, drain };
+            return ScalingSeen { decision, drain, contested: None };
         }
         let staying = staying(pipeline);
         let poll = poll(facts, staying, now).await;
         let workload = workload(facts, &policy, staying);
         let decision = self.decided(pipeline, key, &policy, (poll, workload, now));
-        ScalingSeen { decision, drain }
+        ScalingSeen { decision, drain, contested: None }
     }
 
     /// Carries on with gateways on their way out: asks them what the status says that they are asked for, and says what is next.

@@ -10,6 +10,7 @@
 //! Every function is plain: no client, no clock, no runtime, no randomness. The same arguments give the same bytes, so
 //! that a second reconcile writes nothing and an operator that restarts changes nothing.
 
+mod contest;
 mod derived;
 mod gateway_config;
 mod hash;
@@ -31,6 +32,7 @@ mod status;
 mod topics;
 pub mod volumes;
 
+pub use contest::contested;
 pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;

@@ -68,4 +68,6 @@ pub struct ScalingSeen {
     pub decision: Option<Decision>,
     /// Gateways on their way out.
     pub drain: Option<DrainStatus>,
+    /// Who else has set the number of gateways and keeps it ([`crate::contested`]); `None` while nobody does.
+    pub contested: Option<String>,
 }

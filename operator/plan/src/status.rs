@@ -84,7 +84,10 @@ fn verdicts(
             Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
             Intent::Run | Intent::Remove => verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
         },
-        verdict::scaling_limited(scaling, resized),
+        match &observed.scaling.contested {
+            Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
+            None => verdict::scaling_limited(scaling, resized),
+        },
         progress.suspended(),
         verdict::reconciliation_paused(Intent::of(pipeline)),
         volumes::resized(pipeline, observed),

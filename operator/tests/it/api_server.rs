@@ -36,7 +36,7 @@ struct State {
     version: u64,
     writes: Vec<Write>,
     events: Vec<Value>,
-    refusals: Vec<(String, u16)>,
+    refusals: Vec<(String, u16, Value)>,
     /// Writes until whoever writes is cut off.
     writes_left: Option<u32>,
 }
@@ -80,7 +80,12 @@ impl ApiServer {
 
     /// From now on, requests whose path, or path and method, contain `what` are answered with this status.
     pub fn refuse(&self, what: &str, code: u16) {
-        self.state.lock().unwrap().refusals.push((what.to_owned(), code));
+        self.refuse_saying(what, code, failure(code, "scripted"));
+    }
+
+    /// The same with a body of its own.
+    pub fn refuse_saying(&self, what: &str, code: u16, body: Value) {
+        self.state.lock().unwrap().refusals.push((what.to_owned(), code, body));
     }
 
     /// Refuses nothing any more.
@@ -153,11 +158,11 @@ impl ApiServer {
             state.writes.push(Write { method, what, field_manager, propagation });
         }
         let full = format!("{what} {method}");
-        let scripted =
-            state.refusals.iter().find(|(refused, _)| full.contains(refused)).map(|(_, code)| *code);
-        let refusal = scripted.or_else(|| state.cuts_off(&method).then_some(503));
+        let scripted = state.refusals.iter().find(|(refused, ..)| full.contains(refused));
+        let scripted = scripted.map(|(_, code, body)| (*code, body.clone()));
+        let refusal = scripted.or_else(|| state.cuts_off(&method).then(|| (503, failure(503, "scripted"))));
         let (code, answer) = match (refusal, method) {
-            (Some(code), _) => (code, failure(code, "scripted")),
+            (Some(refusal), _) => refusal,
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
             (None, Method::PATCH) => {
                 let object = what.trim_end_matches("/status").trim_end_matches("/resize");

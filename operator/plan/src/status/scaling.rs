@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_said_in_rounded_numbers_and_once() {
-        let seen = ScalingSeen { decision: Some(decision()), drain: None };
+        let seen = ScalingSeen { decision: Some(decision()), ..ScalingSeen::default() };
         let said = scaling(ScalingMode::Auto, (None, None), &seen).unwrap();
         assert_eq!((said.recommended_replicas, said.cause.as_deref()), (Some(4), Some("SinkLimited")));
         assert_eq!(
@@ -92,7 +92,8 @@ mod tests {
             (Some(12_000), Some(3), Some(10_000))
         );
         let later = State { capacity: Some(10_240.0), rescales: Vec::new(), ..decision().next };
-        let later = ScalingSeen { decision: Some(Decision { next: later, ..decision() }), drain: None };
+        let later =
+            ScalingSeen { decision: Some(Decision { next: later, ..decision() }), ..ScalingSeen::default() };
         assert_eq!(
             scaling(ScalingMode::Auto, (Some(&said), None), &later),
             Some(said.clone()),
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_where_nothing_is_decided() {
-        let seen = ScalingSeen { decision: Some(decision()), drain: None };
+        let seen = ScalingSeen { decision: Some(decision()), ..ScalingSeen::default() };
         let said = scaling(ScalingMode::Recommend, (None, None), &seen).unwrap();
         for mode in [ScalingMode::Fixed, ScalingMode::External] {
             assert_eq!(scaling(mode, (Some(&said), None), &seen), None);

@@ -237,6 +237,19 @@ fn while_the_schema_job_runs_the_old_config_is_what_gateways_have() {
 }
 
 #[test]
+fn whoever_else_sets_the_number_is_what_limits_it() {
+    let (pipeline, mut facts) = running(&json!({}), &[]);
+    assert_eq!(condition(&said(&pipeline, &facts), "ScalingLimited").reason, "Ok");
+    facts.scaling.contested = Some("an HPA does".into());
+    let status = said(&pipeline, &facts);
+    let limited = condition(&status, "ScalingLimited");
+    assert_eq!(
+        (limited.status.as_str(), limited.reason.as_str(), limited.message.as_str()),
+        ("True", "ScalingConflict", "an HPA does")
+    );
+}
+
+#[test]
 fn more_replicas_than_partitions_are_said_to_be_too_many() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
     pipeline.spec.replicas = Some(9);

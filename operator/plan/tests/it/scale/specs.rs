@@ -23,7 +23,7 @@ fn decision(replicas: u32) -> Decision {
 
 fn facts(pipeline: &TracePipeline, decided: Option<u32>, there: u32) -> Observed {
     Observed {
-        scaling: ScalingSeen { decision: decided.map(decision), drain: None },
+        scaling: ScalingSeen { decision: decided.map(decision), ..ScalingSeen::default() },
         workload: Some(WorkloadSeen { wanted: there, ..WorkloadSeen::default() }),
         ..observed(pipeline, PARTITIONS)
     }
