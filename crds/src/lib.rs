@@ -16,7 +16,7 @@ pub use derived::Derived;
 pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
-    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, MEMORY_RESIZES_MAX, MemoryResize,
+    DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus, MEMORY_RESIZES_MAX, MemoryResize,
     MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SuspensionStatus, TopicStatus,
     TracePipelineStatus, VolumesStatus,
 };

@@ -7,6 +7,7 @@
 
 mod delivery;
 mod lifecycle;
+mod loss;
 mod resize;
 mod rollout;
 mod scaling;
@@ -14,6 +15,7 @@ mod volumes;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 pub use lifecycle::SuspensionStatus;
+pub use loss::LossStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
@@ -88,6 +90,10 @@ pub struct TracePipelineStatus {
     /// What waits on the queue volumes; not set while queue.mode is Disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
+
+    /// Messages that Kafka deleted before they were read; not set while none is known to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossStatus>,
 
     /// How many queue volumes there are and how far they are; not set while queue.mode is Disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ use crate::{
     memory::Key,
     reconcile::World,
     sample::{self, Sample, Source},
+    told::Said,
     volumes,
 };
 use k8s_openapi::{
@@ -108,7 +109,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let partitions = partitions(&source_spec.topics, answer);
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
-    let told = world.shared.telling.ask(&key, &gateways).await;
+    let Said { told, messages_lost } = world.shared.telling.ask(&key, &gateways).await;
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
@@ -124,6 +125,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         delivery: told.delivery,
         queue: told.queue,
         has_empty_queue: told.has_empty_queue,
+        messages_lost,
         scaling: ScalingSeen::default(),
         volumes,
         rollout: None,

@@ -19,7 +19,7 @@ use sluice_crds::{
     DeliveryStatus, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{lifecycle::LetGo, scale::Limit};
+use sluice_plan::{News, lifecycle::LetGo, news, scale::Limit};
 use std::time::Instant;
 use tracing::{debug, info};
 
@@ -82,6 +82,7 @@ pub async fn report(
     }
     let of_gateways = gateway_events(&before, &status).into_iter().chain(volume_events(&before, &status));
     let of_gateways = of_gateways.chain(resize_events(&before.memory_resizes, &status.memory_resizes));
+    let of_gateways = of_gateways.chain(news(&before, &status).into_iter().map(|news| once(&news)));
     for event in of_gateways.chain(scaling_events(before.scaling.as_ref(), status.scaling.as_ref())) {
         publish(pipeline, &event, &world.shared).await;
     }
@@ -192,6 +193,12 @@ fn gateway_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> 
         _ => None,
     };
     promise.into_iter().chain(queue).collect()
+}
+
+/// What happened and is not so any more by itself.
+fn once(news: &News) -> Event {
+    let type_ = if news.is_bad { EventType::Warning } else { EventType::Normal };
+    happened(news.reason, type_, &news.words, news.action)
 }
 
 fn promised(delivery: &DeliveryStatus) -> Event {

@@ -4,10 +4,10 @@
 use crate::{
     gateways::{self, Gateway},
     memory::Key,
-    sample::told::{Told, read, together},
+    sample::told::{Told, messages_lost, read, together},
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -15,12 +15,21 @@ use std::{
 /// Gateways are asked again after so many seconds: below the time between two looks at a pipeline that runs.
 const FRESH_SECONDS: u64 = 20;
 
+/// What the gateways of a pipeline say.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// All together.
+    pub told: Told,
+    /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
+    pub messages_lost: BTreeMap<u32, i64>,
+}
+
 /// What was said of a pipeline, by which gateways, and when.
 #[derive(Debug)]
 struct Known {
     at: Instant,
     by: Vec<Gateway>,
-    told: Told,
+    said: Said,
 }
 
 /// What was said of each pipeline.
@@ -32,24 +41,28 @@ pub struct Telling {
 impl Telling {
     /// What the gateways that are ready say, all together. What others have said while pods rolled is remembered for people; that
     /// nothing is queued is known of those alone that have said it.
-    pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Told {
+    pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Said {
         let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).copied().collect();
         ready.sort_by_key(|gateway| gateway.ordinal);
-        if let Some(Known { at, by, told }) = self.known().get(key)
+        if let Some(Known { at, by, said }) = self.known().get(key)
             && at.elapsed() < Duration::from_secs(FRESH_SECONDS)
         {
-            let has_empty_queue = told.has_empty_queue && *by == ready;
-            return Told { has_empty_queue, ..told.clone() };
+            let mut said = said.clone();
+            said.told.has_empty_queue &= *by == ready;
+            return said;
         }
-        let said = gateways::metrics_of(ready.iter().copied()).await;
+        let answers = gateways::metrics_of(ready.iter().copied()).await;
         // One that gives no answer may promise less than the others.
         let told: Vec<Told> =
-            said.iter().map(|said| said.text.as_deref().map(read).unwrap_or_default()).collect();
-        let told = together(&told);
-        if !said.is_empty() {
-            self.known().insert(key.clone(), Known { at: Instant::now(), by: ready, told: told.clone() });
+            answers.iter().map(|answer| answer.text.as_deref().map(read).unwrap_or_default()).collect();
+        let lost = answers
+            .iter()
+            .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
+        let said = Said { told: together(&told), messages_lost: lost.collect() };
+        if !answers.is_empty() {
+            self.known().insert(key.clone(), Known { at: Instant::now(), by: ready, said: said.clone() });
         }
-        told
+        said
     }
 
     /// Forgets a pipeline that is gone.

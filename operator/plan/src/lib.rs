@@ -16,6 +16,7 @@ mod gateway_config;
 mod hash;
 pub mod lifecycle;
 pub mod names;
+mod news;
 pub mod objects;
 pub mod observed;
 mod plan;
@@ -36,6 +37,7 @@ pub use contest::contested;
 pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;
+pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, HolderSeen, MemorySeen,

@@ -27,6 +27,7 @@ pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
 use crate::scale::Decision;
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
+use std::collections::BTreeMap;
 
 /// All facts about one pipeline, read at about the same time.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,6 +48,9 @@ pub struct Observed {
     pub queue: Option<QueueStatus>,
     /// Whether each of those that are ready by now has said, since it was started, that nothing waits there.
     pub has_empty_queue: bool,
+    /// Messages that each gateway says Kafka deleted before they were read, since it was started, by its number; of those alone that
+    /// have said it.
+    pub messages_lost: BTreeMap<u32, i64>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// An older pipeline with the same consumer group ([`crate::rival`]).

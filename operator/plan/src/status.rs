@@ -3,6 +3,7 @@
 //! The same facts give the same status, whether or not anything was applied; a condition keeps the time of its last
 //! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
 
+mod loss;
 mod progress;
 mod removal;
 mod scaling;
@@ -47,6 +48,7 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
+        loss: loss::loss(before.loss.as_ref(), &observed.messages_lost, now),
         volumes: volumes::volumes(pipeline, observed),
         scaling,
         memory_resizes,

@@ -7,6 +7,7 @@ use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
+const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
 /// The longest word that is taken over, bytes; the definition refuses longer ones.
 const WORD_BYTES_MAX: usize = 64;
@@ -37,6 +38,11 @@ pub fn read(text: &str) -> Told {
     }
     let queue = blocks.zip(bytes).map(|(blocks, bytes)| QueueStatus { blocks, bytes });
     Told { delivery, queue, has_empty_queue: queue.is_some_and(|queue| queue.blocks == 0) }
+}
+
+/// Messages that Kafka deleted before this gateway read them, since it was started; `None` when it does not say.
+pub fn messages_lost(text: &str) -> Option<i64> {
+    lines(text).find(|line| line.name == MESSAGES_LOST).and_then(|line| whole(line.value))
 }
 
 /// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
@@ -94,11 +100,13 @@ mod tests {
         assert_eq!(read(EXPORTED).delivery, Some(expected));
         assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
         assert_eq!(read(EXPORTED).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
+        assert_eq!(messages_lost(EXPORTED), Some(0));
+        assert_eq!(messages_lost(&format!("{MESSAGES_LOST} 17\n")), Some(17));
     }
 
     #[test]
     fn what_is_not_said_or_no_word_is_not_known() {
-        assert_eq!(read(""), Told::default());
+        assert_eq!((read(""), messages_lost("")), (Told::default(), None));
         assert_eq!(read(&format!("{SPOOL_BLOCKS} 3\n")).queue, None);
         assert_eq!(read(&format!("{SPOOL_BLOCKS} -1\n{SPOOL_BYTES} NaN\n")).queue, None);
         for strange in ["", "Robert'); DROP TABLE", &"x".repeat(65)] {

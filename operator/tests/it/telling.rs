@@ -60,3 +60,46 @@ async fn one_that_is_silent_changes_nothing_that_was_said() {
     assert_eq!(status(&bench)["delivery"], json!({"guarantee": "exactly_once_effect"}));
     assert_eq!(bench.server.take_writes(), []);
 }
+
+#[tokio::test]
+async fn lost_messages_are_told_when_they_are_found_and_when_there_are_more() {
+    let (mut bench, pods) = saying(&format!("{ONCE}sluice_gateway_messages_lost_total 0\n")).await;
+    assert!(status(&bench)["loss"].is_null(), "{}", status(&bench));
+    // What each of two gateways has counted, what it comes to, and whether it is news.
+    for (counted, all, is_news) in
+        [(40, 80, true), (40, 80, false), (45, 90, true), (0, 90, false), (3, 96, true)]
+    {
+        pods.each(|gateway| gateway.more = format!("{ONCE}sluice_gateway_messages_lost_total {counted}\n"));
+        bench.restart();
+        bench.server.take_events();
+        bench.reconcile("prod").await.unwrap();
+        assert_eq!(status(&bench)["loss"]["messages"], all, "{counted}");
+        let events = bench.server.take_events();
+        let told: Vec<&Value> = events.iter().filter(|event| event["reason"] == "DataLoss").collect();
+        assert_eq!(told.len(), usize::from(is_news), "{counted}: {events:?}");
+        assert!(told.iter().all(|event| event["type"] == "Warning"), "{told:?}");
+    }
+    assert_eq!(bench.condition("prod", "Ready"), "True Running", "gateways go on");
+    bench.server.take_writes();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+}
+
+#[tokio::test]
+async fn partitions_that_are_added_are_told() {
+    let (bench, _pods) = saying(ONCE).await;
+    bench.server.take_events();
+    // As if the topic had had four when it was last looked at.
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["status"]["topics"] = json!([{"name": "spans", "partitions": 4}]);
+        pipeline["status"]["desiredReplicas"] = 1.into();
+    });
+    bench.reconcile("prod").await.unwrap();
+    let events = bench.server.take_events();
+    let told: Vec<&Value> = events.iter().filter(|event| event["reason"] == "PartitionsAdded").collect();
+    let words = "the topic \"spans\" has 8 partitions now, 4 before; 2 gateways are to read them, 1 before";
+    assert_eq!(told.len(), 1, "{events:?}");
+    assert_eq!((&told[0]["note"], &told[0]["type"]), (&json!(words), &json!("Normal")));
+    bench.reconcile("prod").await.unwrap();
+    assert!(bench.server.take_events().is_empty());
+}

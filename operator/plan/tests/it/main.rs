@@ -6,6 +6,7 @@ mod argocd;
 mod flows;
 mod golden;
 mod life;
+mod news;
 mod plans;
 mod resize;
 mod revisions;
@@ -21,6 +22,7 @@ use sluice_plan::{
     Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen, TopicSeen,
     VolumesSeen, plan,
 };
+use std::collections::BTreeMap;
 
 /// A sample of `config/samples` as the API server would return it.
 fn sample(name: &str) -> TracePipeline {
@@ -59,6 +61,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         delivery: None,
         queue: None,
         has_empty_queue: false,
+        messages_lost: BTreeMap::new(),
         scaling: ScalingSeen::default(),
         rival: None,
         storage_class: StorageClassSeen::NotAsked,

@@ -1,0 +1,49 @@
+//! What a person wants to read once, when it happens: that messages were lost, and that a topic has more partitions. Two statuses in,
+//! words out; that something is still so is no news.
+
+use sluice_crds::{TopicStatus, TracePipelineStatus};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// Its word.
+    pub reason: &'static str,
+    /// Whether a person has to do something about it.
+    pub is_bad: bool,
+    /// What the operator or the gateways were doing.
+    pub action: &'static str,
+    /// All of it.
+    pub words: String,
+}
+
+/// What happened between two statuses of one pipeline.
+pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<News> {
+    let grown = after.topics.iter().filter_map(|topic| grown(before, topic, after));
+    lost(before, after).into_iter().chain(grown).collect()
+}
+
+fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {
+    let all = after.loss.as_ref()?.messages;
+    let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
+    let so_far = if more == all { String::new() } else { format!(", {all} so far") };
+    let words = format!(
+        "Kafka deleted {more} messages before they were read{so_far}: they cannot be had back from it. Raise retention.ms and \
+         retention.bytes of the topic, and look for what keeps the pipeline behind"
+    );
+    (more > 0).then_some(News { reason: "DataLoss", is_bad: true, action: "Read", words })
+}
+
+fn grown(before: &TracePipelineStatus, now: &TopicStatus, after: &TracePipelineStatus) -> Option<News> {
+    let was = before.topics.iter().find(|topic| topic.name == now.name)?;
+    let gateways = match (before.desired_replicas, after.desired_replicas) {
+        (Some(was), Some(now)) if was != now => format!("; {now} gateways are to read them, {was} before"),
+        (_, Some(now)) => format!("; {now} gateways read them, as before"),
+        (_, None) => String::new(),
+    };
+    let words = format!(
+        "the topic {:?} has {} partitions now, {} before{gateways}",
+        now.name, now.partitions, was.partitions
+    );
+    let is_more = now.partitions > was.partitions;
+    is_more.then_some(News { reason: "PartitionsAdded", is_bad: false, action: "Read", words })
+}

@@ -1,0 +1,71 @@
+//! What is told once, when it happens.
+
+use crate::statuses::{running, said};
+use serde_json::json;
+use sluice_crds::TracePipelineStatus;
+use sluice_plan::{Observed, TopicSeen, news};
+
+#[test]
+fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
+    for (fixed, gateways) in
+        [(None, "; 6 gateways are to read them, 3 before"), (Some(3), "; 3 gateways read them, as before")]
+    {
+        let (mut pipeline, facts) = running(&json!({}), &[]);
+        pipeline.spec.replicas = fixed;
+        let before = said(&pipeline, &facts);
+        assert!(
+            news(&TracePipelineStatus::default(), &before).is_empty(),
+            "a topic that is read from now on has grown nowhere"
+        );
+        pipeline.status = Some(before.clone());
+        let facts = Observed { partitions: [("otlp_spans".into(), TopicSeen::Known(24))].into(), ..facts };
+        let after = said(&pipeline, &facts);
+        let told = news(&before, &after);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].reason, told[0].is_bad), ("PartitionsAdded", false));
+        assert_eq!(
+            told[0].words,
+            format!("the topic \"otlp_spans\" has 24 partitions now, 12 before{gateways}")
+        );
+        pipeline.status = Some(after.clone());
+        assert!(news(&after, &said(&pipeline, &facts)).is_empty());
+    }
+}
+
+#[test]
+fn a_source_that_is_away_or_has_fewer_partitions_has_not_grown() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let before = said(&pipeline, &facts);
+    pipeline.status = Some(before.clone());
+    for seen in [TopicSeen::Missing, TopicSeen::Known(3)] {
+        let facts = Observed { partitions: [("otlp_spans".into(), seen)].into(), ..facts.clone() };
+        assert!(news(&before, &said(&pipeline, &facts)).is_empty());
+    }
+}
+
+#[test]
+fn lost_messages_are_told_when_there_are_any_and_when_there_are_more() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let mut before = said(&pipeline, &facts);
+    for (counts, expected) in [
+        ([0, 0], None),
+        ([40, 0], Some("Kafka deleted 40 messages before they were read: they cannot be had back")),
+        ([40, 0], None),
+        ([40, 2], Some("Kafka deleted 2 messages before they were read, 42 so far: they")),
+        // A gateway that was started again.
+        ([0, 2], None),
+        ([1, 2], Some("Kafka deleted 1 messages before they were read, 43 so far: they")),
+    ] {
+        pipeline.status = Some(before.clone());
+        let facts = Observed { messages_lost: (0..).zip(counts).collect(), ..facts.clone() };
+        let after = said(&pipeline, &facts);
+        let told = news(&before, &after);
+        assert_eq!(told.len(), usize::from(expected.is_some()), "{told:?}");
+        if let (Some(told), Some(expected)) = (told.first(), expected) {
+            assert_eq!((told.reason, told.is_bad), ("DataLoss", true));
+            assert!(told.words.starts_with(expected), "{}", told.words);
+        }
+        before = after;
+    }
+    assert_eq!(before.loss.unwrap().messages, 43);
+}
