@@ -1,19 +1,29 @@
-//! Every flow that a pipeline needs, tried against the rules of its NetworkPolicy by the rules of Kubernetes: a pod that a policy
-//! selects may do what at least one of its rules allows, and nothing else. No local network enforces one.
+//! Every flow that a pipeline or the operator needs, tried against the rules of its NetworkPolicy by the rules of Kubernetes: a pod that
+//! a policy selects may do what at least one of its rules allows, and nothing else. No local network enforces one.
 
 use crate::{observed, planned, sample};
 use k8s_openapi::{
     api::{
-        core::v1::PodSpec,
-        networking::v1::{NetworkPolicy, NetworkPolicyPort, NetworkPolicySpec},
+        core::v1::{PodSpec, PodTemplateSpec},
+        networking::v1::{NetworkPolicyPort, NetworkPolicySpec},
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
+use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Parts, build};
+use sluice_plan::{Parts, Plan, build, drain_job, names::ADMIN_PORT, volumes::Drain};
 use std::collections::BTreeMap;
 
-const SAMPLES: [&str; 2] = ["tracepipeline.yaml", "tracepipeline-full.yaml"];
+/// One with what is given by default, one with everything, one with shards, and one whose ports are all others.
+const SAMPLES: [&str; 4] = [
+    "tracepipeline.yaml",
+    "tracepipeline-full.yaml",
+    "tracepipeline-sharded.yaml",
+    "tracepipeline-tls-sasl.yaml",
+];
+
+/// Where the API server listens: as its Service, and on most control planes themselves.
+const API_SERVER_PORTS: [i32; 2] = [443, 6_443];
 
 /// A pod as a policy sees it.
 struct Pod {
@@ -28,26 +38,75 @@ enum Way {
     Out,
 }
 
-fn parts(pipeline: &TracePipeline) -> Parts {
-    build(&planned(pipeline, &observed(pipeline, 12))).into_parts()
+/// A pipeline with its objects, and its pods: a gateway, and those of the Jobs for the schema and for a volume that no gateway uses.
+struct Scene {
+    pipeline: TracePipeline,
+    parts: Parts,
+    policy: NetworkPolicySpec,
+    pods: [Pod; 3],
 }
 
-/// The pods of a pipeline: a gateway, and that of the schema Job.
-fn pods(parts: &Parts) -> Vec<Pod> {
+fn scene(name: &str) -> Scene {
+    let pipeline = sample(name);
+    let plan = planned(&pipeline, &observed(&pipeline, 12));
+    let parts = build(&plan).into_parts();
     let gateway = parts.workload.clone().unwrap().spec.unwrap().template;
     let schema = parts.schema_job.clone().unwrap().spec.unwrap().template;
-    [("gateway", gateway), ("schema", schema)]
-        .map(|(name, template)| Pod {
-            name,
-            labels: template.metadata.unwrap().labels.unwrap(),
-            spec: template.spec.unwrap(),
-        })
-        .into()
+    let drain = drain(&plan);
+    let pods = [("gateway", gateway), ("schema", schema), ("drain", drain)].map(|(name, template)| Pod {
+        name,
+        labels: template.metadata.unwrap().labels.unwrap(),
+        spec: template.spec.unwrap(),
+    });
+    let policy = parts.network_policy.spec.clone().unwrap();
+    Scene { pipeline, parts, policy, pods }
+}
+
+fn drain(plan: &Plan) -> PodTemplateSpec {
+    let (claim, claim_uid) = ("queue-demo-gateway-7".to_owned(), "u7".to_owned());
+    let drain = Drain { ordinal: 7, claim, claim_uid, workload_version: "w.1".to_owned() };
+    drain_job(plan, &drain).spec.unwrap().template
+}
+
+/// A file of the chart.
+fn chart(file: &str) -> String {
+    let path = format!("{}/../../charts/sluice/templates/{file}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The operator's policy as the chart renders it with its own values: what asks for a value that is not set is left out, and so is which
+/// pods are selected, which `cargo verify` looks at in what helm renders.
+fn policy_of_the_operator() -> NetworkPolicySpec {
+    let template = chart("networkpolicy.yaml");
+    let (mut depth, mut rendered) = (0_u32, String::new());
+    for line in template.lines().skip_while(|line| *line != "spec:") {
+        match line.trim_start() {
+            directive if directive.starts_with("{{- with ") => depth += 1,
+            directive if directive.starts_with("{{- end") => depth = depth.saturating_sub(1),
+            directive if directive.starts_with("{{") || depth > 0 => {}
+            _ => {
+                rendered.push_str(line);
+                rendered.push('\n');
+            }
+        }
+    }
+    let policy: Value = serde_saphyr::from_str(&rendered).unwrap();
+    let policy: NetworkPolicySpec = serde_json::from_value(policy["spec"].clone()).unwrap();
+    assert!(governs(&policy, Way::In) && governs(&policy, Way::Out), "{policy:?}");
+    policy
+}
+
+/// The operator's pod, as far as a policy looks at it.
+fn operator() -> Pod {
+    let deployment = chart("deployment.yaml");
+    assert!(deployment.contains("--listen=0.0.0.0:8080") && deployment.contains("containerPort: 8080"));
+    let container = json!({"name": "operator", "ports": [{"name": "http", "containerPort": 8_080}]});
+    let spec = serde_json::from_value(json!({"containers": [container]})).unwrap();
+    Pod { name: "operator", labels: BTreeMap::new(), spec }
 }
 
 /// Whether the policy lets the pod's connection pass.
-fn lets_pass(policy: &NetworkPolicy, pod: &Pod, way: Way, protocol: &str, port: i32) -> bool {
-    let spec = policy.spec.as_ref().unwrap();
+fn lets_pass(spec: &NetworkPolicySpec, pod: &Pod, way: Way, protocol: &str, port: i32) -> bool {
     if !selects(spec, &pod.labels) || !governs(spec, way) {
         return true;
     }
@@ -102,24 +161,31 @@ fn port_of(address: &str) -> i32 {
     address.trim_end_matches('/').rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
+/// Name servers and brokers, which tell of others.
+fn kafka_and_names(pipeline: &TracePipeline) -> Vec<(&'static str, &'static str, i32)> {
+    let mut needed = vec![
+        ("names", "UDP", 53),
+        ("names, when an answer is long", "TCP", 53),
+        ("a broker that tells of another port", "TCP", 9_094),
+    ];
+    let brokers = &pipeline.spec.source.kafka.bootstrap_servers;
+    needed.extend(brokers.iter().map(|at| ("brokers", "TCP", port_of(at))));
+    needed
+}
+
 #[test]
 fn every_flow_that_a_pipeline_needs_passes() {
     for name in SAMPLES {
-        let pipeline = sample(name);
-        let parts = parts(&pipeline);
-        let kafka = &pipeline.spec.source.kafka;
-        let mut needed = vec![
-            ("names", "UDP", 53),
-            ("names, when an answer is long", "TCP", 53),
-            ("a broker that tells of another port", "TCP", 9_094),
-        ];
-        needed.extend(kafka.bootstrap_servers.iter().map(|at| ("brokers", "TCP", port_of(at))));
-        needed.extend(
-            pipeline.spec.sink.clickhouse.endpoints.iter().map(|at| ("ClickHouse", "TCP", port_of(at))),
-        );
-        for pod in pods(&parts) {
+        let scene = scene(name);
+        let clickhouse = &scene.pipeline.spec.sink.clickhouse;
+        let of_shards = clickhouse.shards.iter().flat_map(|shard| &shard.endpoints);
+        let servers: Vec<i32> = clickhouse.endpoints.iter().chain(of_shards).map(|at| port_of(at)).collect();
+        assert!(!servers.is_empty(), "{name}");
+        let mut needed = kafka_and_names(&scene.pipeline);
+        needed.extend(servers.into_iter().map(|port| ("ClickHouse", "TCP", port)));
+        for pod in &scene.pods {
             for (what, protocol, port) in &needed {
-                let passes = lets_pass(&parts.network_policy, &pod, Way::Out, protocol, *port);
+                let passes = lets_pass(&scene.policy, pod, Way::Out, protocol, *port);
                 assert!(passes, "{name}: {} to {what} ({protocol} {port})", pod.name);
             }
         }
@@ -129,12 +195,11 @@ fn every_flow_that_a_pipeline_needs_passes() {
 #[test]
 fn the_operator_prometheus_and_the_kubelet_reach_the_admin_port() {
     for name in SAMPLES {
-        let parts = parts(&sample(name));
+        let Scene { parts, policy, pods: [gateway, ..], .. } = scene(name);
         let config = &parts.config_map.data.as_ref().unwrap()["gateway.yaml"];
-        let config: serde_json::Value = serde_saphyr::from_str(config).unwrap();
+        let config: Value = serde_saphyr::from_str(config).unwrap();
         let listens = port_of(config["admin"]["listen"].as_str().unwrap());
         let service = parts.service.spec.as_ref().unwrap().ports.as_ref().unwrap()[0].port;
-        let gateway = &pods(&parts)[0];
         let container = &gateway.spec.containers[0];
         let probed = container.readiness_probe.as_ref().unwrap().http_get.as_ref().unwrap();
         let named = container
@@ -143,36 +208,58 @@ fn the_operator_prometheus_and_the_kubelet_reach_the_admin_port() {
             .unwrap()
             .iter()
             .find(|port| probed.port == IntOrString::String(port.name.clone().unwrap_or_default()));
-        assert_eq!([service, named.unwrap().container_port], [listens, listens]);
-        assert!(lets_pass(&parts.network_policy, gateway, Way::In, "TCP", listens));
+        assert_eq!([service, named.unwrap().container_port, ADMIN_PORT], [listens; 3]);
+        assert!(lets_pass(&policy, &gateway, Way::In, "TCP", listens));
     }
 }
 
 #[test]
+fn every_flow_that_the_operator_needs_passes() {
+    let (policy, operator) = (policy_of_the_operator(), operator());
+    let passes = |way, protocol, port| lets_pass(&policy, &operator, way, protocol, port);
+    for port in API_SERVER_PORTS {
+        assert!(passes(Way::Out, "TCP", port), "to the API server at {port}");
+    }
+    assert!(passes(Way::Out, "TCP", ADMIN_PORT), "to gateways: metrics, /drain and /resume");
+    for name in SAMPLES {
+        for (what, protocol, port) in kafka_and_names(&sample(name)) {
+            assert!(passes(Way::Out, protocol, port), "{name}: to {what} ({protocol} {port})");
+        }
+    }
+    assert!(passes(Way::In, "TCP", 8_080), "probes and metrics");
+    // What the Service, and with it a ServiceMonitor, leads to.
+    assert!(
+        chart("service.yaml").contains("targetPort: http")
+            && chart("servicemonitor.yaml").contains("port: http")
+    );
+}
+
+#[test]
 fn nothing_else_passes() {
-    let parts = parts(&sample(SAMPLES[0]));
-    for pod in pods(&parts) {
-        for (way, protocol, port) in [
-            (Way::In, "TCP", 22),
-            (Way::In, "TCP", 8_123),
-            (Way::In, "TCP", 9_092),
-            (Way::In, "UDP", 9_090),
-            (Way::Out, "UDP", 123),
-            (Way::Out, "SCTP", 9_092),
-        ] {
-            assert!(
-                !lets_pass(&parts.network_policy, &pod, way, protocol, port),
-                "{} {way:?} {port}",
-                pod.name
-            );
+    let scene = scene(SAMPLES[0]);
+    let of_the_operator = (policy_of_the_operator(), operator());
+    let others = [(Way::In, "TCP", 22), (Way::In, "TCP", 8_123), (Way::In, "TCP", 9_092)];
+    let other_protocols = [(Way::Out, "UDP", 123), (Way::Out, "SCTP", 9_092)];
+    let all = scene
+        .pods
+        .iter()
+        .map(|pod| (&scene.policy, pod, [(Way::In, "UDP", ADMIN_PORT), (Way::In, "TCP", 8_080)]));
+    let own = [(Way::In, "UDP", 8_080), (Way::In, "TCP", ADMIN_PORT)];
+    for (policy, pod, own) in all.chain([(&of_the_operator.0, &of_the_operator.1, own)]) {
+        for (way, protocol, port) in others.into_iter().chain(other_protocols).chain(own) {
+            assert!(!lets_pass(policy, pod, way, protocol, port), "{} {way:?} {protocol} {port}", pod.name);
         }
     }
 }
 
 #[test]
 fn a_policy_is_about_the_pods_of_its_own_pipeline() {
-    let [one, other] = SAMPLES.map(|name| parts(&sample(name)));
-    let spec = one.network_policy.spec.as_ref().unwrap();
-    assert!(pods(&one).iter().all(|pod| selects(spec, &pod.labels)));
-    assert!(pods(&other).iter().all(|pod| !selects(spec, &pod.labels)));
+    let scenes = SAMPLES.map(scene);
+    for (at, one) in scenes.iter().enumerate() {
+        for (place, other) in scenes.iter().enumerate() {
+            let selected = other.pods.iter().filter(|pod| selects(&one.policy, &pod.labels)).count();
+            let expected = if at == place { other.pods.len() } else { 0 };
+            assert_eq!(selected, expected, "{} and {}", SAMPLES[at], SAMPLES[place]);
+        }
+    }
 }
