@@ -243,6 +243,10 @@ pub mod reason {
     /// The storage class of the queue volumes does not exist.
     pub const STORAGE_CLASS_MISSING: &str = "StorageClassMissing";
 
+    // Ready
+    /// No node that reaches a gateway's queue volume takes it.
+    pub const VOLUME_OUT_OF_REACH: &str = "VolumeOutOfReach";
+
     // Reconciling
     /// Gateways insert and commit what they hold, and are taken away after it.
     pub const DRAINING: &str = "Draining";

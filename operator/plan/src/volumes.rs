@@ -60,8 +60,7 @@ impl VolumeRetention {
     /// only copy: then it stays until a Job has found it empty, and the operator deletes it.
     pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> Self {
         let policy = spec.queue.retention_policy;
-        let is_only_copy =
-            spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed, is_settled);
+        let is_only_copy = may_be_the_only_copy(spec, observed, is_settled);
         Self {
             keeps_scaled: is_only_copy
                 || spec.scaling.drain.on_timeout == OnTimeout::Job
@@ -70,6 +69,11 @@ impl VolumeRetention {
             deletes_drained: policy.when_scaled == Retention::Delete,
         }
     }
+}
+
+/// Whether what is on a volume may be nowhere else.
+pub(crate) fn may_be_the_only_copy(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> bool {
+    spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed, is_settled)
 }
 
 /// Volumes that were all kept so far may have been filled while what is on them was committed. Kubernetes may throw them away only

@@ -146,6 +146,9 @@ impl Seen<'_> {
                 found.push(format!("{kind} is false ({reason}): {words}"));
             }
         }
+        if let Some((reason::VOLUME_OUT_OF_REACH, words)) = self.words(condition::READY, "False") {
+            found.push(words.to_owned());
+        }
         if let Some((reason, words)) = self.words(condition::STALLED, "True")
             && !found.iter().any(|line| line.ends_with(words))
         {
@@ -326,6 +329,13 @@ mod tests {
                 "the number of gateways is kept from changing (MaxReplicas): 16 are wanted, scaling.maxReplicas is 12".into(),
             ]
         );
+    }
+
+    #[test]
+    fn a_volume_that_no_node_reaches_is_for_a_person() {
+        let words = "prod-gateway-1: no node that reaches the volume pvc-7 takes it";
+        let kept = [condition("Ready", "False", "VolumeOutOfReach", words)];
+        assert_eq!(Story::of(&pipeline(&well(&kept))).to_do, [words]);
     }
 
     #[test]

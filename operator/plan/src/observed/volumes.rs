@@ -18,6 +18,9 @@ use k8s_openapi::{
 use sluice_crds::ReplacementStatus;
 use std::{collections::BTreeMap, time::Duration};
 
+/// The annotation in which Kubernetes keeps the node that a volume was made for.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
 /// All that concerns the volumes of one pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumesSeen {
@@ -76,6 +79,10 @@ pub struct ClaimSeen {
     pub storage_class: Option<String>,
     /// Whether it has a volume; one that never had holds nothing.
     pub is_bound: bool,
+    /// The volume's name.
+    pub volume: Option<String>,
+    /// The node that the volume was made for; other nodes may reach it too.
+    pub selected_node: Option<String>,
     /// Whether the volume has grown and its file system has not.
     pub waits_for_file_system: bool,
     /// Whether it carries the label that says so.
@@ -162,6 +169,8 @@ impl ClaimSeen {
             capacity: status.capacity.and_then(|capacity| quantity::bytes(&capacity.get("storage")?.0)),
             storage_class: claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()),
             is_bound: claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()),
+            volume: claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()),
+            selected_node: metadata.annotations.as_ref().and_then(|all| all.get(SELECTED_NODE)).cloned(),
             waits_for_file_system: conditions
                 .clone()
                 .any(|condition| condition.type_ == "FileSystemResizePending" && condition.status == "True"),
@@ -250,6 +259,10 @@ mod tests {
         let plain = seen("queue-a-gateway-3", &json!({}), &["a-gateway-3"]).unwrap();
         assert_eq!((plain.ordinal, plain.requested, plain.capacity), (3, Some(2 << 30), Some(1 << 30)));
         assert!(plain.has_gateway && plain.is_bound && !plain.is_going && !plain.is_drained);
+        assert_eq!((plain.volume.as_deref(), plain.selected_node), (Some("v"), None));
+        let placed = json!({"/metadata/annotations": {SELECTED_NODE: "node-b"}});
+        let placed = seen("queue-a-gateway-3", &placed, &[]).unwrap();
+        assert_eq!(placed.selected_node.as_deref(), Some("node-b"));
         assert!(!seen("queue-a-gateway-3", &json!({}), &["a-gateway-33"]).unwrap().has_gateway);
         for name in ["queue-b-gateway-0", "queue-a-gateway-x", "other"] {
             assert_eq!(seen(name, &json!({}), &[]), None, "{name}");

@@ -7,7 +7,7 @@ use crate::{
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{ContainerStatus, Pod, PodStatus},
+    core::v1::{ContainerStatus, Pod, PodCondition, PodStatus},
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,17 @@ pub struct PodSeen {
     pub name: String,
     /// Why it is not ready, `None` while it is on its way as any new pod.
     pub trouble: Option<String>,
+    /// Whether its volume keeps it from nodes that might take it.
+    pub is_kept_by_volume: bool,
 }
+
+/// Clauses with which the scheduler says that a volume cannot be had on a node: as of Kubernetes 1.33, before, and of one that is gone
+/// itself. It says so in words alone; nothing but words follows from it here.
+const VOLUME_CONFLICTS: [&str; 3] = [
+    "match PersistentVolume's node affinity",
+    "had volume node affinity conflict",
+    "bound to non-existent pv(s)",
+];
 
 impl WorkloadSeen {
     /// Reads the StatefulSet and its pods.
@@ -122,7 +132,10 @@ impl PodSeen {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();
         let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-        (!is_ready).then(|| Self { name, trouble: trouble(&status) })
+        let message = unschedulable(&status).and_then(|condition| condition.message.as_deref());
+        let is_kept_by_volume =
+            message.is_some_and(|message| VOLUME_CONFLICTS.iter().any(|clause| message.contains(clause)));
+        (!is_ready).then(|| Self { name, trouble: trouble(&status), is_kept_by_volume })
     }
 }
 
@@ -140,9 +153,7 @@ pub(super) fn last_end(container: &ContainerStatus) -> Option<Termination> {
 
 /// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends.
 pub(super) fn trouble(status: &PodStatus) -> Option<String> {
-    let unschedulable =
-        status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
-    if let Some(condition) = unschedulable {
+    if let Some(condition) = unschedulable(status) {
         return Some(joined(condition.reason.as_deref(), condition.message.as_deref()));
     }
     let container = status.container_statuses.iter().flatten().find(|c| c.name == GATEWAY_CONTAINER)?;
@@ -155,6 +166,10 @@ pub(super) fn trouble(status: &PodStatus) -> Option<String> {
         (None, None | Some("ContainerCreating" | "PodInitializing")) => None,
         (None, reason) => Some(joined(reason, waiting.and_then(|waiting| waiting.message.as_deref()))),
     }
+}
+
+fn unschedulable(status: &PodStatus) -> Option<&PodCondition> {
+    status.conditions.iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False")
 }
 
 fn joined(reason: Option<&str>, message: Option<&str>) -> String {
@@ -203,6 +218,27 @@ mod tests {
             (&json!({}), None),
         ] {
             assert_eq!(PodSeen::of(&pod("a", status)).unwrap().trouble.as_deref(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_keeps_a_pod_from_nodes_is_told_from_everything_else_that_does() {
+        for (words, expected) in [
+            (
+                "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match PersistentVolume's node affinity.",
+                true,
+            ),
+            ("0/2 nodes are available: 2 node(s) had volume node affinity conflict.", true),
+            (
+                "0/1 nodes are available: 1 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+                true,
+            ),
+            ("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.", false),
+            ("0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind.", false),
+        ] {
+            let status = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": words}]});
+            assert_eq!(PodSeen::of(&pod("a", &status)).unwrap().is_kept_by_volume, expected, "{words}");
         }
     }
 

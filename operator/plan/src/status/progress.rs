@@ -52,6 +52,7 @@ impl Progress {
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_rollout(observed))
+                .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed.workload.as_ref()))
                 .or_else(|| volumes::growing(pipeline, plan, observed))

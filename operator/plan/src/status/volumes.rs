@@ -5,10 +5,12 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, StorageClassSeen, lifecycle,
+    ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, PodSeen, StorageClassSeen, lifecycle,
+    scale::workload::number_of,
     volumes::{
         GrowthState,
         growth::is_small,
+        may_be_the_only_copy,
         orphans::left,
         replacement::{is_to_be_replaced, needs_class, outdated},
     },
@@ -105,6 +107,43 @@ pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
     (is_between || is_begun).then(|| {
         moving(reason::RESIZING_VOLUMES, "the StatefulSet is made again around its gateways, which go on")
     })
+}
+
+/// Gateways that the nodes which reach their volumes do not take: such as those of a zone or a machine that is gone. Kubernetes waits for
+/// ever; what to do depends on what is on the volume.
+pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
+    let claim_of = |pod: &PodSeen| {
+        let ordinal = number_of(&pod.name)?;
+        observed.volumes.claims.iter().find(|claim| claim.ordinal == ordinal)
+    };
+    let kept = observed.workload.as_ref()?.pods.iter().filter(|pod| pod.is_kept_by_volume);
+    let mut kept = kept.filter_map(|pod| Some((pod, claim_of(pod)?)));
+    let (pod, claim) = kept.next()?;
+    let others = match kept.count() {
+        0 => String::new(),
+        others => format!(" (so it is with {others} more)"),
+    };
+    let volume = claim.volume.as_deref().unwrap_or("that is gone");
+    let node = claim.selected_node.as_ref();
+    let made_for = node.map_or_else(String::new, |node| format!(", made for the node {node},"));
+    let when_gone = if may_be_the_only_copy(&pipeline.spec, observed, true) {
+        "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
+    } else {
+        format!(
+            "When it is gone for good: Kafka still has what is on it, unless its retention was faster (kubectl sluice lag), and \
+             kubectl delete pvc {} && kubectl delete pod {} makes both anew",
+            claim.name, pod.name
+        )
+    };
+    let message = format!(
+        "{}{others}: no node that reaches the volume {volume} of its claim {}{made_for} takes it. Bring such a node back, or make \
+         room there. {when_gone}. The scheduler says: {}",
+        pod.name,
+        claim.name,
+        pod.trouble.as_deref().unwrap_or_default()
+    );
+    let (ready, reconciling) = (reason::VOLUME_OUT_OF_REACH, reason::WAITING);
+    Some(Progress::Held { ready, reconciling, message })
 }
 
 /// A gateway gets a new volume, and is not ready meanwhile.

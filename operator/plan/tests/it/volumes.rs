@@ -5,8 +5,9 @@ use crate::{
     statuses::{condition, running, said, summary},
     with,
 };
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use sluice_crds::{SuspensionStatus, TracePipeline, TracePipelineStatus};
+use sluice_crds::{Commit, SuspensionStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     ClaimSeen, Observed, ProvedSeen, TemplateSeen, VolumesSeen, WorkloadSeen, build, drain_job,
     volumes::{Drain, GrowthState},
@@ -66,6 +67,49 @@ fn each_step_of_growing_has_its_words_and_gateways_are_left_alone() {
         let counted = status.volumes.unwrap();
         assert_eq!((counted.desired.as_str(), counted.resized + counted.pending), ("2Gi", 3));
     }
+}
+
+/// The second of three gateways, which the scheduler has these words for.
+fn unscheduled(words: &str) -> Pod {
+    let condition =
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words});
+    let pod = json!({"metadata": {"name": "demo-gateway-1"}, "status": {"conditions": [condition]}});
+    serde_json::from_value(pod).unwrap()
+}
+
+#[test]
+fn a_gateway_that_cannot_reach_its_volume_is_named_with_what_would_help() {
+    let words = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match PersistentVolume's node affinity.";
+    let (_, waiting) = running(&json!({"readyReplicas": 2}), &[unscheduled(words)]);
+    let (mut pipeline, mut facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1)]);
+    facts.workload = waiting.workload;
+    let claim = &mut facts.volumes.claims[1];
+    (claim.volume, claim.selected_node) = (Some("pvc-7".into()), Some("node-b".into()));
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/VolumeOutOfReach", "True/Waiting", "False/Ok"]);
+    let message = &condition(&status, "Ready").message;
+    let volume = "the volume pvc-7 of its claim queue-demo-gateway-1, made for the node node-b, takes it.";
+    for part in [
+        "demo-gateway-1: no node that reaches",
+        volume,
+        "kubectl delete pvc queue-demo-gateway-1 && kubectl delete pod demo-gateway-1",
+        words,
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    pipeline.spec.delivery.commit = Commit::AfterEnqueue;
+    let status = said(&pipeline, &facts);
+    let message = &condition(&status, "Ready").message;
+    assert!(message.contains("may be the only copy") && !message.contains("kubectl delete"), "{message}");
+}
+
+#[test]
+fn a_gateway_that_no_node_takes_for_another_reason_has_the_words_of_the_scheduler() {
+    let words = "0/3 nodes are available: 3 Insufficient memory.";
+    let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[unscheduled(words)]);
+    let status = said(&pipeline, &facts);
+    assert_eq!(summary(&status), ["False/ReplicasNotReady", "True/RollingOut", "False/Ok"]);
+    assert_eq!(condition(&status, "Ready").message, format!("demo-gateway-1: Unschedulable, {words}"));
 }
 
 #[test]
