@@ -262,13 +262,16 @@ impl Situation<'_> {
         next.forget_windows();
         let unknown = next.valid_at.is_none_or(|at| self.now.seconds_since(at) > gate::STALE_SECONDS);
         let wanted = match hold {
-            Hold::Unschedulable => self.samples.workload.ready.max(1),
+            // Those with the highest numbers go first: one in the middle that finds no node would cost all behind it.
+            Hold::Unschedulable => {
+                self.current.saturating_sub(self.samples.workload.unschedulable_last).max(1)
+            }
             Hold::MetricsUnavailable if unknown => {
                 self.current.max(self.policy.fallback_replicas.unwrap_or(self.current))
             }
             _ => self.current,
         };
-        room::see_hold(self.now, hold, &mut next);
+        room::see_hold(self.now, hold, &self.samples.workload, &mut next);
         let reason = room::with_waiting(reason::held(hold, self.current), hold, &self.samples.workload);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
         let cause = next.cause;

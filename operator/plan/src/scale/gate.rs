@@ -52,7 +52,7 @@ impl Hold {
             Self::MetricsUnavailable => "Kafka or the gateways did not answer wholly within 45 s",
             Self::Rebalancing => "the group is giving out its partitions",
             Self::RolloutInProgress => "gateways are on their way",
-            Self::Unschedulable => "no node takes the gateways that were added",
+            Self::Unschedulable => "no node takes some of the gateways",
         }
     }
 }

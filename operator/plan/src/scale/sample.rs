@@ -46,6 +46,8 @@ pub struct WorkloadSample {
     pub ready: u32,
     /// Pods that no node takes.
     pub unschedulable: u32,
+    /// Of these, the ones with the highest numbers: those that go when fewer are wanted, before any other does.
+    pub unschedulable_last: u32,
     /// Whether pods are being replaced by ones of a new template.
     pub rolling: bool,
     /// The pods' template by its hash: what was learned of other pods does not hold for these.

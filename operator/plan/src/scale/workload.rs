@@ -3,6 +3,7 @@
 use super::sample::WorkloadSample;
 use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::KILLED_FOR_MEMORY};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use std::collections::BTreeSet;
 
 impl WorkloadSample {
     /// Reads the workload. `staying` is the number of gateways that are not on their way out: the others do nothing any more,
@@ -13,10 +14,14 @@ impl WorkloadSample {
         let count = |is: fn(&Pod) -> bool| {
             u32::try_from(pods.iter().filter(stays).filter(|pod| is(pod)).count()).unwrap_or(u32::MAX)
         };
+        let waiting: BTreeSet<u32> =
+            pods.iter().filter(|pod| is_unschedulable(pod)).filter_map(ordinal).collect();
+        let last = (0..desired).rev().take_while(|ordinal| waiting.contains(ordinal)).count();
         Self {
             desired,
             ready: count(is_ready),
             unschedulable: count(is_unschedulable),
+            unschedulable_last: u32::try_from(last).unwrap_or(u32::MAX),
             rolling: seen.current_revision != seen.update_revision,
             revision: seen.update_revision.clone().unwrap_or_default(),
             memory_kills: pods.iter().map(memory_kills).fold(0, u32::saturating_add),
@@ -129,6 +134,30 @@ mod tests {
     }
 
     #[test]
+    fn of_pods_that_no_node_takes_those_at_the_end_are_counted_by_themselves() {
+        let seen = WorkloadSeen { wanted: 5, ..WorkloadSeen::default() };
+        for (waiting, expected) in
+            [(vec![], 0), (vec![1], 0), (vec![4], 1), (vec![1, 3, 4], 2), (vec![0, 1, 2, 3, 4], 5)]
+        {
+            let pods: Vec<Pod> = waiting
+                .iter()
+                .map(|ordinal| {
+                    let condition =
+                        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+                    let name = format!("a-gateway-{ordinal}");
+                    serde_json::from_value(
+                        json!({"metadata": {"name": name}, "status": {"conditions": [condition]}}),
+                    )
+                    .unwrap()
+                })
+                .collect();
+            let sample = WorkloadSample::of(&seen, &pods, u32::MAX);
+            assert_eq!(sample.unschedulable_last, expected, "{waiting:?}");
+            assert_eq!(usize::try_from(sample.unschedulable), Ok(waiting.len()));
+        }
+    }
+
+    #[test]
     fn pods_that_no_node_takes_and_pods_that_end_are_told_apart() {
         let mut waiting = pod("a-1", "False", &json!({}), &json!({}));
         let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
@@ -140,6 +169,6 @@ mod tests {
         assert!(!is_ready(&ending) && !is_running(&ending));
         let seen = WorkloadSeen { wanted: 2, ..WorkloadSeen::default() };
         let sample = WorkloadSample::of(&seen, &[ending, waiting], u32::MAX);
-        assert_eq!((sample.ready, sample.unschedulable), (0, 1));
+        assert_eq!((sample.ready, sample.unschedulable, sample.unschedulable_last), (0, 1, 1));
     }
 }

@@ -190,7 +190,7 @@ fn a_hot_partition_is_named_and_is_no_reason_for_all_gateways() {
 fn pods_that_no_node_takes_are_taken_back() {
     let mut course = Course::new(24, 150, 4);
     course.samples.workload.ready = 3;
-    course.samples.workload.unschedulable = 1;
+    (course.samples.workload.unschedulable, course.samples.workload.unschedulable_last) = (1, 1);
     let mut decided = Vec::new();
     for _ in 0..45 {
         let sample = course.pass();
@@ -212,6 +212,7 @@ fn step_with_room(course: &mut Course, room: u32) -> Decision {
     let workload = &mut course.samples.workload;
     (workload.desired, workload.ready) = (decision.replicas, decision.replicas.min(room));
     workload.unschedulable = workload.desired - workload.ready;
+    workload.unschedulable_last = workload.unschedulable;
     decision
 }
 
@@ -277,6 +278,23 @@ fn what_no_node_took_is_remembered_by_another_operator() {
         assert_eq!(decision.replicas, 4, "{}", decision.reason);
     }
     assert_eq!(course.state.remembered(&written), written, "nothing to write at each poll");
+}
+
+#[test]
+fn one_in_the_middle_that_no_node_takes_costs_none_of_the_others() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    // The second of four: its volume is in a zone that is gone.
+    (course.samples.workload.ready, course.samples.workload.unschedulable) = (3, 1);
+    for _ in 0..120 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!(decision.replicas, 4, "{}", decision.reason);
+    }
+    assert_eq!(course.state.no_room_until, None, "nothing was given back");
+    let decision = course.decide();
+    assert_eq!((decision.hold, decision.limited), (Some(Hold::Unschedulable), Some(Limit::Unschedulable)));
 }
 
 #[test]
