@@ -4,7 +4,7 @@ use super::{
     policy::Policy,
     sample::Moment,
     state::{State, Trial},
-    steps,
+    steps, trial,
 };
 
 /// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
@@ -71,8 +71,13 @@ pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
     }
     if wanted != wish.current {
         state.see_rescale(wish.now);
-        let trial = Trial { from: wish.current, to: wanted, processed: wish.processed.round() };
-        state.trial = (wanted > wish.current && !wish.forced).then_some(trial);
+        if wanted > wish.current && !wish.forced {
+            let processed = wish.processed.round();
+            let added = Trial { from: wish.current, to: wanted, processed, ..Trial::default() };
+            trial::begin(state, added);
+        } else {
+            state.trial = None;
+        }
     }
     Move { replicas: wanted, held_by, by_budget: false }
 }
@@ -90,8 +95,11 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     let lasted = wish.now.seconds_since(rising.since) >= f64::from(after);
     let settled = state.rescales.is_empty()
         || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
-    if lasted && settled {
-        (rising.least, None)
+    let least = rising.least;
+    if lasted && settled && !wish.forced && trial::holds(wish.now, state) {
+        (wish.current, Some("the gateways that were added have yet to show that they help"))
+    } else if lasted && settled {
+        (least, None)
     } else {
         (wish.current, Some("the need has not lasted long enough"))
     }

@@ -45,7 +45,7 @@ pub struct Peak {
 
 /// Gateways that were added and have yet to show that it helped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Trial {
     /// Gateways before.
     pub from: u32,
@@ -53,6 +53,14 @@ pub struct Trial {
     pub to: u32,
     /// Messages a second before.
     pub processed: f64,
+    /// Additions that are judged together.
+    pub additions: u32,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self { from: 0, to: 0, processed: 0.0, additions: 1 }
+    }
 }
 
 /// All of it.

@@ -1,9 +1,13 @@
 //! Whether adding gateways helped: of the messages a second that they promised, how many came?
+//!
+//! An addition is on trial until it has been there for as long as rates are averaged. What a load needs is not kept waiting for
+//! that: one more addition may follow, and is judged together with the first, by what was there before both. More than
+//! two would be blind: gateways that look busy at a total that does not grow want more and more of themselves.
 
 use super::{
     pace::CAUGHT_UP_SECONDS,
     sample::Moment,
-    state::State,
+    state::{State, Trial},
     window::{LONG_SECONDS, Rates},
 };
 
@@ -14,18 +18,32 @@ const IN_VAIN_MAX: u32 = 2;
 /// Nothing is added for so many seconds then; one try follows.
 const IN_VAIN_SECONDS: u32 = 900;
 
-/// Judges the last addition once it had its time; gives whether nothing is to be added because it would be in vain.
+/// Puts an addition on trial, with the one that is on trial already if there is one.
+pub fn begin(state: &mut State, added: Trial) {
+    let chained = state.trial.filter(|open| open.to == added.from);
+    state.trial = Some(match chained {
+        Some(open) => Trial { to: added.to, additions: open.additions.saturating_add(1), ..open },
+        None => added,
+    });
+}
+
+/// Whether nothing is added before what is on trial is judged.
+pub fn holds(now: Moment, state: &State) -> bool {
+    let Some(trial) = state.trial else { return false };
+    trial.additions >= IN_VAIN_MAX && !is_due(now, state)
+}
+
+/// Judges the last additions once they had their time; gives whether nothing is to be added because it would be in vain.
 pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bool {
-    let settled = state.settled_since.map_or(0.0, |since| now.seconds_since(since));
     if let (Some(trial), Some(capacity)) = (state.trial, state.capacity) {
         if trial.to != replicas || rates.lag_seconds() < CAUGHT_UP_SECONDS {
             // Caught up, or changed by somebody else: there is nothing left to blame it for.
             (state.trial, state.in_vain) = (None, 0);
-        } else if settled >= f64::from(LONG_SECONDS) {
+        } else if is_due(now, state) {
             let promised = f64::from(trial.to - trial.from.min(trial.to)) * capacity;
             let came = rates.processed - trial.processed;
-            state.in_vain = if came < EFFECT_MIN * promised { state.in_vain + 1 } else { 0 };
             state.trial = None;
+            state.in_vain = if came < EFFECT_MIN * promised { state.in_vain + trial.additions } else { 0 };
             if state.in_vain >= IN_VAIN_MAX {
                 state.in_vain = IN_VAIN_MAX - 1;
                 state.in_vain_until = Some(now.plus_seconds(IN_VAIN_SECONDS));
@@ -35,9 +53,18 @@ pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bo
     state.in_vain_until.is_some_and(|until| now < until)
 }
 
+/// Whether rates are of the time since the last addition alone.
+fn is_due(now: Moment, state: &State) -> bool {
+    state.settled_since.is_some_and(|since| now.seconds_since(since) >= f64::from(LONG_SECONDS))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{super::state::Trial, *};
+    use super::*;
+
+    fn trial(from: u32, to: u32) -> Trial {
+        Trial { from, to, ..Trial::default() }
+    }
 
     #[test]
     fn adding_twice_in_vain_stops_it_for_a_quarter_of_an_hour() {
@@ -46,7 +73,7 @@ mod tests {
         let mut judge_at = |second: u64, processed| {
             let now = Moment(second * 1_000);
             state.settled_since = Some(Moment(now.0 - 200_000));
-            state.trial = Some(Trial { from: 2, to: 4, processed });
+            state.trial = Some(Trial { processed, ..trial(2, 4) });
             judge(now, &behind, 4, &mut state)
         };
         assert!(!judge_at(1_000, 200.0), "10 of 200 promised, once");
@@ -59,10 +86,49 @@ mod tests {
 
     #[test]
     fn nothing_is_judged_when_there_is_nothing_to_do() {
-        let trial = Some(Trial { from: 2, to: 4, processed: 200.0 });
+        let trial = Some(Trial { processed: 200.0, ..trial(2, 4) });
         let mut state = State { capacity: Some(100.0), trial, in_vain: 1, ..State::default() };
         let idle = Rates { arrival: 10.0, lag: 9.0, processed: 200.0, ..Rates::default() };
         assert!(!judge(Moment(0), &idle, 4, &mut state));
         assert_eq!((state.trial, state.in_vain), (None, 0));
+    }
+
+    #[test]
+    fn two_additions_are_judged_together_by_what_was_before_both() {
+        for (processed, expected) in [(200.0, true), (379.0, true), (381.0, false)] {
+            let mut state = State { capacity: Some(100.0), ..State::default() };
+            begin(&mut state, Trial { processed: 200.0, ..trial(2, 4) });
+            assert!(!holds(Moment(0), &state), "one more may follow");
+            begin(&mut state, Trial { processed: 290.0, ..trial(4, 8) });
+            assert_eq!(state.trial, Some(Trial { processed: 200.0, additions: 2, ..trial(2, 8) }));
+            state.settled_since = Some(Moment(0));
+            let behind = Rates { arrival: 10.0, lag: 9_000.0, processed, ..Rates::default() };
+            for second in [0, 179] {
+                let now = Moment(second * 1_000);
+                assert!(!judge(now, &behind, 8, &mut state) && holds(now, &state), "{second}");
+            }
+            assert_eq!(
+                judge(Moment(180_000), &behind, 8, &mut state),
+                expected,
+                "{processed} of 600 promised"
+            );
+            assert_eq!(state.trial, None);
+        }
+    }
+
+    #[test]
+    fn what_is_on_trial_but_cannot_be_judged_holds_no_longer_than_a_trial() {
+        let mut state = State { settled_since: Some(Moment(0)), ..State::default() };
+        state.trial = Some(Trial { additions: 2, ..trial(2, 8) });
+        assert!(holds(Moment(179_000), &state) && !holds(Moment(180_000), &state));
+    }
+
+    #[test]
+    fn a_trial_that_another_version_wrote_is_one_addition() {
+        let written = r#"{"from": 2, "to": 4, "processed": 200.0}"#;
+        assert_eq!(
+            serde_json::from_str::<Trial>(written).unwrap(),
+            Trial { processed: 200.0, ..trial(2, 4) }
+        );
     }
 }

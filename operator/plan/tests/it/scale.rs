@@ -6,3 +6,4 @@ mod failures;
 mod invariants;
 mod rules;
 mod specs;
+mod trials;

@@ -129,9 +129,20 @@ impl Course {
         decision
     }
 
+    /// The moment of the poll that comes next.
+    pub fn next(&self) -> Moment {
+        Moment(self.now.0 + POLL_SECONDS * 1_000)
+    }
+
     /// A poll and its decision, followed.
     pub fn step(&mut self) -> Decision {
-        let sample = self.pass();
+        self.step_with(|_| {})
+    }
+
+    /// The same with a sample that is changed before anybody sees it.
+    pub fn step_with(&mut self, change: impl Fn(&mut Sample)) -> Decision {
+        let mut sample = self.pass();
+        change(&mut sample);
         self.samples.history.push(sample);
         let decision = self.decide();
         (self.samples.workload.desired, self.samples.workload.ready) = (decision.replicas, decision.replicas);

@@ -1,27 +1,12 @@
-//! What a user is promised of the number over hours: a budget of changes, a stop to additions that do not help,
-//! a surplus that stays while something waits, bounds by the time of day, and memory that keeps gateways.
+//! What a user is promised of the number over hours: a budget of changes, a surplus that stays while something waits,
+//! bounds by the time of day, and memory that keeps gateways.
 
-use super::course::{Course, POLL_SECONDS};
+use super::course::Course;
 use proptest::{collection::vec, prelude::*};
-use sluice_plan::scale::{Cause, Decision, Limit, Moment, Sample, Schedule};
+use sluice_plan::scale::{Cause, Decision, Limit, Moment, Schedule};
 
 /// What a reason says while the budget holds a change back.
 const USED_UP: &str = "this hour's rescales are used up";
-
-/// The poll that comes next.
-fn next(course: &Course) -> Moment {
-    Moment(course.now.0 + POLL_SECONDS * 1_000)
-}
-
-/// A poll whose sample is changed before anybody sees it, and its decision, followed.
-fn step_with(course: &mut Course, change: impl Fn(&mut Sample)) -> Decision {
-    let mut sample = course.pass();
-    change(&mut sample);
-    course.samples.history.push(sample);
-    let decision = course.decide();
-    (course.samples.workload.desired, course.samples.workload.ready) = (decision.replicas, decision.replicas);
-    decision
-}
 
 #[test]
 fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() {
@@ -36,7 +21,7 @@ fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() 
             last = course.step();
         }
         let changed_at = *last.next.rescales.last().expect("a change is remembered");
-        while next(&course).seconds_since(changed_at) < 3_600.0 {
+        while course.next().seconds_since(changed_at) < 3_600.0 {
             last = course.step();
             assert_eq!(last.replicas, expected[0], "{}", last.reason);
         }
@@ -65,71 +50,6 @@ fn the_budget_holds_neither_a_step_against_memory_nor_the_users_bounds() {
     assert_eq!(course.step().replicas, 4);
 }
 
-/// Kafka hands out at most so many messages a second, to however many gateways.
-const QUOTA: u64 = 2_000;
-/// Additions are judged when they are so old.
-const TRIAL_SECONDS: f64 = 180.0;
-/// Nothing is added for so long after two of them in a row were in vain.
-const IN_VAIN_SECONDS: f64 = 900.0;
-
-/// A poll under the quota: what is not work looks like waiting for messages, so that no share of the workers'
-/// time says that something limits.
-fn under_quota(course: &mut Course) -> Decision {
-    step_with(course, |sample| {
-        for pod in &mut sample.pods {
-            pod.source_seconds = pod.at.seconds_since(Moment(0)) - pod.busy_seconds;
-        }
-    })
-}
-
-#[test]
-fn gateways_that_read_no_more_than_fewer_did_are_in_vain_and_a_quarter_of_an_hour_adds_none() {
-    let mut course = Course::new(24, 50, 4);
-    course.sink = QUOTA;
-    for _ in 0..40 {
-        assert_eq!(under_quota(&mut course).replicas, 4);
-    }
-    course.arrivals.fill(150);
-    let mut added = Vec::new();
-    let verdict = (0..120).find(|_| {
-        let before = course.replicas();
-        let decision = under_quota(&mut course);
-        if decision.replicas > before {
-            added.push(course.now);
-        }
-        decision.cause == Cause::SinkLimited
-    });
-    assert!(verdict.is_some() && added.len() >= 2, "{added:?}");
-    let (judged_at, most) = (course.now, course.replicas());
-    assert!(judged_at.seconds_since(added[added.len() - 1]) >= TRIAL_SECONDS, "{added:?} {judged_at:?}");
-    while next(&course).seconds_since(judged_at) < IN_VAIN_SECONDS {
-        let decision = under_quota(&mut course);
-        let said = (decision.replicas, decision.cause, decision.limited);
-        assert_eq!(said, (most, Cause::SinkLimited, Some(Limit::SinkLimited)), "{}", decision.reason);
-        assert!(decision.figures.is_some_and(|figures| figures.sink_wait < 0.01), "no worker waits for it");
-    }
-    let decision = under_quota(&mut course);
-    assert_eq!(decision.cause, Cause::ComputeLimited, "{}", decision.reason);
-    let tried = (0..4).map(|_| under_quota(&mut course).replicas).max();
-    assert!(tried > Some(most), "it is tried again: {tried:?}");
-}
-
-#[test]
-fn gateways_that_read_more_are_not_in_vain() {
-    // Twelve at most are too few for this load, so that a lag stays for which they could be blamed.
-    let mut course = Course::new(24, 50, 4);
-    course.policy.replicas_max = Some(12);
-    course.run(600);
-    course.arrivals.fill(600);
-    for _ in 0..240 {
-        let decision = course.step();
-        assert_eq!(decision.cause, Cause::ComputeLimited, "{}", decision.reason);
-    }
-    let decision = course.step();
-    assert_eq!((decision.replicas, decision.limited), (12, Some(Limit::MaxReplicas)));
-    assert_eq!((decision.next.trial, decision.next.in_vain), (None, 0), "they were judged");
-}
-
 /// Messages a second of each partition where eight gateways are too many.
 const LITTLE: u64 = 55;
 
@@ -142,7 +62,7 @@ fn with_surplus() -> Course {
 
 /// A poll in which every partition is so many seconds behind, and a queue volume holds so many bytes.
 fn waiting(course: &mut Course, lag_seconds: u64, spool_bytes: u64) -> Decision {
-    step_with(course, |sample| {
+    course.step_with(|sample| {
         for partition in sample.partitions.iter_mut().flatten() {
             partition.committed = partition.committed.map(|read| read.saturating_sub(LITTLE * lag_seconds));
         }
@@ -209,7 +129,7 @@ fn scheduled(replicas_min: Option<u32>, replicas_max: Option<u32>) -> Schedule {
 
 /// Plays up to a moment; every decision is shown with its own.
 fn play(course: &mut Course, until: Moment, see: impl Fn(Moment, &Decision)) {
-    while next(course) < until {
+    while course.next() < until {
         let decision = course.step();
         see(course.now, &decision);
     }
@@ -245,7 +165,7 @@ const MEMORY_LIMIT_BYTES: u64 = 512 << 20;
 
 /// A poll in which each gateway takes 60 MiB, and 40 MiB more for each of its partitions.
 fn with_memory(course: &mut Course) -> Decision {
-    step_with(course, |sample| {
+    course.step_with(|sample| {
         for pod in &mut sample.pods {
             pod.memory_bytes = (60 + 40 * pod.partitions.len() as u64) << 20;
             pod.memory_limit_bytes = MEMORY_LIMIT_BYTES;

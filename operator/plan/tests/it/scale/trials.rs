@@ -1,0 +1,123 @@
+//! What a user is promised of additions that do not help: that they end, and are tried again only now and then.
+
+use super::course::Course;
+use proptest::prelude::*;
+use sluice_plan::scale::{Cause, Decision, Limit, Moment};
+
+/// Kafka hands out at most so many messages a second, to however many gateways.
+const QUOTA: u64 = 2_000;
+/// Additions are judged when they are so old.
+const TRIAL_SECONDS: f64 = 180.0;
+/// Nothing is added for so long after two of them in a row were in vain.
+const IN_VAIN_SECONDS: f64 = 900.0;
+
+/// A poll under the quota: what is not work looks like waiting for messages, so that no share of the workers'
+/// time says that something limits.
+fn under_quota(course: &mut Course) -> Decision {
+    course.step_with(|sample| {
+        for pod in &mut sample.pods {
+            pod.source_seconds = pod.at.seconds_since(Moment(0)) - pod.busy_seconds;
+        }
+    })
+}
+
+/// The same where the gateways look busy all the time: what each of them can do seems to be less, the more there are.
+fn busy_under_quota(course: &mut Course) -> Decision {
+    course.step_with(|sample| {
+        for pod in &mut sample.pods {
+            (pod.busy_seconds, pod.source_seconds) = (pod.at.seconds_since(Moment(0)), 0.0);
+        }
+    })
+}
+
+/// Four gateways that do what arrives, and then twice as much arrives as they are given.
+fn four_given_too_little() -> Course {
+    let mut course = Course::new(24, 50, 4);
+    course.sink = QUOTA;
+    for _ in 0..40 {
+        assert_eq!(under_quota(&mut course).replicas, 4);
+    }
+    course.arrivals.fill(150);
+    course
+}
+
+#[test]
+fn gateways_that_read_no_more_than_fewer_did_are_in_vain_and_a_quarter_of_an_hour_adds_none() {
+    for (poll, looks) in [(under_quota as fn(&mut Course) -> Decision, "idle"), (busy_under_quota, "busy")] {
+        let mut course = four_given_too_little();
+        let mut added = Vec::new();
+        let verdict = (0..120).find(|_| {
+            let before = course.replicas();
+            let decision = poll(&mut course);
+            if decision.replicas > before {
+                added.push(course.now);
+            }
+            decision.cause == Cause::SinkLimited
+        });
+        assert!(verdict.is_some() && added.len() == 2, "{looks}: {added:?}");
+        let (judged_at, most) = (course.now, course.replicas());
+        let tried_seconds = judged_at.seconds_since(added[1]);
+        assert!((TRIAL_SECONDS..TRIAL_SECONDS + 30.0).contains(&tried_seconds), "{looks}: {tried_seconds}");
+        while course.next().seconds_since(judged_at) < IN_VAIN_SECONDS {
+            let decision = poll(&mut course);
+            let said = (decision.replicas, decision.cause, decision.limited);
+            assert_eq!(said, (most, Cause::SinkLimited, Some(Limit::SinkLimited)), "{}", decision.reason);
+            assert!(
+                decision.figures.is_some_and(|figures| figures.sink_wait < 0.01),
+                "no worker waits for it"
+            );
+        }
+        let decision = poll(&mut course);
+        assert_eq!(decision.cause, Cause::ComputeLimited, "{}", decision.reason);
+        let tried = (0..4).map(|_| poll(&mut course).replicas).max();
+        assert!(tried > Some(most), "it is tried again: {tried:?}");
+    }
+}
+
+#[test]
+fn gateways_that_read_more_are_not_in_vain() {
+    // Twelve at most are too few for this load, so that a lag stays for which they could be blamed.
+    let mut course = Course::new(24, 50, 4);
+    course.policy.replicas_max = Some(12);
+    course.run(600);
+    course.arrivals.fill(600);
+    for _ in 0..240 {
+        let decision = course.step();
+        assert_eq!(decision.cause, Cause::ComputeLimited, "{}", decision.reason);
+    }
+    let decision = course.step();
+    assert_eq!((decision.replicas, decision.limited), (12, Some(Limit::MaxReplicas)));
+    assert_eq!((decision.next.trial, decision.next.in_vain), (None, 0), "they were judged");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn at_a_total_that_does_not_grow_no_quarter_of_an_hour_has_more_than_three_additions(
+        partitions in 4_usize..40, replicas in 1_u32..8, percent in 20_u64..100, times in 2_u64..6, looks_busy: bool,
+    ) {
+        let could = 1_000 * u64::from(replicas.min(u32::try_from(partitions).unwrap()));
+        let mut course = Course::new(partitions, could / 2 / partitions as u64, replicas);
+        course.policy.rescales_per_hour = 60;
+        course.policy.down_enabled = false;
+        for _ in 0..40 {
+            under_quota(&mut course);
+        }
+        course.sink = could * percent / 100;
+        course.arrivals.fill((course.sink * times).div_ceil(partitions as u64));
+        let mut added = Vec::new();
+        for _ in 0..320 {
+            let before = course.replicas();
+            let decision = if looks_busy { busy_under_quota(&mut course) } else { under_quota(&mut course) };
+            // Before anything is late there is nothing that an addition could help.
+            let is_late = decision.figures.as_ref().is_some_and(|figures| figures.lag_seconds >= 30.0);
+            if decision.replicas > before && is_late {
+                added.push(course.now);
+                let within = |at: &&Moment| course.now.seconds_since(**at) < IN_VAIN_SECONDS;
+                let quarter = added.iter().filter(within).count();
+                prop_assert!(quarter <= 3, "{added:?}: {}", decision.reason);
+            }
+        }
+    }
+}
