@@ -1,5 +1,6 @@
 //! What a gateway's memory is made of: a base, and a part for each partition it reads. Learned from pods that have
-//! different numbers of partitions, by least squares over sums that fade.
+//! different numbers of partitions, by least squares over sums that fade. Pods with as many partitions as each other, hours
+//! long, say nothing of the part, so that it stays what it was; the base follows from what they take.
 
 use super::{numbers, sample::PodSample};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ const MIB: f64 = 1_048_576.0;
 /// Below this variance of the number of partitions, pods do not tell base from part. One tenth of a partition.
 const VARIANCE_MIN: f64 = 0.01;
 
-/// Fading sums; bounded whatever the number of samples.
+/// Fading sums, and what they last told; bounded whatever the number of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemoryModel {
@@ -20,6 +21,8 @@ pub struct MemoryModel {
     mib: f64,
     partitions_squared: f64,
     partitions_mib: f64,
+    /// MiB of a partition, when pods last told it.
+    part_mib: Option<f64>,
 }
 
 impl MemoryModel {
@@ -42,26 +45,35 @@ impl MemoryModel {
         for sum in self.sums() {
             *sum = numbers::written(*sum);
         }
+        self.part_mib = self.part().map(numbers::written).or(self.part_mib);
         self
     }
 
     fn sums(&mut self) -> [&mut f64; 5] {
-        let Self { weight, partitions, mib, partitions_squared, partitions_mib } = self;
+        let Self { weight, partitions, mib, partitions_squared, partitions_mib, part_mib: _ } = self;
         [weight, partitions, mib, partitions_squared, partitions_mib]
+    }
+
+    /// MiB of a partition; `None` while pods do not tell it. No pod takes less for having more of them.
+    fn part(&self) -> Option<f64> {
+        let (mean, mib) = self.means()?;
+        let variance = self.partitions_squared / self.weight - mean * mean;
+        let part = || (self.partitions_mib / self.weight - mean * mib) / variance;
+        (variance >= VARIANCE_MIN).then(|| part().max(0.0))
+    }
+
+    /// Partitions and MiB of a pod; `None` before one was seen.
+    fn means(&self) -> Option<(f64, f64)> {
+        (self.weight > 0.0).then(|| (self.partitions / self.weight, self.mib / self.weight))
     }
 
     /// Bytes of a gateway with so many partitions; `None` before the parts can be told.
     pub fn expected(&self, partitions: u32) -> Option<f64> {
-        if self.weight <= 0.0 {
-            return None;
-        }
-        let (mean, mib) = (self.partitions / self.weight, self.mib / self.weight);
-        let variance = self.partitions_squared / self.weight - mean * mean;
-        if variance < VARIANCE_MIN {
-            return None;
-        }
-        let slope = ((self.partitions_mib / self.weight - mean * mib) / variance).max(0.0);
-        Some((mib + slope * (f64::from(partitions) - mean)).max(0.0) * MIB)
+        let (mean, mib) = self.means()?;
+        // What was told before is too much as far as it leaves less than nothing for the base.
+        let told_before = || self.part_mib.map(|part| part.min(mib / mean));
+        let part = self.part().or_else(told_before)?;
+        Some((mib + part * (f64::from(partitions) - mean)).max(0.0) * MIB)
     }
 }
 
@@ -87,5 +99,21 @@ mod tests {
     fn more_partitions_never_take_less() {
         let model = MemoryModel::default().learn(&[pod(2, 200), pod(8, 100)]);
         assert!(model.expected(24).unwrap() >= model.expected(1).unwrap());
+    }
+
+    #[test]
+    fn what_a_partition_takes_is_known_as_long_as_nothing_contradicts_it() {
+        let learned = MemoryModel::default().learn(&[pod(4, 100), pod(5, 110)]);
+        let a_day_of = |model: MemoryModel, mib| {
+            (0..5_760).fold(model, |model, _| model.learn(&[pod(8, mib), pod(8, mib)]))
+        };
+        let alike = a_day_of(learned, 140);
+        // Then all of them take more, which is no partition's, or less than a base and eight parts would be.
+        for (model, bytes) in [(alike, 180.0), (a_day_of(alike, 150), 190.0), (a_day_of(alike, 40), 60.0)] {
+            let expected = model.expected(12).expect("it is not forgotten") / MIB;
+            assert!((expected - bytes).abs() < 1.0, "{expected}, not {bytes}");
+        }
+        let contradicted = (0..5_760).fold(learned, |model, _| model.learn(&[pod(4, 100), pod(8, 200)]));
+        assert!((contradicted.expected(12).unwrap() / MIB - 300.0).abs() < 1.0, "25 MiB and no base");
     }
 }

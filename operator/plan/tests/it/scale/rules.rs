@@ -189,6 +189,17 @@ fn no_load_is_so_small_that_fewer_gateways_stay_than_memory_takes() {
     assert_eq!(course.run(7_200).replicas, 1, "what the load takes where memory is not known");
 }
 
+#[test]
+fn what_memory_takes_is_not_forgotten_while_all_gateways_have_as_many_partitions() {
+    // Three gateways have eight partitions each for a day; two would take 540 of 512 MiB.
+    let mut course = Course::new(24, 20, 5);
+    for _ in 0..5_760 {
+        let decision = with_memory(&mut course);
+        assert!(decision.replicas >= 3, "{:?}: {}", course.now, decision.reason);
+    }
+    assert_eq!(course.replicas(), 3);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
