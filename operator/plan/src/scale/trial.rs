@@ -27,27 +27,26 @@ pub fn begin(state: &mut State, added: Trial) {
     });
 }
 
-/// Whether nothing is added before what is on trial is judged.
+/// Whether nothing is added before what is on trial is judged: with it in vain, all would be that are tried in a row.
 pub fn holds(now: Moment, state: &State) -> bool {
     let Some(trial) = state.trial else { return false };
-    trial.additions >= IN_VAIN_MAX && !is_due(now, state)
+    state.in_vain + trial.additions >= IN_VAIN_MAX && !is_due(now, state)
 }
 
 /// Judges the last additions once they had their time; gives whether nothing is to be added because it would be in vain.
 pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bool {
-    if let (Some(trial), Some(capacity)) = (state.trial, state.capacity) {
-        if trial.to != replicas || rates.lag_seconds() < CAUGHT_UP_SECONDS {
-            // Caught up, or changed by somebody else: there is nothing left to blame it for.
-            (state.trial, state.in_vain) = (None, 0);
-        } else if is_due(now, state) {
-            let promised = f64::from(trial.to - trial.from.min(trial.to)) * capacity;
-            let came = rates.processed - trial.processed;
-            state.trial = None;
-            state.in_vain = if came < EFFECT_MIN * promised { state.in_vain + trial.additions } else { 0 };
-            if state.in_vain >= IN_VAIN_MAX {
-                state.in_vain = IN_VAIN_MAX - 1;
-                state.in_vain_until = Some(now.plus_seconds(IN_VAIN_SECONDS));
-            }
+    let is_changed = state.trial.is_some_and(|trial| trial.to != replicas);
+    if is_changed || rates.lag_seconds() < CAUGHT_UP_SECONDS {
+        // Caught up, or changed by somebody else: there is nothing left to blame it for.
+        (state.trial, state.in_vain) = (None, 0);
+    } else if let (Some(trial), Some(capacity), true) = (state.trial, state.capacity, is_due(now, state)) {
+        let promised = f64::from(trial.to - trial.from.min(trial.to)) * capacity;
+        let came = rates.processed - trial.processed;
+        state.trial = None;
+        state.in_vain = if came < EFFECT_MIN * promised { state.in_vain + trial.additions } else { 0 };
+        if state.in_vain >= IN_VAIN_MAX {
+            state.in_vain = IN_VAIN_MAX - 1;
+            state.in_vain_until = Some(now.plus_seconds(IN_VAIN_SECONDS));
         }
     }
     state.in_vain_until.is_some_and(|until| now < until)
