@@ -1,0 +1,77 @@
+//! Why there are not more gateways, or why another number would not help: in a word and in words, for the status.
+
+/// What limits the number itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// There are no more partitions.
+    TooFewPartitions,
+    /// The upper bound of the policy.
+    MaxReplicas,
+    /// `ClickHouse` is what limits.
+    SinkLimited,
+    /// A partition is too much for any gateway.
+    PartitionSkewed,
+    /// A partition stands in front of a message.
+    PartitionStuck,
+    /// No node takes more pods.
+    Unschedulable,
+    /// This hour's rescales are used up.
+    Budget,
+    /// Memory fills whatever the number of partitions; the limit should be raised.
+    Memory,
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::TooFewPartitions,
+        Self::MaxReplicas,
+        Self::SinkLimited,
+        Self::PartitionSkewed,
+        Self::PartitionStuck,
+        Self::Unschedulable,
+        Self::Budget,
+        Self::Memory,
+    ];
+
+    /// The one of a word in a status; `None` for a word of another version.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.word() == word)
+    }
+
+    /// In words, with what would help.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::TooFewPartitions => "there are no more partitions to give out; the topic needs more",
+            Self::MaxReplicas => "scaling.maxReplicas is reached; raise it, or the limits of a gateway",
+            Self::SinkLimited => "ClickHouse takes no more: more gateways would only wait with the others",
+            Self::PartitionSkewed => {
+                "one partition has more than a gateway can read; spread the messages over the partitions"
+            }
+            Self::PartitionStuck => {
+                "a partition stands still, which no further gateway would change; see its gateway's log"
+            }
+            Self::Unschedulable => {
+                "no node takes the gateways that were added; the cluster needs room, and it is tried again after half an hour"
+            }
+            Self::Budget => "the number was changed often in the last hour; it stays for a while",
+            Self::Memory => {
+                "gateways run out of memory and have as few partitions as they may have; raise gateway.resources.memory"
+            }
+        }
+    }
+
+    /// Its word in a status.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::TooFewPartitions => "TooFewPartitions",
+            Self::MaxReplicas => "MaxReplicas",
+            Self::SinkLimited => "SinkLimited",
+            Self::PartitionSkewed => "PartitionSkewed",
+            Self::PartitionStuck => "PartitionStuck",
+            Self::Unschedulable => "Unschedulable",
+            Self::Budget => "Budget",
+            Self::Memory => "Memory",
+        }
+    }
+}
