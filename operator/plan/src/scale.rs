@@ -41,6 +41,7 @@ pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
 pub use steps::steps;
 
 use pace::Wish;
+use reason::Change;
 use target::Demand;
 use window::Rates;
 
@@ -70,6 +71,8 @@ pub struct Figures {
     pub sink_wait: f64,
     /// Share of the gateways whose sealed blocks wait for `ClickHouse`.
     pub sink_behind: f64,
+    /// Whether gateways that were added lately read no more than fewer did.
+    pub in_vain: bool,
     /// Partitions that stand still, by number.
     pub stuck: Vec<usize>,
     /// Messages that retention took before they were read.
@@ -162,8 +165,8 @@ struct Seen<'a> {
 }
 
 impl Situation<'_> {
-    fn plain(&self, replicas: u32, reason: String, next: State) -> Decision {
-        let replicas = self.bounds.clamp(replicas);
+    /// The number is one within the bounds, and the reason is one for it.
+    fn plain(replicas: u32, reason: String, next: State) -> Decision {
         let (cause, hold, limited, figures) = (Cause::default(), None, None, None);
         Decision { replicas, recommended: replicas, cause, hold, limited, figures, reason, next }
     }
@@ -176,11 +179,20 @@ impl Situation<'_> {
             (None, 0) => self.current,
             (None, partitions) => partitions.div_ceil(policy.partitions_per_replica.max(1)),
         };
-        self.plain(wanted, "the number is fixed by the spec".into(), next)
+        let change = self.change(wanted);
+        Self::plain(change.to, change.plainly("the number is fixed by the spec"), next)
     }
 
     fn external(&self, next: State) -> Decision {
-        self.plain(self.current, "the number is whoever's who writes /scale".into(), next)
+        let change = self.change(self.current);
+        Self::plain(change.to, change.plainly("the number is whoever's who writes /scale"), next)
+    }
+
+    /// What is wanted, within the bounds.
+    fn change(&self, wanted: u32) -> Change {
+        let to = self.bounds.clamp(wanted);
+        let bound = (to != wanted).then(|| self.bounds.words(self.policy, self.now, to > wanted));
+        Change { from: self.current, to, bound }
     }
 
     /// Nothing is known well enough. Never fewer than now, but for the user's own bounds and for pods that no node takes.
@@ -198,10 +210,11 @@ impl Situation<'_> {
             _ => self.current,
         };
         room::see_hold(self.now, hold, &self.samples.workload, &mut next);
-        let reason = room::with_waiting(reason::held(hold, self.current), hold, &self.samples.workload);
+        let change = self.change(wanted);
+        let reason = room::with_waiting(reason::held(hold, &change), hold, &self.samples.workload);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
         let cause = next.cause;
-        let decision = Decision { hold: Some(hold), limited, cause, ..self.plain(wanted, reason, next) };
+        let decision = Decision { hold: Some(hold), limited, cause, ..Self::plain(change.to, reason, next) };
         self.unless_only_recommended(decision)
     }
 
@@ -214,8 +227,9 @@ impl Situation<'_> {
         let capacity = next.capacity.or(self.policy.capacity_hint);
         let known = cause::Known { capacity, in_vain: false, memory_pressure };
         let mut cause = cause::classify(self.policy, &rates, known);
+        let mut in_vain = false;
         if cause == Cause::ComputeLimited {
-            let in_vain = trial::judge(self.now, &rates, self.current, &mut next);
+            in_vain = trial::judge(self.now, &rates, self.current, &mut next);
             cause = cause::classify(self.policy, &rates, cause::Known { in_vain, ..known });
         }
         next.cause = cause;
@@ -230,9 +244,9 @@ impl Situation<'_> {
             steps: &steps,
             current: self.current,
             recommended,
-            against_more: Self::against_more(&rates, cause)
+            against_more: Self::against_more(&rates, cause, in_vain)
                 .or_else(|| room::against_more(self.now, &self.samples.workload, &next)),
-            against_fewer: self.against_fewer(&rates, cause),
+            against_fewer: self.against_fewer(&rates, cause, in_vain),
             forced,
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
@@ -246,15 +260,17 @@ impl Situation<'_> {
         if forced && moved.replicas > self.current {
             next.memory_steps += 1;
         }
-        let limited = self.limited(&wish, cause, moved.by_budget, &next);
-        let figures = self.figures(&rates, &next, &steps);
-        let reason = reason::judged(&wish, cause, &moved, &figures);
+        let change = self.change(moved.replicas);
+        let by_budget = moved.by_budget && change.to != recommended;
+        let limited = self.limited(&wish, cause, by_budget, &next);
+        let figures = Figures { in_vain, ..self.figures(&rates, &next, &steps) };
+        let reason = reason::judged(&wish, cause, &change, moved.held_by, &figures);
         let decision = Decision {
             recommended,
             cause,
             limited,
             figures: Some(figures),
-            ..self.plain(moved.replicas, reason, next)
+            ..Self::plain(change.to, reason, next)
         };
         self.unless_only_recommended(decision)
     }
@@ -319,8 +335,10 @@ impl Situation<'_> {
         (self.bounds.clamp(wanted), forced && wanted > by_load.max(self.current))
     }
 
-    fn against_more(rates: &Rates, cause: Cause) -> Option<&'static str> {
-        if cause == Cause::SinkLimited {
+    fn against_more(rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {
+        if in_vain {
+            Some("more gateways would read no more than these do")
+        } else if cause == Cause::SinkLimited {
             Some("ClickHouse is what limits, and more gateways would only wait for it too")
         } else if rates.sink_now.max(rates.sink_of_full).max(rates.behind_now) > cause::SINK_DOUBTFUL
             || rates.insert_failures
@@ -331,10 +349,12 @@ impl Situation<'_> {
         }
     }
 
-    fn against_fewer(&self, rates: &Rates, cause: Cause) -> Option<&'static str> {
+    fn against_fewer(&self, rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {
         let seen = self.samples.history.span_seconds() >= f64::from(window::LONG_SECONDS);
         let waits = rates.sink_now.max(rates.behind_now) > cause::SINK_DOUBTFUL;
-        if cause == Cause::SinkLimited || waits || rates.insert_failures {
+        if in_vain {
+            Some("it is not known what limits, other than gateways")
+        } else if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {
             Some("memory is under pressure")
@@ -392,6 +412,7 @@ impl Situation<'_> {
             capacity: next.capacity.or(self.policy.capacity_hint),
             sink_wait: rates.sink_now,
             sink_behind: rates.behind_now,
+            in_vain: false,
             stuck: rates.stuck(),
             lost_messages: rates.lost,
             memory_limit_mib: target::memory_limit_mib(
@@ -407,10 +428,15 @@ impl Situation<'_> {
     /// `Recommend` says what it would do and does nothing.
     fn unless_only_recommended(&self, mut decision: Decision) -> Decision {
         if self.policy.mode == Mode::Recommend {
-            decision.reason = format!("recommended only, {} stay: {}", self.current, decision.reason);
             // Bounds are for those who decide; more gateways than partitions there are in no mode.
             let partitions = if decision.next.partitions == 0 { u32::MAX } else { decision.next.partitions };
             decision.replicas = self.current.min(partitions);
+            let result = if decision.replicas == self.current {
+                format!("{} stay", self.current)
+            } else {
+                format!("{} to {partitions}, as there are no more partitions", self.current)
+            };
+            decision.reason = format!("recommended only, {result}: {}", decision.reason);
         }
         decision
     }

@@ -151,6 +151,11 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The schedule whose bounds count now.
+    fn active(&self, now: Moment) -> Option<&Schedule> {
+        self.schedules.iter().find(|schedule| schedule.is_active(now))
+    }
+
     /// Gateways that each of them is sized for: the fewest that there may be, so that another number of them is no reason to
     /// restart them all. `planned` is their number now.
     pub(crate) fn replicas_sized_for(&self, planned: u32) -> u32 {
@@ -174,12 +179,28 @@ pub struct Bounds {
 impl Bounds {
     /// The bounds of so many partitions, 0 when their number is not known.
     pub fn of(policy: &Policy, now: Moment, partitions: u32) -> Self {
-        let active = policy.schedules.iter().find(|schedule| schedule.is_active(now));
+        let active = policy.active(now);
         let of_partitions = if partitions == 0 { u32::MAX } else { partitions };
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         let max = max.unwrap_or(u32::MAX).min(of_partitions).min(crate::size::REPLICAS_MAX);
         let min = active.and_then(|schedule| schedule.replicas_min).unwrap_or(policy.replicas_min);
         Self { min: min.min(max), max }
+    }
+
+    /// The bound that a number was below, or above, in words; of a schedule, with its name.
+    pub(super) fn words(self, policy: &Policy, now: Moment, is_min: bool) -> String {
+        let active = policy.active(now);
+        let of = |schedule: &Schedule| if is_min { schedule.replicas_min } else { schedule.replicas_max };
+        let by = active.filter(|schedule| of(schedule).is_some());
+        let by = by.map(|schedule| format!(" by schedule {}", schedule.name)).unwrap_or_default();
+        let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
+        if is_min {
+            format!("at least {} are asked for{by}", self.min)
+        } else if max == Some(self.max) {
+            format!("at most {} are allowed{by}", self.max)
+        } else {
+            format!("more than {} are not possible", self.max)
+        }
     }
 
     /// The nearest number within.

@@ -1,28 +1,59 @@
 //! A decision in words, for status and events: what was seen, what it takes, and why not more or fewer.
 
-use super::{
-    Cause, Figures,
-    gate::Hold,
-    pace::{Move, Wish},
-};
+use super::{Cause, Figures, gate::Hold, pace::Wish};
 use std::fmt::Write as _;
 
-/// Nothing was decided.
-pub fn held(hold: Hold, current: u32) -> String {
-    format!("{current} stay: {}", hold.words())
+/// From how many gateways to how many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Now.
+    pub from: u32,
+    /// From now on.
+    pub to: u32,
+    /// The bound that makes it so, where one does.
+    pub bound: Option<String>,
 }
 
-/// Something was.
-pub fn judged(wish: &Wish<'_>, cause: Cause, moved: &Move, figures: &Figures) -> String {
-    let mut words = needs(wish, figures);
-    words.push_str(because(cause, figures).as_str());
-    let result = match moved.held_by {
-        Some(held_by) => format!("; {} stay: {held_by}", wish.current),
-        None if moved.replicas == wish.current => format!("; {} stay", wish.current),
-        None => format!("; {} to {}", wish.current, moved.replicas),
-    };
-    words.push_str(&result);
-    words
+impl Change {
+    /// The same in words.
+    fn words(&self) -> String {
+        let Self { from, to, bound } = self;
+        let number = if from == to { format!("{to} stay") } else { format!("{from} to {to}") };
+        match bound {
+            Some(bound) => format!("{number}, as {bound}"),
+            None => number,
+        }
+    }
+
+    /// With a reason that says nothing of the number, which is named only where a bound makes it another.
+    pub fn plainly(&self, reason: &str) -> String {
+        match self.bound {
+            Some(_) => format!("{reason}; {}", self.words()),
+            None => reason.into(),
+        }
+    }
+}
+
+/// Nothing was decided.
+pub fn held(hold: Hold, change: &Change) -> String {
+    format!("{}: {}", change.words(), hold.words())
+}
+
+/// Something was. A bound that makes the number another overrules what holds it.
+pub fn judged(
+    wish: &Wish<'_>,
+    cause: Cause,
+    change: &Change,
+    held_by: Option<&str>,
+    figures: &Figures,
+) -> String {
+    let needs = needs(wish, figures);
+    let because = because(cause, figures);
+    let result = change.words();
+    match held_by.filter(|_| change.bound.is_none()) {
+        Some(held_by) => format!("{needs}{because}; {result}: {held_by}"),
+        None => format!("{needs}{because}; {result}"),
+    }
 }
 
 fn needs(wish: &Wish<'_>, figures: &Figures) -> String {
@@ -47,6 +78,9 @@ fn needs(wish: &Wish<'_>, figures: &Figures) -> String {
 fn because(cause: Cause, figures: &Figures) -> String {
     match cause {
         Cause::ComputeLimited => String::new(),
+        Cause::SinkLimited if figures.in_vain => {
+            "; SinkLimited: gateways that were added read no more than fewer did".into()
+        }
         Cause::SinkLimited => {
             let behind = if figures.sink_behind > 0.0 {
                 format!(", and in {:.0} % of the gateways blocks wait for it", figures.sink_behind * 100.0)

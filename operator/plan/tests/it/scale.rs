@@ -7,3 +7,4 @@ mod invariants;
 mod rules;
 mod specs;
 mod trials;
+mod words;
