@@ -164,6 +164,14 @@ struct Seen<'a> {
     steps: &'a [u32],
 }
 
+/// How many gateways it takes.
+#[derive(Clone, Copy)]
+struct Need {
+    recommended: u32,
+    by_load: u32,
+    by_memory: u32,
+}
+
 impl Situation<'_> {
     /// The number is one within the bounds, and the reason is one for it.
     fn plain(replicas: u32, reason: String, next: State) -> Decision {
@@ -236,8 +244,8 @@ impl Situation<'_> {
         let workers =
             self.samples.history.last().and_then(|last| last.pods.first()).map_or(1, |pod| pod.workers);
         let steps = steps(next.partitions, workers, self.policy.alignment, self.bounds);
-        let (recommended, forced) =
-            self.recommended(&Seen { rates: &rates, capacity, cause, steps: &steps }, &next);
+        let Need { recommended, by_load, by_memory } =
+            self.need(&Seen { rates: &rates, capacity, cause, steps: &steps }, &next);
         let wish = Wish {
             now: self.now,
             policy: self.policy,
@@ -247,7 +255,8 @@ impl Situation<'_> {
             against_more: Self::against_more(&rates, cause, in_vain)
                 .or_else(|| room::against_more(self.now, &self.samples.workload, &next)),
             against_fewer: self.against_fewer(&rates, cause, in_vain),
-            forced,
+            by_load,
+            by_memory,
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
         };
@@ -257,7 +266,7 @@ impl Situation<'_> {
             // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
             next = before;
         }
-        if forced && moved.replicas > self.current {
+        if moved.by_memory {
             next.memory_steps += 1;
         }
         let change = self.change(moved.replicas);
@@ -313,8 +322,8 @@ impl Situation<'_> {
         lasts || self.is_killed_lately(next)
     }
 
-    /// The number it takes, and whether memory forces it.
-    fn recommended(&self, seen: &Seen<'_>, next: &State) -> (u32, bool) {
+    /// The number it takes.
+    fn need(&self, seen: &Seen<'_>, next: &State) -> Need {
         let Seen { rates, capacity, cause, steps } = *seen;
         let floor =
             target::memory_floor(self.policy, &next.memory, self.limit_bytes(), next.partitions, steps);
@@ -329,10 +338,11 @@ impl Situation<'_> {
             ignore_lag: next.lost_at.is_some_and(|at| self.now.seconds_since(at) < LOST_SECONDS),
         });
         let by_load = demand.map_or(self.current, |demand| demand.replicas(steps, self.current)).max(kept);
+        let by_load = self.bounds.clamp(by_load);
         let forced = cause == Cause::MemoryLimited && next.memory_steps < MEMORY_STEPS_MAX;
-        let by_memory = if forced { steps::at_least(steps, self.current.saturating_add(1)) } else { 0 };
-        let wanted = if forced { by_memory.max(floor).max(by_load) } else { by_load };
-        (self.bounds.clamp(wanted), forced && wanted > by_load.max(self.current))
+        let step = || steps::at_least(steps, self.current.saturating_add(1)).max(floor);
+        let by_memory = if forced { self.bounds.clamp(step()) } else { 0 };
+        Need { recommended: by_load.max(by_memory), by_load, by_memory }
     }
 
     fn against_more(rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {

@@ -13,6 +13,10 @@ const QUIET_SECONDS: f64 = 30.0;
 const UP_AFTER_SECONDS_LATE: u32 = 15;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
+/// What is said while the budget keeps a change back.
+const USED_UP: &str = "this hour's rescales are used up";
+/// What is said while a trial does.
+const ON_TRIAL: &str = "the gateways that were added have yet to show that they help";
 /// A backlog younger than this is none.
 pub const CAUGHT_UP_SECONDS: f64 = 30.0;
 
@@ -33,8 +37,10 @@ pub struct Wish<'a> {
     pub against_more: Option<&'static str>,
     /// What speaks against taking away.
     pub against_fewer: Option<&'static str>,
-    /// Whether memory forces it: no budget holds it back.
-    pub forced: bool,
+    /// Gateways that it takes by load.
+    pub by_load: u32,
+    /// Gateways up to which memory forces it, 0 when it does not: these are kept back by no budget and no trial.
+    pub by_memory: u32,
     /// Messages a second that are processed now.
     pub processed: f64,
     /// Seconds of lag.
@@ -46,10 +52,12 @@ pub struct Wish<'a> {
 pub struct Move {
     /// Gateways.
     pub replicas: u32,
-    /// Why the recommendation is not followed, when it is not.
+    /// Why the recommendation is not followed, or not wholly, when it is not.
     pub held_by: Option<&'static str>,
     /// Whether the budget of rescales is what holds it.
     pub by_budget: bool,
+    /// Whether memory adds gateways that load would not, or may not.
+    pub by_memory: bool,
 }
 
 /// Follows the recommendation as far as it may.
@@ -61,25 +69,38 @@ pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
         state.rising = None;
         if wish.recommended < wish.current { fewer(wish, state) } else { (wish.current, None) }
     };
-    let budget = usize::try_from(wish.policy.rescales_per_hour).unwrap_or(usize::MAX);
-    if wanted != wish.current && !wish.forced && state.rescales.len() >= budget {
-        return Move {
-            replicas: wish.current,
-            held_by: Some("this hour's rescales are used up"),
-            by_budget: true,
-        };
-    }
-    if wanted != wish.current {
+    let kept_back = kept_back(wish, wanted, state);
+    let replicas = match kept_back {
+        Some(_) if wanted > wish.current => wanted.min(wish.by_memory.max(wish.current)),
+        Some(_) => wish.current,
+        None => wanted,
+    };
+    let by_memory = replicas > wish.current && (kept_back.is_some() || replicas > wish.by_load);
+    if replicas != wish.current {
         state.see_rescale(wish.now);
-        if wanted > wish.current && !wish.forced {
-            let processed = wish.processed.round();
-            let added = Trial { from: wish.current, to: wanted, processed, ..Trial::default() };
-            trial::begin(state, added);
-        } else {
-            state.trial = None;
-        }
     }
-    Move { replicas: wanted, held_by, by_budget: false }
+    if replicas > wish.current && !by_memory {
+        let (from, to, processed) = (wish.current, replicas, wish.processed.round());
+        trial::begin(state, Trial { from, to, processed, ..Trial::default() });
+    } else if replicas != wish.current {
+        state.trial = None;
+    }
+    let kept_back = kept_back.filter(|_| replicas != wanted);
+    Move { replicas, held_by: held_by.or(kept_back), by_budget: kept_back == Some(USED_UP), by_memory }
+}
+
+/// What keeps a change back that is due, but for what memory forces of it.
+fn kept_back(wish: &Wish<'_>, wanted: u32, state: &State) -> Option<&'static str> {
+    let budget = usize::try_from(wish.policy.rescales_per_hour).unwrap_or(usize::MAX);
+    if wanted == wish.current {
+        None
+    } else if state.rescales.len() >= budget {
+        Some(USED_UP)
+    } else if wanted > wish.current && trial::holds(wish.now, state) {
+        Some(ON_TRIAL)
+    } else {
+        None
+    }
 }
 
 fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
@@ -95,11 +116,8 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     let lasted = wish.now.seconds_since(rising.since) >= f64::from(after);
     let settled = state.rescales.is_empty()
         || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
-    let least = rising.least;
-    if lasted && settled && !wish.forced && trial::holds(wish.now, state) {
-        (wish.current, Some("the gateways that were added have yet to show that they help"))
-    } else if lasted && settled {
-        (least, None)
+    if lasted && settled {
+        (rising.least, None)
     } else {
         (wish.current, Some("the need has not lasted long enough"))
     }
@@ -129,7 +147,7 @@ mod tests {
 
     fn wish(policy: &Policy, second: u64, current: u32, recommended: u32) -> Wish<'_> {
         let now = Moment(second * 1_000);
-        let (against_more, against_fewer, forced) = (None, None, false);
+        let (against_more, against_fewer, by_load, by_memory) = (None, None, recommended, 0);
         let (processed, lag_seconds) = (0.0, 0.0);
         let steps = &STEPS;
         Wish {
@@ -140,7 +158,8 @@ mod tests {
             recommended,
             against_more,
             against_fewer,
-            forced,
+            by_load,
+            by_memory,
             processed,
             lag_seconds,
         }
@@ -188,8 +207,32 @@ mod tests {
         assert_eq!(follow(&wish(&policy, 0, 2, 3), &mut state).replicas, 3);
         state.settled_since = Some(Moment(30_000));
         assert!(follow(&wish(&policy, 60, 3, 4), &mut state).by_budget);
-        let forced = Wish { forced: true, ..wish(&policy, 75, 3, 4) };
-        assert_eq!(follow(&forced, &mut state).replicas, 4);
+        // Memory forces as much as it needs, whether load wants as much, or more, or nothing.
+        for (by_memory, by_load, recommended, expected) in
+            [(4, 3, 4, 4), (4, 4, 4, 4), (4, 6, 6, 4), (0, 6, 6, 3)]
+        {
+            let forced = Wish { by_load, by_memory, ..wish(&policy, 75, 3, recommended) };
+            let moved = follow(&forced, &mut State { rising: None, ..state.clone() });
+            let held = moved.replicas < recommended;
+            let expected = Move {
+                replicas: expected,
+                held_by: held.then_some(USED_UP),
+                by_budget: held,
+                by_memory: expected > 3,
+            };
+            assert_eq!(moved, expected, "{by_memory} {by_load}");
+        }
+    }
+
+    #[test]
+    fn a_trial_keeps_back_all_but_what_memory_forces() {
+        let policy = Policy { up_after_seconds: 0, ..Policy::default() };
+        let trial = Some(Trial { from: 1, to: 3, additions: 2, ..Trial::default() });
+        let mut state = State { trial, settled_since: Some(Moment(0)), ..State::default() };
+        let held = follow(&wish(&policy, 60, 3, 6), &mut state);
+        assert_eq!((held.replicas, held.held_by, held.by_budget), (3, Some(ON_TRIAL), false));
+        assert_eq!(follow(&Wish { by_memory: 4, ..wish(&policy, 75, 3, 6) }, &mut state).replicas, 4);
+        assert_eq!(state.trial, None);
     }
 
     #[test]
@@ -199,7 +242,7 @@ mod tests {
         let against = Wish { against_more: Some("so it is"), ..wish(&policy, 15, 2, 3) };
         assert_eq!(
             follow(&against, &mut state),
-            Move { replicas: 2, held_by: Some("so it is"), by_budget: false }
+            Move { replicas: 2, held_by: Some("so it is"), by_budget: false, by_memory: false }
         );
         assert_eq!(follow(&wish(&policy, 30, 2, 3), &mut state).replicas, 2);
         assert_eq!(follow(&wish(&policy, 60, 2, 3), &mut state).replicas, 3);

@@ -33,6 +33,25 @@ fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() 
 }
 
 #[test]
+fn the_budget_holds_no_step_against_memory_though_load_wants_it_too() {
+    for arrival in [80, 150] {
+        let mut course = Course::new(24, 40, 2);
+        course.policy.rescales_per_hour = 0;
+        course.run(300);
+        course.arrivals.fill(arrival);
+        let decision = course.run(120);
+        assert_eq!((decision.replicas, decision.limited), (2, Some(Limit::Budget)), "{}", decision.reason);
+        course.samples.workload.memory_kills = 1;
+        let decision = course.step();
+        assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
+        assert!(decision.reason.ends_with("; 2 to 3") && decision.limited.is_none(), "{}", decision.reason);
+        // A second step follows as long as the kill counts, and no third, however much load wants.
+        let decision = course.run(3_000);
+        assert_eq!((decision.replicas, decision.next.memory_steps), (4, 2), "{}", decision.reason);
+    }
+}
+
+#[test]
 fn the_budget_holds_neither_a_step_against_memory_nor_the_users_bounds() {
     let mut course = Course::new(24, 100, 2);
     course.policy.rescales_per_hour = 0;
