@@ -262,12 +262,10 @@ impl Situation<'_> {
         };
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
+        next.memory_steps += u32::from(moved.by_memory);
         if self.policy.mode == Mode::Recommend && moved.replicas != self.current {
             // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
             next = before;
-        }
-        if moved.by_memory {
-            next.memory_steps += 1;
         }
         let change = self.change(moved.replicas);
         let by_budget = moved.by_budget && change.to != recommended;

@@ -449,6 +449,20 @@ fn recommend_says_it_and_external_leaves_it() {
 }
 
 #[test]
+fn recommend_says_a_step_against_memory_as_long_as_it_is_needed() {
+    let mut course = Course::new(24, 40, 2);
+    course.policy.mode = Mode::Recommend;
+    course.run(300);
+    course.samples.workload.memory_kills = 1;
+    course.run(45);
+    for _ in 0..20 {
+        let decision = course.step();
+        assert_eq!((decision.replicas, decision.recommended), (2, 3), "{}", decision.reason);
+        assert_eq!(decision.next.memory_steps, 0, "none was taken");
+    }
+}
+
+#[test]
 fn a_pod_that_is_killed_before_anything_is_learned_gets_fewer_partitions() {
     let mut course = Course::new(24, 40, 1);
     course.samples.workload.ready = 0;
