@@ -123,6 +123,8 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     }
 }
 
+/// What speaks against it is asked at the moment of the decision, not for as long as a surplus lasts: what a backlog takes is
+/// part of what is recommended, so that a surplus is one that the backlog did not need either.
 fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
     if !wish.policy.down_enabled {
         return (wish.current, Some("taking gateways away is switched off"));

@@ -114,6 +114,16 @@ fn a_lag_of_thirty_seconds_is_none_and_keeps_no_surplus() {
 }
 
 #[test]
+fn a_surplus_that_a_backlog_did_not_need_goes_as_soon_as_it_is_worked_off() {
+    let mut course = with_surplus();
+    for _ in 0..80 {
+        let decision = waiting(&mut course, 31, 0);
+        assert!(decision.replicas == 8 && decision.recommended < 8, "{}", decision.reason);
+    }
+    assert_eq!(course.step().replicas, 4);
+}
+
+#[test]
 fn a_surplus_that_a_backlog_needed_goes_ten_minutes_after_it() {
     let mut course = with_surplus();
     for _ in 0..80 {
