@@ -9,6 +9,7 @@ struct Limit {
     load: Load,
     partitions: u32,
     hours: f64,
+    seed: u32,
     rescales: u32,
     lag_p99_s: f64,
     lag_max_s: f64,
@@ -16,12 +17,14 @@ struct Limit {
 }
 
 /// Diurnal days at 24 and 96 partitions and the outage at 96 are figures to reach; the others are what was measured with the
-/// defaults, and a few percent. 1,000 partitions run for six hours, for the sake of the time that it takes.
-const LIMITS: [Limit; 10] = [
+/// defaults, and a few percent. 1,000 partitions run for six hours, for the sake of the time that it takes. Other partitions and
+/// other noise are held to the same figures for a diurnal day at 96: what is reached by one seed alone is chance.
+const LIMITS: [Limit; 16] = [
     Limit {
         load: Load::Steady,
         partitions: 8,
         hours: 24.0,
+        seed: 0,
         rescales: 1,
         lag_p99_s: 1.0,
         lag_max_s: 100.0,
@@ -31,6 +34,7 @@ const LIMITS: [Limit; 10] = [
         load: Load::Diurnal,
         partitions: 24,
         hours: 24.0,
+        seed: 0,
         rescales: 15,
         lag_p99_s: 1.0,
         lag_max_s: 46.0,
@@ -40,6 +44,17 @@ const LIMITS: [Limit; 10] = [
         load: Load::Diurnal,
         partitions: 96,
         hours: 24.0,
+        seed: 0,
+        rescales: 23,
+        lag_p99_s: 4.9,
+        lag_max_s: 46.0,
+        replica_hours: 215.0,
+    },
+    Limit {
+        load: Load::Diurnal,
+        partitions: 96,
+        hours: 24.0,
+        seed: 1,
         rescales: 23,
         lag_p99_s: 4.9,
         lag_max_s: 46.0,
@@ -49,6 +64,7 @@ const LIMITS: [Limit; 10] = [
         load: Load::Diurnal,
         partitions: 1000,
         hours: 6.0,
+        seed: 0,
         rescales: 10,
         lag_p99_s: 45.0,
         lag_max_s: 120.0,
@@ -56,8 +72,19 @@ const LIMITS: [Limit; 10] = [
     },
     Limit {
         load: Load::Burst,
+        partitions: 24,
+        hours: 24.0,
+        seed: 0,
+        rescales: 38,
+        lag_p99_s: 26.0,
+        lag_max_s: 84.0,
+        replica_hours: 315.0,
+    },
+    Limit {
+        load: Load::Burst,
         partitions: 96,
         hours: 24.0,
+        seed: 0,
         rescales: 66,
         lag_p99_s: 50.0,
         lag_max_s: 90.0,
@@ -67,6 +94,7 @@ const LIMITS: [Limit; 10] = [
         load: Load::SinkOutage,
         partitions: 24,
         hours: 24.0,
+        seed: 0,
         rescales: 16,
         lag_p99_s: 875.0,
         lag_max_s: 1465.0,
@@ -76,6 +104,7 @@ const LIMITS: [Limit; 10] = [
         load: Load::SinkOutage,
         partitions: 96,
         hours: 24.0,
+        seed: 0,
         rescales: 27,
         lag_p99_s: 830.0,
         lag_max_s: 1465.0,
@@ -85,15 +114,47 @@ const LIMITS: [Limit; 10] = [
         load: Load::SinkOutage,
         partitions: 1000,
         hours: 6.0,
+        seed: 0,
         rescales: 13,
         lag_p99_s: 1_310.0,
         lag_max_s: 1_465.0,
         replica_hours: 48.0,
     },
     Limit {
+        load: Load::Skew,
+        partitions: 8,
+        hours: 24.0,
+        seed: 0,
+        rescales: 4,
+        lag_p99_s: 10_300.0,
+        lag_max_s: 10_500.0,
+        replica_hours: 182.0,
+    },
+    Limit {
+        load: Load::Skew,
+        partitions: 24,
+        hours: 24.0,
+        seed: 0,
+        rescales: 16,
+        lag_p99_s: 865.0,
+        lag_max_s: 885.0,
+        replica_hours: 400.0,
+    },
+    Limit {
+        load: Load::Skew,
+        partitions: 96,
+        hours: 24.0,
+        seed: 0,
+        rescales: 25,
+        lag_p99_s: 2_520.0,
+        lag_max_s: 2_590.0,
+        replica_hours: 550.0,
+    },
+    Limit {
         load: Load::Poison,
         partitions: 96,
         hours: 24.0,
+        seed: 0,
         rescales: 26,
         lag_p99_s: 85.0,
         lag_max_s: 95.0,
@@ -101,8 +162,19 @@ const LIMITS: [Limit; 10] = [
     },
     Limit {
         load: Load::SlowLeak,
+        partitions: 8,
+        hours: 24.0,
+        seed: 0,
+        rescales: 4,
+        lag_p99_s: 10_500.0,
+        lag_max_s: 10_800.0,
+        replica_hours: 185.0,
+    },
+    Limit {
+        load: Load::SlowLeak,
         partitions: 96,
         hours: 24.0,
+        seed: 0,
         rescales: 16,
         lag_p99_s: 5.0,
         lag_max_s: 46.0,
@@ -117,9 +189,9 @@ const LIMITS: [Limit; 10] = [
 pub fn check() -> anyhow::Result<()> {
     let mut passed = Vec::new();
     for limit in &LIMITS {
-        let Limit { load, partitions, hours, .. } = *limit;
+        let Limit { load, partitions, hours, seed, .. } = *limit;
         let (policy, trace, tuning) = (Name::Ours, &Trace::default(), &Tuning::default());
-        let run = Course { policy, load, partitions, hours, seed: 0, trace, tuning }.run();
+        let run = Course { policy, load, partitions, hours, seed, trace, tuning }.run();
         passed.extend(limit.passed(&run));
     }
     if !passed.is_empty() {
@@ -143,7 +215,8 @@ impl Limit {
             ("gateways added while ClickHouse is slow", added, 0.0),
         ];
         let more = figures.iter().filter(|(_, value, most)| value > most);
-        let name = |what: &str| format!("{}, {} partitions: {what}", run.load, run.partitions);
+        let name =
+            |what: &str| format!("{}, {} partitions, seed {}: {what}", run.load, run.partitions, self.seed);
         more.map(|(what, value, most)| format!("{} {value:.1}, at most {most:.1}", name(what))).collect()
     }
 }
