@@ -8,6 +8,7 @@
 
 mod derived;
 mod manifest;
+mod of_kubernetes;
 pub mod security;
 pub mod status;
 mod trace_pipeline;
@@ -21,6 +22,7 @@ pub use status::{
     TracePipelineStatus, VolumesStatus,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
+pub use trace_pipeline::{AnnotationValue, LabelValue, PodTemplate};
 pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,

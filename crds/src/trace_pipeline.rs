@@ -9,6 +9,7 @@ mod delivery;
 mod gateway;
 mod insert;
 mod lifecycle;
+mod pod_template;
 mod queue;
 mod rollout;
 mod scaling;
@@ -20,6 +21,7 @@ pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources};
 pub use insert::{Insert, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
+pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
@@ -32,7 +34,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 /// What a pipeline reads, where it writes, and how large it is.
-#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "sluice.dev",
     version = "v1alpha1",

@@ -216,7 +216,9 @@ fn read(text: &str) -> Result<(TracePipeline, Violations), Violations> {
 /// Fields that an API server would drop without a word to a program: they are misspelt, or in the wrong place.
 fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
     if let Some(fields) = written.as_object() {
-        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        // What is empty may be left out where there is such a field, and does nothing where there is none.
+        let is_empty = |value: &Value| value.is_null() || *value == json!({}) || *value == json!([]);
+        for (name, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
             let at = format!("{path}.{name}");
             match known.get(name) {
                 Some(known) => unknown(value, known, &at, found),
@@ -371,6 +373,12 @@ mod tests {
                 "smallest limit that would do",
             ),
             ("memory: 256Mi", "memory: 64Mi", "spec.gateway.resources.memory", "at least 128Mi"),
+            (
+                "gateway: {",
+                "gateway: {podTemplate: {labels: {}, tolerations: [], nodeSelectr: {a: b}}, ",
+                "spec.gateway.podTemplate.nodeSelectr",
+                "no such field",
+            ),
             ("queue: {size: 1Gi}", "queu: {size: 1Gi}", "spec.queu", "no such field"),
             ("topics: [otlp_spans]", "topics: otlp_spans", "spec.source.kafka.topics", "is not of type"),
             ("topics: [otlp_spans]", "topics: ['a b']", "spec.source.kafka.topics[0]", "does not match"),

@@ -1,11 +1,12 @@
 //! The gateway's image, size and behaviour.
 
+use crate::trace_pipeline::{pod_template::PodTemplate, sink::SecretRef};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The gateway's image, size and behaviour.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
     /// Image. Empty (the default) stands for the image that belongs to the operator's version; status.image says which.
@@ -18,6 +19,13 @@ pub struct Gateway {
     /// When the image is pulled: IfNotPresent (the default), Always or Never.
     #[serde(default)]
     pub image_pull_policy: ImagePullPolicy,
+
+    /// Secrets in the pipeline's namespace with which images are pulled, of type kubernetes.io/dockerconfigjson, by name; at most 16. The
+    /// pods of Jobs have them too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub image_pull_secrets: Vec<SecretRef>,
 
     /// Memory and CPU of one gateway.
     #[serde(default)]
@@ -40,6 +48,11 @@ pub struct Gateway {
         "self.matches('^[1-9][0-9]{0,5}(s|m|h)$') && duration(self) >= duration('15s') && duration(self) <= duration('1h')")
         .message("terminationGracePeriod is a whole number of s, m or h from 15s to 1h, such as 60s"))]
     pub termination_grace_period: String,
+
+    /// Labels, annotations and placement of the pods. When it is not set, they have none but the operator's own, and run wherever there
+    /// is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<Box<PodTemplate>>,
 }
 
 impl Default for Gateway {
@@ -47,10 +60,12 @@ impl Default for Gateway {
         Self {
             image: String::new(),
             image_pull_policy: ImagePullPolicy::default(),
+            image_pull_secrets: Vec::new(),
             resources: Resources::default(),
             workers: None,
             log_level: LogLevel::default(),
             termination_grace_period: termination_grace_period(),
+            pod_template: None,
         }
     }
 }

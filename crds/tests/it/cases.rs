@@ -148,6 +148,77 @@ pub const VALUES: &[Case] = &[
         message: "image is a reference",
     },
     Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            "{}",
+            r#"{"labels": {"team": "a", "example.com/app.kubernetes.io": "", "x.sluice.dev/a": "b"}}"#,
+        ],
+        refused: &[
+            r#"{"labels": {"app.kubernetes.io/name": "mine"}}"#,
+            r#"{"labels": {"team": "a", "sluice.dev/drained": "true"}}"#,
+        ],
+        message: "labels of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"annotations": {"sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/restartedAt": "now"}}"#,
+        ],
+        refused: &[
+            r#"{"annotations": {"sluice.dev/config-hash": "0"}}"#,
+            r#"{"annotations": {"a": "b", "app.kubernetes.io/name": "mine"}}"#,
+        ],
+        message: "annotations of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]}"#,
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute"}]}"#,
+        ],
+        refused: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60}]}"#,
+            r#"{"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "c", "tolerationSeconds": 60}]}"#,
+        ],
+        message: "tolerationSeconds of a toleration needs effect NoExecute",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"tolerations": [{"operator": "Exists"}, {"key": "a", "operator": "Exists"}]}"#,
+            r#"{"tolerations": [{"key": "a", "value": "b"}, {"key": "a", "operator": "Equal", "value": "b"}]}"#,
+        ],
+        refused: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}"#,
+            r#"{"tolerations": [{"effect": "NoSchedule"}]}"#,
+            r#"{"tolerations": [{"operator": "Exists"}, {"operator": "Equal", "value": "b"}]}"#,
+        ],
+        message: "a toleration with operator Exists has no value",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}]}"#,
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]}"#,
+        ],
+        refused: &[
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 3}]}"#,
+        ],
+        message: "minDomains of a topologySpreadConstraint needs",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"priorityClassName": "system-cluster-critical"}"#],
+        refused: &[r#"{"priorityClassName": "Urgent"}"#, r#"{"priorityClassName": "a b"}"#],
+        message: "priorityClassName is the name of a PriorityClass",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"runtimeClassName": "gvisor"}"#],
+        refused: &[r#"{"runtimeClassName": "gVisor"}"#, r#"{"runtimeClassName": "-a"}"#],
+        message: "runtimeClassName is the name of a RuntimeClass",
+    },
+    Case {
         pointer: "/spec/queue/storageClassName",
         taken: &[r#""fast""#, r#""csi.example.com""#, r#""0""#],
         refused: &[r#""Fast""#, r#""éast""#, r#""-fast""#, r#""fast\n""#, r#""a/b""#],

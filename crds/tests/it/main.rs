@@ -8,22 +8,24 @@ mod rules;
 
 use kube_cel::apply_defaults;
 use serde_json::Value;
+use std::sync::LazyLock;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let crd = sluice_crds::crd();
+    crd.pointer("/spec/versions/0/schema/openAPIV3Schema").expect("the definition has a schema").clone()
+});
 
 /// The schema of the served version.
 fn schema() -> Value {
-    sluice_crds::crd()
-        .pointer("/spec/versions/0/schema/openAPIV3Schema")
-        .expect("the definition has a schema")
-        .clone()
+    SCHEMA.clone()
 }
 
 /// The object with every default filled in, as the API server would: a default of an object is filled in itself, which
 /// takes one round for each level.
 fn defaulted(object: &Value) -> Value {
-    let schema = schema();
     let mut before = object.clone();
     loop {
-        let after = apply_defaults(&schema, &before);
+        let after = apply_defaults(&SCHEMA, &before);
         if after == before {
             return after;
         }

@@ -20,6 +20,7 @@ mod news;
 pub mod objects;
 pub mod observed;
 mod plan;
+mod pod_template;
 mod quantity;
 pub mod resize;
 mod resources;

@@ -187,11 +187,24 @@ impl Identity {
         }
     }
 
+    /// Labels of a pod: ours, and what the spec adds, none of which is one of ours.
+    fn pod_labels(&self, component: &str) -> BTreeMap<String, String> {
+        let mut labels = self.added.labels.clone();
+        labels.extend(self.names.labels(component));
+        labels
+    }
+
     /// Annotations of a pod: it is replaced when one of them changes.
     fn pod_annotations(&self, config_hash: Option<String>) -> Option<BTreeMap<String, String>> {
         let config = config_hash.map(|hash| (CONFIG_HASH.to_owned(), hash));
         let secrets = secrets::version(&self.secrets).map(|version| (SECRETS_VERSION.to_owned(), version));
-        let annotations: BTreeMap<_, _> = config.into_iter().chain(secrets).collect();
+        let mut annotations = self.added.annotations.clone();
+        annotations.extend(config.into_iter().chain(secrets));
         (!annotations.is_empty()).then_some(annotations)
+    }
+
+    /// What the spec adds to the annotations of a pod.
+    fn annotations_added(&self) -> Option<BTreeMap<String, String>> {
+        (!self.added.annotations.is_empty()).then(|| self.added.annotations.clone())
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     Defaults, Names, Partitions, SchemaSeen, Secrets,
     gateway_config::{self, Share},
     objects,
+    pod_template::Added,
     secrets::{Mounted, mounted},
     topics::partitions_known,
 };
@@ -71,6 +72,7 @@ pub(crate) struct Identity {
     pub image: String,
     pub image_pull_policy: &'static str,
     pub secrets: Vec<Mounted>,
+    pub added: Added,
 }
 
 /// The schema Job, as planned.
@@ -138,8 +140,9 @@ impl Identity {
         });
         let gateway = &pipeline.spec.gateway;
         let image = if gateway.image.is_empty() { &defaults.gateway_image } else { &gateway.image };
+        let added = Added::of(gateway, &names, &mut found);
         let Some(owner) = owner else { return Err(found) };
-        Ok(Self {
+        found.or(Self {
             names,
             // The pipeline stays until what it owns is gone, when its deletion is asked to wait for that.
             owner: OwnerReference { block_owner_deletion: Some(true), ..owner },
@@ -150,6 +153,7 @@ impl Identity {
                 ImagePullPolicy::Never => "Never",
             },
             secrets,
+            added,
         })
     }
 }

@@ -51,7 +51,9 @@ pub fn drain_job(plan: &Plan, drain: &Drain) -> Job {
             active_deadline_seconds: Some(i64::from(plan.drain_seconds)),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
-                    labels: Some(identity.names.labels(DRAIN)),
+                    labels: Some(identity.pod_labels(DRAIN)),
+                    // A new Secret is not its business: the Job is made with whatever there is.
+                    annotations: identity.annotations_added(),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod),

@@ -22,13 +22,13 @@ const SECRET_MODE: i32 = 0o440;
 
 const CONFIG_VOLUME: &str = "config";
 
-/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it.
+/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it, where the spec has it.
 pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
     let folders = identity.secrets.iter();
     mounts.extend(folders.map(|secret| mount(secrets::volume(secret.of), &secrets::folder(secret.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
-    PodSpec {
+    identity.added.place(PodSpec {
         service_account_name: Some(identity.names.gateway()),
         automount_service_account_token: Some(false),
         // Services of the namespace would come in as hundreds of variables that nothing here reads.
@@ -45,7 +45,7 @@ pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -
         }],
         volumes: Some(volumes(identity, config_map)),
         ..PodSpec::default()
-    }
+    })
 }
 
 /// The path of the config in the container.

@@ -34,7 +34,7 @@ pub(crate) fn spec(schema: &SchemaPlan, config_map: &str) -> JobSpec {
         active_deadline_seconds: Some(DEADLINE_SECONDS),
         template: PodTemplateSpec {
             metadata: Some(ObjectMeta {
-                labels: Some(identity.names.labels(SCHEMA)),
+                labels: Some(identity.pod_labels(SCHEMA)),
                 annotations: identity.pod_annotations(None),
                 ..ObjectMeta::default()
             }),

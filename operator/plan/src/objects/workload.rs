@@ -87,14 +87,14 @@ fn template(plan: &Plan) -> PodTemplateSpec {
     let config_map = plan.names().config_map(&config_hash);
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
-            labels: Some(plan.names().labels(GATEWAY)),
+            labels: Some(plan.identity.pod_labels(GATEWAY)),
             annotations: plan.identity.pod_annotations(Some(config_hash)),
             ..ObjectMeta::default()
         }),
-        spec: Some(PodSpec {
+        spec: Some(plan.identity.added.place_gateway(PodSpec {
             termination_grace_period_seconds: i64::try_from(plan.grace.as_millis() / 1_000).ok(),
             ..pod(&plan.identity, &config_map, container(plan))
-        }),
+        })),
     }
 }
 

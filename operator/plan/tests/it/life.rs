@@ -290,15 +290,16 @@ fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipel
 #[test]
 fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it() {
     let all = [
-        member("old", 1, "g", &["a:1", "b:1"]),
-        member("young", 2, "g", &["b:1", "c:1"]),
-        member("elsewhere", 3, "g", &["d:1"]),
-        member("other", 4, "h", &["a:1"]),
+        ("old", 1, "g", &["a:1", "b:1"][..]),
+        ("young", 2, "g", &["b:1", "c:1"][..]),
+        ("elsewhere", 3, "g", &["d:1"][..]),
+        ("other", 4, "h", &["a:1"][..]),
         // Without a group of its own its name is the group.
-        member("named", 5, "", &["a:1"]),
-        member("thief", 6, "tracing.named", &["a:1"]),
-        member("twin", 1, "g", &["a:1"]),
-    ];
+        ("named", 5, "", &["a:1"][..]),
+        ("thief", 6, "tracing.named", &["a:1"][..]),
+        ("twin", 1, "g", &["a:1"][..]),
+    ]
+    .map(|(name, created, group, brokers)| member(name, created, group, brokers));
     let older = |name: &str| {
         let pipeline = all.iter().find(|one| one.metadata.name.as_deref() == Some(name)).unwrap();
         rival(pipeline, all.iter())

@@ -8,6 +8,7 @@ mod golden;
 mod life;
 mod news;
 mod plans;
+mod pod_template;
 mod resize;
 mod revisions;
 mod rollout;

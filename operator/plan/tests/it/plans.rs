@@ -138,6 +138,9 @@ fn the_job_runs_again_for_what_concerns_the_table_alone() {
         ("/spec/sink/clickhouse/schema", json!({"typedPaths": {"span": {"a": "Int64"}}}), true),
         ("/spec/sink/clickhouse/insert", json!({"settings": {"insert_quorum": "2"}}), false),
         ("/spec/gateway/image", json!("other:1"), true),
+        // Where its pod may run is part of it: one that found no node is made again where it does.
+        ("/spec/gateway/podTemplate", json!({"nodeSelector": {"a": "b"}}), true),
+        ("/spec/gateway/podTemplate", json!({"affinity": {"podAntiAffinity": {}}}), false),
         ("/spec/gateway/resources", json!({"memory": "1Gi", "cpuRequest": "4"}), false),
         ("/spec/gateway/logLevel", json!("debug"), false),
         ("/spec/replicas", json!(1), false),
