@@ -12,7 +12,11 @@ use serde::{Deserialize, Serialize};
     // The server tries rules on the default of the object too, in which nothing is filled in.
     validation = Rule::new("has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)")
         .message("queue.mode cannot be changed after the pipeline was created: gateways would lose their volumes, or need new \
-                  ones")
+                  ones"),
+    validation = Rule::new(
+        "!has(self.maxBytes) || !has(self.size) || !isQuantity(self.maxBytes) || !isQuantity(self.size) \
+         || quantity(self.maxBytes).asInteger() <= quantity(self.size).asInteger() / 20 * 19")
+        .message("maxBytes must leave a twentieth of size: the file system of the volume needs it")
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.
@@ -28,6 +32,17 @@ pub struct Queue {
         "self.matches('^[1-9][0-9]*(Mi|Gi|Ti)$') && quantity(self).compareTo(quantity('64Mi')) >= 0")
         .message("size is a whole number of Mi, Gi or Ti, at least 64Mi, such as 10Gi"))]
     pub size: String,
+
+    /// Bytes of each volume that blocks may take: a whole number of Mi, Gi or Ti, at least 32Mi and at most 19/20 of size. When it is
+    /// not set, all of the volume but a twentieth, which the file system needs; that follows a volume that grows. A gateway whose queue
+    /// is full stops reading, and Kafka keeps what is to come. Less than the volume has leaves room for what others put on its disk,
+    /// or bounds how long a queue takes to be emptied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$') && quantity(self).compareTo(quantity('32Mi')) >= 0")
+        .message("maxBytes is a whole number of Mi, Gi or Ti, at least 32Mi, such as 8Gi"))]
+    pub max_bytes: Option<String>,
 
     /// Storage class of the volumes. When it is not set, the cluster's default. Another one replaces the volumes, one gateway at a
     /// time, each once it is empty; to take it away replaces none, and counts for new volumes alone.
@@ -47,6 +62,7 @@ impl Default for Queue {
         Self {
             mode: QueueMode::default(),
             size: size(),
+            max_bytes: None,
             storage_class_name: None,
             retention_policy: RetentionPolicy::default(),
         }

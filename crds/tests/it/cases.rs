@@ -265,6 +265,27 @@ pub const VALUES: &[Case] = &[
         message: "size is a whole number of Mi, Gi or Ti",
     },
     Case {
+        pointer: "/spec/queue/maxBytes",
+        taken: &[r#""32Mi""#, r#""972Mi""#],
+        refused: &[r#""31Mi""#, r#""1G""#, r#""0Gi""#, r#""80%""#, r#""1.5Gi""#, r#""9999999999Mi""#],
+        message: "maxBytes is a whole number of Mi, Gi or Ti",
+    },
+    Case {
+        pointer: "/spec/queue",
+        taken: &[
+            "{}",
+            r#"{"maxBytes": "9728Mi"}"#,
+            r#"{"size": "20Gi", "maxBytes": "19Gi"}"#,
+            r#"{"size": "64Mi", "maxBytes": "32Mi"}"#,
+        ],
+        refused: &[
+            r#"{"maxBytes": "9729Mi"}"#,
+            r#"{"size": "20Gi", "maxBytes": "20Gi"}"#,
+            r#"{"size": "1Gi", "maxBytes": "1Ti"}"#,
+        ],
+        message: "maxBytes must leave a twentieth of size",
+    },
+    Case {
         pointer: "/spec/scaling",
         taken: &["{}", r#"{"maxReplicas": 1}"#, r#"{"minReplicas": 3, "maxReplicas": 3, "mode": "Auto"}"#],
         refused: &[

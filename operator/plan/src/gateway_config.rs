@@ -1,6 +1,6 @@
 //! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
 
-use crate::{Names, secrets::file};
+use crate::{Names, quantity, secrets::file};
 use sluice_crds::{
     Commit, Engine, Format, GroupProtocol, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode,
     SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 /// Seconds of the termination grace period that are not the gateway's: for the signal to arrive, for connections to be
 /// closed and for the process to end before it is killed.
 const LEAVE_SECONDS: u64 = 10;
+
+/// Where the bound of the queue stands.
+const QUEUE_MAX_BYTES: &str = "spec.queue.maxBytes";
 
 /// What the spec alone does not say.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +39,7 @@ pub(crate) fn build(
     let mut found = Violations::default();
     let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
     let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
+    let queue = queue(spec, &mut found);
     let config = GatewayConfig {
         contract_version: CONTRACT_VERSION,
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
@@ -45,7 +49,7 @@ pub(crate) fn build(
             commit: commit(spec),
             dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) },
         },
-        queue: contract::Queue { mode: queue_mode(spec), ..contract::Queue::default() },
+        queue,
         workers: share.workers,
         memory: contract::Memory { limit: share.memory },
         admin: contract::Admin::default(),
@@ -67,6 +71,23 @@ pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> 
 pub(crate) fn record_batch_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
     let text = &spec.source.kafka.record_batch_bytes_max;
     text.parse().map_err(|e| found.add("spec.source.kafka.recordBatchBytesMax", format!("{e}"))).ok()
+}
+
+/// The queue. Without a volume there is nothing to bound.
+fn queue(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Queue {
+    let mode = queue_mode(spec);
+    let wanted = spec.queue.max_bytes.as_ref().filter(|_| mode == contract::QueueMode::Spill);
+    let max_bytes = wanted.and_then(|text| {
+        text.parse::<ByteSize>().map_err(|e| found.add(QUEUE_MAX_BYTES, e.to_string())).ok()
+    });
+    let room = quantity::bytes(&spec.queue.size).map(|volume| contract::Queue::default().bytes_max(volume));
+    if let Some((bytes, room)) = max_bytes.zip(room) {
+        found.add_if(bytes.get() > room, QUEUE_MAX_BYTES, || {
+            let size = &spec.queue.size;
+            format!("{bytes} are more than 19/20 of {size}: the file system needs a twentieth of a volume; take at most {}Mi", room >> 20)
+        });
+    }
+    contract::Queue { mode, max_bytes, ..contract::Queue::default() }
 }
 
 /// Violations of the config, said of the fields of the spec that they come from.

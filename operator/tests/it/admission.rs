@@ -54,7 +54,7 @@ fn every_violation_is_told_with_its_path() {
     let mut object = smallest();
     object["metadata"]["name"] = "1a".into();
     object["spec"]["partitionsPerReplica"] = 0.into();
-    object["spec"]["queue"] = json!({"size": "1Ki", "maxBytes": "3Gi"});
+    object["spec"]["queue"] = json!({"size": "1Ki", "maxBites": "3Gi"});
     object["spec"]["source"]["kafka"]["topics"] = json!(["a b", "c", "c"]);
     object["spec"]["gateway"] = json!({"resources": {"memory": "64Mi"}});
     let found = told(&object);
@@ -63,7 +63,7 @@ fn every_violation_is_told_with_its_path() {
         "spec.partitionsPerReplica",
         "spec.source.kafka.topics",
         "spec.source.kafka.topics[0]",
-        "spec.queue.maxBytes",
+        "spec.queue.maxBites",
         "metadata.name",
         "spec.queue.size",
         "spec.gateway.resources.memory",

@@ -54,6 +54,24 @@ fn json_reaches_the_gateways_and_counts_in_their_memory() {
     assert_eq!((fits("OtlpProto"), fits("OtlpJson")), (true, false));
 }
 
+/// The gateways' config of a pipeline with 12 partitions.
+fn config(pipeline: &TracePipeline) -> Value {
+    let config_map = build(&planned(pipeline, &observed(pipeline, 12))).into_parts().config_map;
+    serde_saphyr::from_str(&config_map.data.unwrap()["gateway.yaml"]).unwrap()
+}
+
+#[test]
+fn the_queue_is_bounded_where_the_spec_bounds_it() {
+    for (queue, expected) in [
+        // The gateway takes what its volume has.
+        (json!({"size": "10Gi"}), Value::Null),
+        (json!({"size": "10Gi", "maxBytes": "8Gi"}), json!("8GiB")),
+        (json!({"mode": "Disabled", "size": "10Gi", "maxBytes": "8Gi"}), Value::Null),
+    ] {
+        assert_eq!(config(&with("/spec/queue", queue.clone()))["queue"]["maxBytes"], expected, "{queue}");
+    }
+}
+
 #[test]
 fn the_workload_has_no_replicas_and_waits_for_the_schema() {
     let pipeline = demo();
@@ -332,6 +350,18 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         ("/spec/gateway/resources/memory", json!("much"), "spec.gateway.resources.memory"),
         ("/spec/gateway/resources/cpuRequest", json!("much"), "spec.gateway.resources.cpuRequest"),
         ("/spec/gateway/terminationGracePeriod", json!("5s"), "spec.gateway.terminationGracePeriod"),
+        (
+            "/spec/queue",
+            json!({"size": "1Gi", "maxBytes": "1Gi"}),
+            "spec.queue.maxBytes: 1GiB are more than 19/20",
+        ),
+        ("/spec/queue", json!({"size": "1Gi", "maxBytes": "1Gi"}), "take at most 972Mi"),
+        ("/spec/queue", json!({"size": "1Gi", "maxBytes": "80%"}), "spec.queue.maxBytes: "),
+        (
+            "/spec/queue",
+            json!({"size": "1Gi", "maxBytes": "16Mi"}),
+            "spec.queue.maxBytes: must be at least 32MiB",
+        ),
         ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
         ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
         (

@@ -5,14 +5,15 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 2] = ["/spec/gateway/imagePullSecrets", "/spec/gateway/podTemplate"];
+const LATER: [&str; 3] =
+    ["/spec/gateway/imagePullSecrets", "/spec/gateway/podTemplate", "/spec/queue/maxBytes"];
 
 /// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them.
 const REVISIONS: [(&str, &str); 2] =
     [("tracepipeline.yaml", "1b32f29956"), ("tracepipeline-full.yaml", "e884ce70bc")];
 
 /// The revision of the full sample with every field.
-const REVISION_OF_ALL: &str = "ec10d7e956";
+const REVISION_OF_ALL: &str = "024431c520";
 
 /// A word that is nowhere else.
 const VERSION: &str = "77.66.55";
