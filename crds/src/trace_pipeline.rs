@@ -104,7 +104,10 @@ use serde::{Deserialize, Serialize};
                   not inserted yet"),
     validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.scaling.drain.onTimeout != 'Force'")
         .message("scaling.drain.onTimeout Force cannot be used with delivery.commit AfterEnqueue: the queue volume is the only \
-                  copy of what is committed and not inserted yet; use Abort or Job")
+                  copy of what is committed and not inserted yet; use Abort or Job"),
+    validation = Rule::new(
+        "!has(self.delivery.deadLetter.topic) || !(self.delivery.deadLetter.topic in self.source.kafka.topics)")
+        .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again")
 )]
 pub struct TracePipelineSpec {
     /// Where messages come from.

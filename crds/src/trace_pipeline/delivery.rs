@@ -34,6 +34,16 @@ pub enum Commit {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
+    /// The topic that they are put into, each with its topic, partition, offset and the reason. Not set (the default), each topic of the
+    /// source has its own, <topic>.dead-letter. Set, it is one for all of them; it is no topic of the source, which would read its
+    /// dead letters again. It must exist, unless the brokers make topics by themselves. Letters in another one stay there when it is changed:
+    /// list or replay them before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 249))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'")
+        .message("topic of deadLetter is the name of a topic: a-z, A-Z, 0-9, '.', '_' and '-'"))]
+    pub topic: Option<String>,
+
     /// What happens to one that has nowhere to go. Stop (the default): its partition stops in front of it, alone, and says
     /// so. Skip: it is counted and passed over.
     #[serde(default)]

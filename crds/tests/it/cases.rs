@@ -286,6 +286,18 @@ pub const VALUES: &[Case] = &[
         message: "maxBytes must leave a twentieth of size",
     },
     Case {
+        pointer: "/spec/delivery/deadLetter/topic",
+        taken: &[r#""unread""#, r#""otlp_spans.dead-letter""#],
+        refused: &[r#""a b""#, r#""..""#, r#""a/b""#],
+        message: "topic of deadLetter is the name of a topic",
+    },
+    Case {
+        pointer: "/spec/delivery/deadLetter/topic",
+        taken: &[r#""otlp_spans2""#],
+        refused: &[r#""otlp_spans""#],
+        message: "delivery.deadLetter.topic is a topic of the source",
+    },
+    Case {
         pointer: "/spec/scaling",
         taken: &["{}", r#"{"maxReplicas": 1}"#, r#"{"minReplicas": 3, "maxReplicas": 3, "mode": "Auto"}"#],
         refused: &[

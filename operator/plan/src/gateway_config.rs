@@ -47,7 +47,10 @@ pub(crate) fn build(
         sink: contract::Sink { clickhouse: clickhouse(spec) },
         delivery: contract::Delivery {
             commit: commit(spec),
-            dead_letter: contract::DeadLetter { topic: None, on_missing: on_missing(spec) },
+            dead_letter: contract::DeadLetter {
+                topic: spec.delivery.dead_letter.topic.clone(),
+                on_missing: on_missing(spec),
+            },
         },
         queue,
         workers: share.workers,

@@ -73,6 +73,17 @@ fn the_queue_is_bounded_where_the_spec_bounds_it() {
 }
 
 #[test]
+fn letters_of_all_topics_go_where_the_spec_says() {
+    let at = |dead_letter: Value| {
+        config(&with("/spec/delivery", json!({"deadLetter": dead_letter})))["delivery"]["deadLetter"]["topic"]
+            .clone()
+    };
+    // A topic beside each of the source's, by the gateway's own rule.
+    assert_eq!(at(json!({})), Value::Null);
+    assert_eq!(at(json!({"topic": "unread"})), json!("unread"));
+}
+
+#[test]
 fn the_workload_has_no_replicas_and_waits_for_the_schema() {
     let pipeline = demo();
     let facts = |schema| Observed { schema, ..observed(&pipeline, 12) };
@@ -162,6 +173,8 @@ fn the_job_runs_again_for_what_concerns_the_table_alone() {
         ("/spec/gateway/resources", json!({"memory": "1Gi", "cpuRequest": "4"}), false),
         ("/spec/gateway/logLevel", json!("debug"), false),
         ("/spec/replicas", json!(1), false),
+        ("/spec/delivery", json!({"deadLetter": {"topic": "unread"}}), false),
+        ("/spec/queue", json!({"size": "10Gi", "maxBytes": "8Gi"}), false),
         ("/spec/source/kafka/recordBatchBytesMax", json!("2Mi"), false),
     ] {
         let mut after = serde_json::to_value(&before).unwrap();
@@ -361,6 +374,11 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
             "/spec/queue",
             json!({"size": "1Gi", "maxBytes": "16Mi"}),
             "spec.queue.maxBytes: must be at least 32MiB",
+        ),
+        (
+            "/spec/delivery",
+            json!({"deadLetter": {"topic": "otlp_spans"}}),
+            "spec.delivery.deadLetter.topic: \"otlp_spans\" is a topic of the source",
         ),
         ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
         ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
