@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct PodTemplate {
     /// More labels of the pods, at most 32. None begins with app.kubernetes.io/ or sluice.dev/: by those the operator, Services and
-    /// policies know the pods.
+    /// policies know the pods. Nor is one a label that Kubernetes sets itself, such as job-name or topology.kubernetes.io/zone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")

@@ -14,11 +14,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 
 use crate::environment::READY;
+use crate::gitops::assert_in_sync;
 use crate::scene::{self, Scene, Uses};
 
 /// Looks, a quarter of a second apart, for which objects must stay the same to be at rest.
@@ -156,6 +158,75 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         .await
     })
     .await
+}
+
+/// What every cluster can give a pod: a node of Linux has the label, and a taint that no node has is put up with.
+fn placed(team: &str) -> Value {
+    json!({
+        "replicas": 2,
+        "gateway": {"podTemplate": {
+            "labels": {"example.com/team": team},
+            "annotations": {"example.com/cost-centre": "17"},
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"key": "example.com/dedicated", "value": "ingest", "effect": "NoSchedule"}],
+            "topologySpreadConstraints": [
+                {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"},
+            ],
+        }},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
+    scene::run("pods_are_placed", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start(&placed("one")).await?;
+        assert_placed(scene, "one").await?;
+        let old = scene.pipeline.gateways().uids().await?;
+        // What the server and the operator make of it is no difference to the file.
+        assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&placed("one"))])
+            .await?;
+        scene.pipeline.apply(&placed("two")).await?;
+        until("two gateways with the other label", READY, async || {
+            let new = scene.pipeline.gateways().uids().await?;
+            let is_done = new.len() == 2 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
+            Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{new:?}")) })
+        })
+        .await?;
+        scene.pipeline.wait_ready(READY).await?;
+        assert_placed(scene, "two").await
+    })
+    .await
+}
+
+/// The gateways, and the pod that the schema Job asks for.
+async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
+    let selector = pipeline_selector("traces");
+    let jobs = scene.namespace.api::<Job>().list(&ListParams::default().labels(&selector)).await;
+    let of_jobs = jobs.context("list the Jobs")?.items.into_iter().filter_map(|job| job.spec);
+    let of_jobs = of_jobs.map(|spec| (spec.template.metadata.unwrap_or_default(), spec.template.spec));
+    let gateways = scene.pipeline.gateways().list().await?.into_iter();
+    let pods: Vec<_> = gateways.map(|pod| (pod.metadata, pod.spec)).chain(of_jobs).collect();
+    ensure!(pods.len() >= 3, "{} pods and Jobs", pods.len());
+    for (metadata, spec) in pods {
+        let labels = metadata.labels.unwrap_or_default();
+        ensure!(labels.get("example.com/team").is_some_and(|found| found == team), "labels {labels:?}");
+        let annotations = metadata.annotations.unwrap_or_default();
+        ensure!(annotations.contains_key("example.com/cost-centre"), "annotations {annotations:?}");
+        let spec = spec.context("a pod without a spec")?;
+        let selector = spec.node_selector.unwrap_or_default();
+        ensure!(selector.contains_key("kubernetes.io/os"), "node selector {selector:?}");
+        let tolerations = spec.tolerations.unwrap_or_default();
+        let is_ours = |key: &str| key == "example.com/dedicated";
+        ensure!(tolerations.iter().any(|one| one.key.as_deref().is_some_and(is_ours)), "{tolerations:?}");
+        let spread = spec.topology_spread_constraints.unwrap_or_default();
+        let is_gateway = spec.containers.iter().any(|container| container.name == "gateway");
+        ensure!(spread.len() == usize::from(is_gateway), "spread {spread:?}");
+        ensure!(
+            spread.iter().all(|one| one.label_selector.is_some()),
+            "a spread that counts no pod: {spread:?}"
+        );
+    }
+    Ok(())
 }
 
 /// Names of what is still there of a pipeline.

@@ -142,8 +142,7 @@ pub fn plan(
     let of_source = mounted(&pipeline.spec, &observed.secrets, true);
     let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
-    let identity = Identity::of(pipeline, secrets, defaults)?;
-    let sized = Sizes::of(pipeline)?;
+    let (identity, sized) = both(Identity::of(pipeline, secrets, defaults), Sizes::of(pipeline))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
@@ -176,6 +175,18 @@ pub fn plan(
             let volume = Volume::of(pipeline, observed, is_settled(observed, &plan));
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
         }
+    }
+}
+
+/// Both, or all that is wrong with either.
+fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Result<(A, B), Violations> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(mut found), Err(others)) => {
+            found.extend(others);
+            Err(found)
+        }
+        (Err(found), Ok(_)) | (Ok(_), Err(found)) => Err(found),
     }
 }
 

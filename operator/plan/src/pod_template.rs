@@ -18,6 +18,17 @@ use std::collections::BTreeMap;
 /// Prefixes of labels and annotations that the operator sets.
 const OURS: [&str; 2] = ["app.kubernetes.io/", "sluice.dev/"];
 
+/// Labels that controllers of Kubernetes set, and prefixes of such: a Job with another value is refused, a gateway reads its zone there.
+const OF_KUBERNETES: [&str; 7] = [
+    "apps.kubernetes.io/",
+    "batch.kubernetes.io/",
+    "statefulset.kubernetes.io/",
+    "topology.kubernetes.io/",
+    "controller-revision-hash",
+    "controller-uid",
+    "job-name",
+];
+
 /// Characters of the prefix of a key: it is a domain.
 const PREFIX_CHARS_MAX: usize = 253;
 /// Characters of a key without its prefix, and of a label's value.
@@ -112,6 +123,12 @@ fn check(template: &PodTemplate, found: &mut Violations) {
     let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
     check_keys(template.labels.keys(), &at("labels"), found);
     check_keys(template.annotations.keys(), &at("annotations"), found);
+    for key in template.labels.keys() {
+        let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
+        found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {
+            format!("{key:?} cannot be set here: Kubernetes sets it")
+        });
+    }
     check_values(&template.labels, &at("labels"), found);
     for key in template.node_selector.keys().filter(|key| !is_key(key)) {
         found.add(at("nodeSelector"), not_key(key));

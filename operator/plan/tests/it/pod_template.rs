@@ -150,6 +150,16 @@ fn each_part_of_it_is_another_revision_but_no_other_object_but_jobs() {
 }
 
 #[test]
+fn all_that_is_wrong_is_named_at_once() {
+    let mut pipeline = pipeline(&json!({"labels": {"a b": "c"}}));
+    pipeline.spec.gateway.resources.cpu_request = "much".into();
+    let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
+    for path in ["spec.gateway.podTemplate.labels: ", "spec.gateway.resources.cpuRequest: "] {
+        assert!(found.contains(path), "{found}");
+    }
+}
+
+#[test]
 fn what_a_pod_would_be_refused_for_is_a_violation_with_its_path() {
     let requirement = |operator: &str, values: Value| {
         let terms = json!([{"matchExpressions": [{"key": "disk", "operator": operator, "values": values}]}]);
@@ -162,6 +172,8 @@ fn what_a_pod_would_be_refused_for_is_a_violation_with_its_path() {
         (json!({"labels": {"a b": "c"}}), "labels", "is not a key"),
         (json!({"labels": {"a": "b c"}}), "labels", "is not the value of a label"),
         (json!({"labels": {"app.kubernetes.io/name": "c"}}), "labels", "what begins with app.kubernetes.io/"),
+        (json!({"labels": {"job-name": "c"}}), "labels", "Kubernetes sets it"),
+        (json!({"labels": {"topology.kubernetes.io/zone": "c"}}), "labels", "Kubernetes sets it"),
         (json!({"annotations": {"sluice.dev/a": "c"}}), "annotations", "what begins with sluice.dev/"),
         (json!({"annotations": {"/a": "c"}}), "annotations", "is not a key"),
         (json!({"nodeSelector": {"a": "-"}}), "nodeSelector", "is not the value of a label"),
