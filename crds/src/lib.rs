@@ -22,7 +22,7 @@ pub use status::{
     TracePipelineStatus, VolumesStatus,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
-pub use trace_pipeline::{AnnotationValue, LabelValue, PodTemplate};
+pub use trace_pipeline::{AnnotationValue, DisruptionBudget, LabelValue, NetworkRules, PodTemplate};
 pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,

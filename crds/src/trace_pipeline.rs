@@ -10,6 +10,7 @@ mod gateway;
 mod insert;
 mod lifecycle;
 mod pod_template;
+mod protection;
 mod queue;
 mod rollout;
 mod scaling;
@@ -22,6 +23,7 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources}
 pub use insert::{Insert, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
+pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
@@ -147,6 +149,14 @@ pub struct TracePipelineSpec {
     /// When an offset is committed, and what is done with what cannot be delivered.
     #[serde(default)]
     pub delivery: Delivery,
+
+    /// How many gateways may be evicted at the same time. When it is not set, one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<DisruptionBudget>,
+
+    /// Whom pods may be reached by, and whom they may reach. When it is not set, there is a NetworkPolicy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<NetworkRules>,
 
     /// Whether the pipeline rests. Its gateways insert and commit what they hold, for scaling.drain.timeout at the longest, and
     /// are taken away; offsets, configs and the table stay. Without it as many come back as there were. Default false.

@@ -1,5 +1,6 @@
 //! Deletes what a pipeline no longer wants. Most objects keep their name and are changed in place; configs and schema
-//! Jobs are named by their content, so that each change leaves one behind. Everything else goes with the pipeline,
+//! Jobs are named by their content, so that each change leaves one behind; a NetworkPolicy and a PodDisruptionBudget may be
+//! switched off. Everything else goes with the pipeline,
 //! by its owner references.
 
 use crate::{
@@ -44,7 +45,7 @@ impl Error {
     }
 }
 
-/// Deletes old configs and old schema Jobs.
+/// Deletes old configs and old schema Jobs, and what is switched off.
 pub async fn prune(
     pipeline: &TracePipeline,
     applied: &Objects<Applied>,
@@ -54,6 +55,16 @@ pub async fn prune(
     let uid = pipeline.uid().unwrap_or_default();
     for job in surplus_jobs(&owned(&world.cache.jobs, &uid), applied) {
         delete(&*job, DeleteParams::background(), world).await?;
+    }
+    if applied.parts().network_policy.is_none() {
+        for policy in owned(&world.cache.network_policies, &uid) {
+            delete(&*policy, DeleteParams::background(), world).await?;
+        }
+    }
+    if applied.parts().disruption_budget.is_none() {
+        for budget in owned(&world.cache.disruption_budgets, &uid) {
+            delete(&*budget, DeleteParams::background(), world).await?;
+        }
     }
     // While gateways of an older revision run, or the schema is not settled, a pod that restarts needs its config.
     let is_settled = applied.parts().workload.is_some() && seen.is_some_and(WorkloadSeen::is_rolled_out);

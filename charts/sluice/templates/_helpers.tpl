@@ -63,10 +63,10 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
   verbs: [get, list, watch, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 # Configs and schema Jobs are named by their content, so old ones are left behind by each change; Jobs that drain volumes end.
 - apiGroups: [""]
   resources: [configmaps]

@@ -111,12 +111,12 @@ impl Answer {
             let topics = rd::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
             if count == 0 { &[] } else { std::slice::from_raw_parts(topics, count) }
         };
-        Ok(described.iter().map(|topic| self.id(*topic)).collect())
+        Ok(described.iter().map(|topic| Self::id(*topic)).collect())
     }
 
-    /// Of one of this event's topics.
-    fn id(&self, topic: *const rd::rd_kafka_TopicDescription_t) -> (Arc<str>, KafkaResult<TopicId>) {
-        // SAFETY: the topic lives as long as this event; so does its name, a string that ends with zero, and its id. Neither is null; the
+    /// Of one of an event's topics, while the event is there.
+    fn id(topic: *const rd::rd_kafka_TopicDescription_t) -> (Arc<str>, KafkaResult<TopicId>) {
+        // SAFETY: the topic lives as long as its event, which the caller has; so does its name, a string that ends with zero, and its id. Neither is null; the
         // error is where there is none.
         let (name, error, [most, least]) = unsafe {
             let name = CStr::from_ptr(rd::rd_kafka_TopicDescription_name(topic));

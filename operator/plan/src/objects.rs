@@ -61,10 +61,10 @@ pub struct Parts {
     pub config_map: ConfigMap,
     /// Names for the gateways.
     pub service: Service,
-    /// What the pods may be reached at.
-    pub network_policy: NetworkPolicy,
-    /// One gateway at a time may be evicted.
-    pub disruption_budget: PodDisruptionBudget,
+    /// What the pods may be reached at; `None` where the spec leaves that to others.
+    pub network_policy: Option<NetworkPolicy>,
+    /// How many gateways may be evicted at the same time; `None` where the spec leaves that to others.
+    pub disruption_budget: Option<PodDisruptionBudget>,
     /// The schema Job's config; `None` without a Job.
     pub schema_config_map: Option<ConfigMap>,
     /// The schema Job; `None` when none is needed, or when one that failed is to be deleted first
@@ -82,8 +82,8 @@ impl Parts {
             Some(document(&self.service_account)),
             Some(document(&self.config_map)),
             Some(document(&self.service)),
-            Some(document(&self.network_policy)),
-            Some(document(&self.disruption_budget)),
+            self.network_policy.as_ref().map(document),
+            self.disruption_budget.as_ref().map(document),
             self.schema_config_map.as_ref().map(document),
             self.schema_job.as_ref().map(document),
             self.workload.as_ref().map(document),
@@ -135,8 +135,10 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
             service_account: service_account::service_account(&plan.identity),
             config_map: gateway_config_map(plan),
             service: service::service(&plan.identity),
-            network_policy: network_policy::network_policy(&plan.identity),
-            disruption_budget: disruption_budget::disruption_budget(&plan.identity),
+            network_policy: plan.has_network_policy.then(|| network_policy::network_policy(&plan.identity)),
+            disruption_budget: plan
+                .evicted_max
+                .map(|most| disruption_budget::disruption_budget(&plan.identity, most)),
             schema_config_map,
             schema_job: schema_job.filter(|_| plan.schema_step != SchemaStep::RunAgain),
             workload: plan.lets_workload_change().then(|| workload::workload(plan)),

@@ -57,6 +57,9 @@ pub struct Plan {
     pub(crate) schema_step: SchemaStep,
     pub(crate) operator_version: String,
     pub(crate) drain_seconds: u32,
+    pub(crate) has_network_policy: bool,
+    /// Gateways that may be evicted at the same time; `None` without a budget.
+    pub(crate) evicted_max: Option<u32>,
 }
 
 impl Plan {
@@ -158,6 +161,7 @@ pub fn plan(
         (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
         (Ok(_), Ok(topics), Ok(_)) => {
             let volume = Volume::of(pipeline, observed, false);
+            let budget = pipeline.spec.pod_disruption_budget.unwrap_or_default();
             let plan = Plan {
                 identity,
                 topics,
@@ -170,6 +174,8 @@ pub fn plan(
                 schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
                 schema,
                 operator_version: defaults.operator_version.clone(),
+                has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
+                evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
             };
             // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
             let volume = Volume::of(pipeline, observed, is_settled(observed, &plan));

@@ -49,6 +49,24 @@ async fn a_start_that_was_cut_off_is_finished_without_losing_gateways() {
 }
 
 #[tokio::test]
+async fn what_is_switched_off_goes_and_comes_back_with_the_switch() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    let objects = ["networkpolicies/prod-gateway", "poddisruptionbudgets/prod-gateway"];
+    for is_on in [true, false, true] {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["networkPolicy"] = json!({"enabled": is_on});
+            pipeline["spec"]["podDisruptionBudget"] = json!({"enabled": is_on});
+        });
+        bench.settle("prod").await;
+        for object in objects {
+            assert_eq!(bench.server.get(object).is_some(), is_on, "{object}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_second_reconcile_writes_nothing() {
     let mut bench = Bench::start().await;
     bench.create("prod");

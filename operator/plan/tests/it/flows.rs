@@ -58,7 +58,7 @@ fn scene(name: &str) -> Scene {
         labels: template.metadata.unwrap().labels.unwrap(),
         spec: template.spec.unwrap(),
     });
-    let policy = parts.network_policy.spec.clone().unwrap();
+    let policy = parts.network_policy.clone().unwrap().spec.unwrap();
     Scene { pipeline, parts, policy, pods }
 }
 

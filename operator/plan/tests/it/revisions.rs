@@ -5,11 +5,13 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 4] = [
+const LATER: [&str; 6] = [
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
     "/spec/queue/maxBytes",
     "/spec/delivery/deadLetter/topic",
+    "/spec/podDisruptionBudget",
+    "/spec/networkPolicy",
 ];
 
 /// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them.

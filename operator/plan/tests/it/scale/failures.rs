@@ -124,7 +124,7 @@ fn replicas_follow_the_partitions_before_anything_is_learned() {
     let unknown = sluice_plan::scale::decide(
         Moment(0),
         &Policy::default(),
-        &sluice_plan::scale::State::default(),
+        &State::default(),
         &blind,
     );
     assert_eq!(unknown.replicas, 24, "partitions are not known: what is there stays");

@@ -1,0 +1,50 @@
+//! What surrounds the gateways: how many of them may be evicted at the same time, and whom they may be reached by.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// How many gateways may be evicted at the same time, for instance by a node that is drained.
+#[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DisruptionBudget {
+    /// Whether there is a PodDisruptionBudget. Default true. Without one any number of gateways may be evicted at the same time, unless
+    /// another budget has them; two budgets of the same pods let none be evicted.
+    #[serde(default = "enabled")]
+    pub enabled: bool,
+
+    /// Gateways that may be away at the same time, 1 to 1000. Default 1. Those that are not ready never hold up a node.
+    #[serde(default = "max_unavailable")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_unavailable: u32,
+}
+
+impl Default for DisruptionBudget {
+    fn default() -> Self {
+        Self { enabled: enabled(), max_unavailable: max_unavailable() }
+    }
+}
+
+/// Whom pods may be reached by, and whom they may reach.
+#[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkRules {
+    /// Whether there is a NetworkPolicy. Default true: anyone may connect to the admin port and to no other, and pods may look up names
+    /// and connect to anything by TCP, which is all that they do. Rules of several policies add up: false leaves the pods to policies of
+    /// others, where fewer servers are to be reached, and to none where there is no other.
+    #[serde(default = "enabled")]
+    pub enabled: bool,
+}
+
+impl Default for NetworkRules {
+    fn default() -> Self {
+        Self { enabled: enabled() }
+    }
+}
+
+fn enabled() -> bool {
+    true
+}
+
+fn max_unavailable() -> u32 {
+    1
+}
