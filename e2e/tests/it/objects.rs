@@ -14,7 +14,6 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
@@ -201,8 +200,7 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
 /// The gateways, and the pod that the schema Job asks for.
 async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
     let selector = pipeline_selector("traces");
-    let jobs = scene.namespace.api::<Job>().list(&ListParams::default().labels(&selector)).await;
-    let of_jobs = jobs.context("list the Jobs")?.items.into_iter().filter_map(|job| job.spec);
+    let of_jobs = scene.namespace.list::<Job>(&selector).await?.into_iter().filter_map(|job| job.spec);
     let of_jobs = of_jobs.map(|spec| (spec.template.metadata.unwrap_or_default(), spec.template.spec));
     let gateways = scene.pipeline.gateways().list().await?.into_iter();
     let pods: Vec<_> = gateways.map(|pod| (pod.metadata, pod.spec)).chain(of_jobs).collect();

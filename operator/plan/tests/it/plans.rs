@@ -1,7 +1,6 @@
 //! What follows from a spec and facts, and what does not change when nothing that matters does.
 
 use crate::{defaults, golden::yaml, observed, planned, sample, with, with_credentials};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
@@ -53,61 +52,6 @@ fn json_reaches_the_gateways_and_counts_in_their_memory() {
         matches!(plan(&pipeline, &observed(&pipeline, 12), &defaults()), Ok(Planned::Ready(_)))
     };
     assert_eq!((fits("OtlpProto"), fits("OtlpJson")), (true, false));
-}
-
-/// The gateways' config of a pipeline with 12 partitions.
-fn config(pipeline: &TracePipeline) -> Value {
-    let config_map = build(&planned(pipeline, &observed(pipeline, 12))).into_parts().config_map;
-    serde_saphyr::from_str(&config_map.data.unwrap()["gateway.yaml"]).unwrap()
-}
-
-#[test]
-fn the_queue_is_bounded_where_the_spec_bounds_it() {
-    for (queue, expected) in [
-        // The gateway takes what its volume has.
-        (json!({"size": "10Gi"}), Value::Null),
-        (json!({"size": "10Gi", "maxBytes": "8Gi"}), json!("8GiB")),
-        (json!({"mode": "Disabled", "size": "10Gi", "maxBytes": "8Gi"}), Value::Null),
-    ] {
-        assert_eq!(config(&with("/spec/queue", queue.clone()))["queue"]["maxBytes"], expected, "{queue}");
-    }
-}
-
-#[test]
-fn letters_of_all_topics_go_where_the_spec_says() {
-    let at = |dead_letter: Value| {
-        config(&with("/spec/delivery", json!({"deadLetter": dead_letter})))["delivery"]["deadLetter"]["topic"]
-            .clone()
-    };
-    // A topic beside each of the source's, by the gateway's own rule.
-    assert_eq!(at(json!({})), Value::Null);
-    assert_eq!(at(json!({"topic": "unread"})), json!("unread"));
-}
-
-#[test]
-fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
-    let parts = |field: &str, value: Value| {
-        let pipeline = with(&format!("/spec/{field}"), value);
-        build(&planned(&pipeline, &observed(&pipeline, 12))).into_parts()
-    };
-    let plain = parts("podDisruptionBudget", Value::Null);
-    let most = |parts: &sluice_plan::Parts| {
-        parts.disruption_budget.as_ref().map(|budget| budget.spec.clone().unwrap().max_unavailable.unwrap())
-    };
-    for (field, value, evicted_max, has_policy) in [
-        ("podDisruptionBudget", Value::Null, Some(1), true),
-        ("podDisruptionBudget", json!({}), Some(1), true),
-        ("podDisruptionBudget", json!({"maxUnavailable": 3}), Some(3), true),
-        ("podDisruptionBudget", json!({"enabled": false, "maxUnavailable": 3}), None, true),
-        ("networkPolicy", json!({}), Some(1), true),
-        ("networkPolicy", json!({"enabled": false}), Some(1), false),
-    ] {
-        let parts = parts(field, value.clone());
-        assert_eq!(most(&parts), evicted_max.map(IntOrString::Int), "{field} {value}");
-        assert_eq!(parts.network_policy.is_some(), has_policy, "{field} {value}");
-        assert_eq!(parts.workload, plain.workload, "{field} {value}");
-        assert_eq!(parts.schema_job, plain.schema_job, "{field} {value}");
-    }
 }
 
 #[test]
