@@ -1,6 +1,6 @@
 //! Errors of the API server: what it said in a few words, and what to do about it.
 
-use std::{error::Error, fmt};
+use std::{collections::BTreeSet, error::Error, fmt};
 
 /// The API server's word for a field that another manager has.
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
@@ -20,12 +20,10 @@ impl ApiError {
     pub fn managers(&self) -> Vec<String> {
         let kube::Error::Api(status) = &*self.0 else { return Vec::new() };
         let causes = status.details.iter().flat_map(|details| &details.causes);
-        let named = causes.filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT);
-        let mut names: Vec<String> =
-            named.filter_map(|cause| cause.message.split('"').nth(1).map(str::to_owned)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let conflicts = causes.filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT);
+        let managers: BTreeSet<&str> =
+            conflicts.filter_map(|cause| cause.message.split('"').nth(1)).collect();
+        managers.into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -121,12 +121,7 @@ fn replicas_follow_the_partitions_before_anything_is_learned() {
     course.policy.replicas = Some(99);
     assert_eq!(course.step().replicas, 24);
     let blind = Samples { history: sluice_plan::scale::History::default(), ..course.samples.clone() };
-    let unknown = sluice_plan::scale::decide(
-        Moment(0),
-        &Policy::default(),
-        &State::default(),
-        &blind,
-    );
+    let unknown = sluice_plan::scale::decide(Moment(0), &Policy::default(), &State::default(), &blind);
     assert_eq!(unknown.replicas, 24, "partitions are not known: what is there stays");
 }
 
