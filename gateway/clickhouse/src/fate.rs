@@ -6,7 +6,7 @@
 //!
 //! | seen, on any replica | so it is |
 //! | --- | --- |
-//! | an attempt that finished (`query_log`) | stored, in views too |
+//! | an attempt that finished and had read all of its rows (`query_log`) | stored, in views too |
 //! | parts of its attempts, new or known by their token, with all of its rows (`part_log`) | in the table |
 //! | every attempt failed, none runs, none made a part, and the logs are whole | absent |
 //! | anything else: logs off, not readable, cut by a restart; an attempt that they do not name | unknown |
@@ -14,7 +14,12 @@
 //! A log lags behind: its rows are written every few seconds, and a server that is killed loses what it has not written. What is
 //! seen is so; what is not seen proves something only if the server has been up since before the first attempt and has
 //! written its logs since the last one.
+//!
+//! A block never has 0 rows. An attempt may have: a body that is lost on its way is a valid INSERT of none, which finishes well and
+//! stores nothing. So it is the rows that an attempt has read from its body (`read_rows`) that tell: they are the block's whether
+//! the server drops them as known or not, while `written_rows` counts what goes on to the views.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clickhouse::Row;
@@ -49,23 +54,24 @@ pub struct Lost<'a> {
     pub query_id_start: &'a str,
     /// Attempts of which the server may have taken a byte; `None` when others may have made some.
     pub attempts: Option<u32>,
-    /// Its rows.
+    /// Its rows, which are never none.
     pub rows: u64,
     /// When the first attempt began, since 1970.
     pub since: Duration,
 }
 
 /// What one server wrote down about a block's attempts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Attempts that finished.
-    pub finished: u64,
+    /// The most rows that an attempt had read which finished; 0 when none did.
+    pub finished_rows: u64,
     /// Attempts that ended with an exception.
     pub failed: u64,
     /// Attempts that go on.
     pub running: u64,
-    /// The block's rows in parts that its attempts made, or found there; `None` when that is not written down.
-    pub rows: Option<u64>,
+    /// Of each table partition, the block's rows in parts that one of its attempts made, or found there; `None` when that is not
+    /// written down.
+    pub rows: Option<BTreeMap<String, u64>>,
     /// Whether the server has been up since before the first attempt and has written its logs since the last one.
     pub is_whole: bool,
 }
@@ -74,10 +80,10 @@ impl Fate {
     /// The fate of `lost`, from what each replica of the shard says; `None` is one that says nothing.
     pub fn of(lost: &Lost<'_>, replicas: &[Option<Evidence>]) -> Self {
         let seen = || replicas.iter().flatten();
-        if seen().any(|evidence| evidence.finished > 0) {
+        if lost.rows > 0 && seen().any(|evidence| evidence.finished_rows >= lost.rows) {
             return Self::Stored;
         }
-        let rows: u64 = seen().filter_map(|evidence| evidence.rows).sum();
+        let rows = rows_in_table(seen());
         if lost.rows > 0 && rows >= lost.rows {
             return Self::InTable;
         }
@@ -89,11 +95,28 @@ impl Fate {
     }
 }
 
+/// Rows of the block that are in the table, by what all replicas have written down. What one of them has, the others have too and
+/// may have been asked to store again (389): of each partition it counts once.
+fn rows_in_table<'a>(seen: impl Iterator<Item = &'a Evidence>) -> u64 {
+    let mut of_partitions: BTreeMap<&str, u64> = BTreeMap::new();
+    for (partition, rows) in seen.filter_map(|evidence| evidence.rows.as_ref()).flatten() {
+        let most = of_partitions.entry(partition).or_default();
+        *most = (*most).max(*rows);
+    }
+    of_partitions.values().sum()
+}
+
 #[derive(Debug, Row, Deserialize)]
 struct QueryLogRow {
-    finished: u64,
+    finished_rows: u64,
     failed: u64,
     last_seconds: u64,
+}
+
+#[derive(Debug, Row, Deserialize)]
+struct PartLogRow {
+    partition_id: String,
+    partition_rows: u64,
 }
 
 #[derive(Debug, Row, Deserialize)]
@@ -116,7 +139,7 @@ impl Probe {
         let since_last = Duration::from_secs(server.now_seconds.saturating_sub(queries.last_seconds));
         let started = Duration::from_secs(server.now_seconds.saturating_sub(server.up_seconds));
         Ok(Evidence {
-            finished: queries.finished,
+            finished_rows: queries.finished_rows,
             failed: queries.failed,
             running: server.running,
             rows,
@@ -139,7 +162,7 @@ impl Probe {
     }
 
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
-        let question = "SELECT countIf(type = 'QueryFinish') AS finished, \
+        let question = "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
                         uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing')) AS failed, \
                         toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
                         FROM system.query_log \
@@ -156,15 +179,14 @@ impl Probe {
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.query_log", answer).await
     }
 
-    /// Rows that the block has in the table: of each partition, what one attempt put there or was told to be there (389).
-    async fn part_log_rows(&self, table: &str, lost: &Lost<'_>) -> Result<u64, ProbeError> {
-        let question = "SELECT toUInt64(sum(rows)) FROM (\
-                        SELECT max(rows) AS rows FROM (\
-                        SELECT partition_id, sum(rows) AS rows FROM system.part_log \
+    /// Rows that the block has in each partition of the table: what one attempt put there or was told to be there (389).
+    async fn part_log_rows(&self, table: &str, lost: &Lost<'_>) -> Result<BTreeMap<String, u64>, ProbeError> {
+        let question = "SELECT partition_id, max(attempt_rows) AS partition_rows FROM (\
+                        SELECT partition_id, sum(rows) AS attempt_rows FROM system.part_log \
                         WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \
                         AND event_time >= fromUnixTimestamp64Second(?) AND startsWith(query_id, ?) \
                         AND event_type = 'NewPart' AND database = ? AND table = ? AND error IN (0, 389) \
-                        GROUP BY query_id, partition_id) GROUP BY partition_id)";
+                        GROUP BY query_id, partition_id) GROUP BY partition_id";
         let since = log_start(lost);
         let answer = self
             .client
@@ -174,8 +196,9 @@ impl Probe {
             .bind(lost.query_id_start)
             .bind(&self.database)
             .bind(table)
-            .fetch_one::<u64>();
-        self.within(crate::probe::PROBE_TIMEOUT, "reading system.part_log", answer).await
+            .fetch_all::<PartLogRow>();
+        let rows = self.within(crate::probe::PROBE_TIMEOUT, "reading system.part_log", answer).await?;
+        Ok(rows.into_iter().map(|row| (row.partition_id, row.partition_rows)).collect())
     }
 }
 
@@ -190,36 +213,79 @@ mod tests {
 
     const LOST: Lost<'_> =
         Lost { query_id_start: "token-", attempts: Some(2), rows: 10, since: Duration::from_secs(1_000) };
-    const FAILED: Evidence = Evidence { finished: 0, failed: 2, running: 0, rows: Some(0), is_whole: true };
-    const NOTHING: Evidence = Evidence { failed: 0, ..FAILED };
+
+    /// Both attempts failed and left nothing.
+    fn failed() -> Evidence {
+        Evidence { finished_rows: 0, failed: 2, running: 0, rows: Some(BTreeMap::new()), is_whole: true }
+    }
+
+    fn nothing() -> Evidence {
+        Evidence { failed: 0, ..failed() }
+    }
+
+    fn in_parts(rows: &[(&str, u64)]) -> Evidence {
+        let rows = rows.iter().map(|(partition, rows)| ((*partition).to_owned(), *rows)).collect();
+        Evidence { rows: Some(rows), ..failed() }
+    }
 
     #[test]
     fn what_is_seen_is_so_and_what_is_not_seen_must_be_proved() {
-        let table: &[(&str, &[Option<Evidence>], Fate)] = &[
-            ("finished", &[Some(Evidence { finished: 1, is_whole: false, ..NOTHING })], Fate::Stored),
-            ("finished on one replica", &[None, Some(Evidence { finished: 1, ..FAILED })], Fate::Stored),
-            ("all rows in parts", &[Some(Evidence { rows: Some(10), ..FAILED })], Fate::InTable),
-            ("some rows in parts", &[Some(Evidence { rows: Some(9), ..FAILED })], Fate::Unknown),
-            ("every attempt failed", &[Some(FAILED)], Fate::Absent),
-            ("one each on two replicas", &[Some(Evidence { failed: 1, ..FAILED }); 2], Fate::Absent),
-            ("an attempt that nobody saw", &[Some(Evidence { failed: 1, ..FAILED })], Fate::Unknown),
-            ("an attempt goes on", &[Some(Evidence { running: 1, ..FAILED })], Fate::Unknown),
-            ("parts are not logged", &[Some(Evidence { rows: None, ..FAILED })], Fate::Unknown),
-            ("restarted, or not written yet", &[Some(Evidence { is_whole: false, ..FAILED })], Fate::Unknown),
-            ("a replica says nothing", &[Some(FAILED), None], Fate::Unknown),
-            ("nothing is seen", &[Some(NOTHING)], Fate::Unknown),
-            ("nobody answers", &[None], Fate::Unknown),
+        let finished = |rows| Some(Evidence { finished_rows: rows, ..nothing() });
+        let cut = Evidence { finished_rows: 10, is_whole: false, ..nothing() };
+        let table: Vec<(&str, Vec<Option<Evidence>>, Fate)> = vec![
+            ("finished", vec![Some(cut)], Fate::Stored),
+            ("finished on one replica", vec![None, finished(10)], Fate::Stored),
+            ("finished with rows of a view beside its own", vec![finished(12)], Fate::Stored),
+            ("finished without a row", vec![finished(0)], Fate::Unknown),
+            ("finished with too few rows", vec![finished(9)], Fate::Unknown),
+            ("all rows in parts", vec![Some(in_parts(&[("p1", 10)]))], Fate::InTable),
+            ("some rows in parts", vec![Some(in_parts(&[("p1", 9)]))], Fate::Unknown),
+            ("every attempt failed", vec![Some(failed())], Fate::Absent),
+            ("one each on two replicas", vec![Some(Evidence { failed: 1, ..failed() }); 2], Fate::Absent),
+            ("an attempt that nobody saw", vec![Some(Evidence { failed: 1, ..failed() })], Fate::Unknown),
+            ("an attempt goes on", vec![Some(Evidence { running: 1, ..failed() })], Fate::Unknown),
+            ("parts are not logged", vec![Some(Evidence { rows: None, ..failed() })], Fate::Unknown),
+            (
+                "restarted, not yet written",
+                vec![Some(Evidence { is_whole: false, ..failed() })],
+                Fate::Unknown,
+            ),
+            ("a replica says nothing", vec![Some(failed()), None], Fate::Unknown),
+            ("nothing is seen", vec![Some(nothing())], Fate::Unknown),
+            ("nobody answers", vec![None], Fate::Unknown),
         ];
         for (case, replicas, fate) in table {
-            assert_eq!(Fate::of(&LOST, replicas), *fate, "{case}");
+            assert_eq!(Fate::of(&LOST, &replicas), fate, "{case}");
+        }
+    }
+
+    #[test]
+    fn rows_that_two_replicas_name_count_once() {
+        let table: &[(&str, &[Evidence], Fate)] = &[
+            (
+                "the same partition on both, stored and known",
+                &[in_parts(&[("p1", 5)]), in_parts(&[("p1", 5)])],
+                Fate::Unknown,
+            ),
+            ("a partition each", &[in_parts(&[("p1", 5)]), in_parts(&[("p2", 5)])], Fate::InTable),
+            (
+                "one known, the other stored by the second attempt",
+                &[in_parts(&[("p1", 5)]), in_parts(&[("p1", 5), ("p2", 5)])],
+                Fate::InTable,
+            ),
+        ];
+        for (case, replicas, fate) in table {
+            let replicas: Vec<_> = replicas.iter().cloned().map(Some).collect();
+            assert_eq!(Fate::of(&LOST, &replicas), *fate, "{case}");
         }
     }
 
     #[test]
     fn attempts_of_others_are_never_known_to_have_failed() {
         let inherited = Lost { attempts: None, ..LOST };
-        assert_eq!(Fate::of(&inherited, &[Some(FAILED)]), Fate::Unknown);
-        assert_eq!(Fate::of(&inherited, &[Some(Evidence { finished: 1, ..FAILED })]), Fate::Stored);
-        assert_eq!(Fate::of(&Lost { attempts: Some(0), ..LOST }, &[Some(FAILED)]), Fate::Unknown);
+        assert_eq!(Fate::of(&inherited, &[Some(failed())]), Fate::Unknown);
+        let finished = Evidence { finished_rows: 10, ..failed() };
+        assert_eq!(Fate::of(&inherited, &[Some(finished)]), Fate::Stored);
+        assert_eq!(Fate::of(&Lost { attempts: Some(0), ..LOST }, &[Some(failed())]), Fate::Unknown);
     }
 }

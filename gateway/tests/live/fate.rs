@@ -8,6 +8,7 @@ use bytes::Bytes;
 use sluice_clickhouse::{
     fate::{Fate, LOG_MARGIN, Lost},
     frame::FrameEncoder,
+    outcome::Class,
 };
 use std::time::{Duration, SystemTime};
 
@@ -27,6 +28,36 @@ async fn a_block_whose_attempt_finished_is_stored() {
     let start = format!("{}-", database.name);
     send(&table, &frames, "a", &format!("{start}0")).await.unwrap();
     assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Stored);
+    database.drop().await;
+}
+
+/// The finding on which it rests that the rows which an attempt has read tell whether it stored the block: none of an INSERT whose
+/// body was lost, and all of one that the server drops as known, whatever the views below the table write.
+#[tokio::test]
+async fn an_insert_of_no_rows_is_no_sign_of_a_block() {
+    let (database, since) = (Database::new("fate_empty").await, now());
+    let table = database.with_table().await;
+    let name = &database.name;
+    database.execute(&format!("CREATE TABLE {name}.target (n UInt64) ENGINE = MergeTree ORDER BY n")).await;
+    let select = format!("SELECT arrayJoin(range(3)) AS n FROM {name}.otel_traces");
+    database.execute(&format!("CREATE MATERIALIZED VIEW {name}.adds TO {name}.target AS {select}")).await;
+    let frames = frames(&table.1, &message(vec![span(vec![])]));
+    let start = format!("{name}-");
+    let query_id = |attempt: u32| format!("{start}{attempt}");
+    let read_rows = async |attempt: u32| {
+        let query_id = query_id(attempt);
+        let ended = format!("type = 'QueryFinish' AND query_id = '{query_id}'");
+        database.logged(&format!("SELECT toString(read_rows) FROM system.query_log WHERE {ended}")).await
+    };
+    let error = send(&table, &[], "a", &query_id(0)).await.unwrap_err();
+    assert_eq!((error.class, error.code), (Class::Retry, None), "{error}");
+    assert_eq!(read_rows(0).await, "0");
+    assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Unknown);
+    for attempt in [1, 2] {
+        send(&table, &frames, "a", &query_id(attempt)).await.unwrap();
+        assert_eq!((database.count().await, read_rows(attempt).await), (2, "2".to_owned()));
+        assert_eq!(table.0.fate(&lost(&query_id(attempt), since)).await, Fate::Stored);
+    }
     database.drop().await;
 }
 
