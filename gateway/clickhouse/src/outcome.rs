@@ -224,8 +224,8 @@ pub fn may_be_stored(code: Option<u32>, class: Class, views: bool) -> bool {
         (_, Class::InDoubt) => true,
         (None, _) | (_, Class::Done) => false,
         (Some(code), _) if BEFORE_THE_ROWS.contains(&code) => false,
-        // Memory may run out while a view is filled, and where else has not been shown to be before the commit.
-        (Some(code), _) => views || MEMORY.contains(&code),
+        // What is short may run out while a view is filled, and where else has not been shown to be before the commit.
+        (Some(code), _) => views || SHORTAGE.contains(&code),
     }
 }
 
@@ -237,8 +237,9 @@ const BEFORE_THE_ROWS: &[u32] = &[
     472, 496, 497, 512, 516, 700, 720, 745, 749, 762, 764,
 ];
 
-/// Codes of too little memory. Sorted.
-const MEMORY: &[u32] = &[173, 241, 776, 777, 778];
+/// Codes of too little memory or disk, which a server finds out part by part: those of a block's earlier table partitions are
+/// committed by then, since a part is the most that one commit takes. Sorted.
+const SHORTAGE: &[u32] = &[173, 241, 243, 776, 777, 778];
 
 /// Whether the answer says that the server has too much to do: what else would be sent to it must wait.
 pub fn is_pressure(code: Option<u32>, class: Class) -> bool {
