@@ -320,7 +320,9 @@ impl Parts<'_> {
         let deliveries = deliveries?;
         if let Some((spool, delivery)) = self.spool.as_ref().zip(deliveries.first()) {
             let (left, columns) = (spool.left().clone(), delivery.targets.columns());
-            consumer.keeps(Box::new(move |id, cluster| left.kept(id, cluster, columns)));
+            consumer.keeps(Box::new(move |id, generation, cluster| {
+                left.kept((id, generation), cluster, columns)
+            }));
         }
         Ok(deliveries)
     }

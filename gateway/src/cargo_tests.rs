@@ -7,6 +7,7 @@ use crate::{
     held::Stowed,
     message_rows::MessageRows,
     passport::Passport,
+    spool::Left,
 };
 use sluice_clickhouse::row_frames::FrameStore as _;
 use sluice_kafka::{
@@ -204,6 +205,64 @@ async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
     assert!(volume.files().iter().any(|file| file.extension().is_some_and(|name| name == "damaged")));
 }
 
+/// What a generation of the partition is told of.
+fn kept(left: &Left, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()
+}
+
+/// Opens a volume on which an earlier run has left these blocks.
+async fn left_behind(volume: &Volume, firsts: &[i64]) -> Spool {
+    let pool = Pool::new(4 << 20, 1, 1);
+    let spool = volume.open(64 << 20);
+    for first in firsts {
+        spilled(&pool, &spool, *first).await;
+    }
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    volume.open(64 << 20)
+}
+
+/// How many blocks a generation takes over.
+fn taken(spool: &Spool, generation: u64, ranges: &[OffsetRange]) -> usize {
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let taken = spool.left().take(&id, (Generation(generation), ranges), &RowAccount::default(), spool);
+    let count = taken.len();
+    for stowed in taken {
+        stowed.block.account.settled();
+    }
+    count
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_generation_was_told_of_is_there_when_its_order_comes() {
+    let volume = Volume::new("reserved");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let ranges = kept(spool.left(), 4, "c", 9);
+    // The pod is asked to drain, and delivery looks before it takes the order.
+    assert!(spool.left().strays(true).is_empty());
+    assert_eq!(taken(&spool, 4, &ranges), 2);
+    assert!(spool.left().strays(true).is_empty());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_last_generation_that_asks_takes_over() {
+    let volume = Volume::new("asked_again");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let ranges = kept(spool.left(), 4, "c", 9);
+    assert_eq!(kept(spool.left(), 5, "c", 9), ranges);
+    assert_eq!((taken(&spool, 4, &ranges), taken(&spool, 5, &ranges)), (0, 2));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_generation_was_told_of_strays_when_its_order_never_comes() {
+    let volume = Volume::new("never_taken");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    assert_eq!(kept(spool.left(), 4, "c", 9).len(), 2);
+    let later = std::time::Instant::now() + std::time::Duration::from_hours(1);
+    let strays = spool.left().strays_at(false, later);
+    assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
     let (volume, pool) = (Volume::new("left"), Pool::new(4 << 20, 1, 1));
@@ -215,8 +274,8 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
     assert!(spool.close(std::time::Duration::from_mins(1)));
     let spool = volume.open(64 << 20);
     let left = spool.left();
-    assert!(left.kept(&id, "another", 9).is_empty() && left.kept(&id, "c", 8).is_empty());
-    let ranges: Vec<OffsetRange> = left.kept(&id, "c", 9).iter().map(|kept| kept.range).collect();
+    assert!(kept(left, 4, "another", 9).is_empty() && kept(left, 4, "c", 8).is_empty());
+    let ranges = kept(left, 4, "c", 9);
     assert_eq!(ranges.iter().map(|range| range.first).collect::<Vec<_>>(), [20, 30, 40]);
 
     let account = RowAccount::default();
@@ -232,7 +291,7 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
         assert_eq!(messages, MessageRows::kept(vec![1, 2, 3]));
         stowed.block.account.settled();
     }
-    assert!(left.kept(&id, "c", 9).is_empty());
+    assert!(kept(left, 5, "c", 9).is_empty());
     let strays = left.strays(false);
     assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
     assert!(left.strays(true).is_empty() && strays[0].cluster() == Some("c") && strays[0].rows() == 7);
@@ -289,7 +348,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     // The next run commits after the enqueue, and finds both.
     let spool = volume.open(64 << 20);
     spool.sync_appends();
-    let ranges: Vec<OffsetRange> = spool.left().kept(&id, "c", 9).iter().map(|kept| kept.range).collect();
+    let ranges = kept(spool.left(), 4, "c", 9);
     let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
     let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.cargo.become_only_copy().is_some()).collect();
     assert_eq!(becomes, [false, true], "the run after that would drop the first below the committed offset");

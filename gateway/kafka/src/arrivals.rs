@@ -64,8 +64,9 @@ pub struct Policy {
     pub active_max: usize,
 }
 
-/// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log.
-pub type KeptRanges = Box<dyn Fn(&PartitionId, &str) -> Vec<Kept> + Send>;
+/// Says which ranges of a partition, of the log of the cluster with this id, an earlier run has kept: in the order of the log. They
+/// wait for the generation that begins.
+pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<Kept> + Send>;
 
 /// The partitions that have not begun.
 pub struct Arrivals {
@@ -212,7 +213,7 @@ impl Arrivals {
         let committed = Committed { commit, begin: default, log: *log };
         self.generations += 1;
         let generation = Generation(self.generations);
-        let kept = self.kept_ranges.as_ref().map(|of| of(id, cluster)).unwrap_or_default();
+        let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
         let settings = Settings { topic_id: *topic_id, ..self.policy.settings };
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {

@@ -1,6 +1,14 @@
 //! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest [strays](crate::strays).
 //!
+//! ```text
+//!  of a partition --kept()--> reserved --take()--> goes on with its generation
+//!        | ^                   |    `--- what the generation does not go on with --.
+//!        | `--(no order came)--'                                                   v
+//!        `------------- its partition does not come ------------------------> strays
+//! ```
+//!
 //! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
+//! What the one was told the other must find, whatever becomes a stray in between: so it is reserved for the generation that asked.
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
 
 use crate::{
@@ -33,6 +41,10 @@ const LEFT_WAIT: Duration = Duration::from_mins(10);
 /// Chosen: above a restart and the rebalance that follows it.
 const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
 
+/// How long what a generation was told of is kept for it. Chosen: its order is on its way for milliseconds; only that of a partition
+/// which must not be read never comes.
+const RESERVED_WAIT: Duration = Duration::from_mins(1);
+
 /// A block that was left.
 pub struct LeftBlock {
     id: BlockId,
@@ -47,10 +59,48 @@ pub struct LeftBlock {
 struct Kinds {
     /// By partition, in the order in which it was appended: its partition may still come.
     of: BTreeMap<PartitionId, Vec<LeftBlock>>,
+    /// A generation of its partition was told of it, and delivery has not heard which ranges that goes on with.
+    reserved: BTreeMap<PartitionId, Reserved>,
     /// Its partition came, and does not go on with it.
     strays: Vec<LeftBlock>,
     /// Records that cannot be read.
     lost: Vec<Lost>,
+}
+
+/// What a generation was told of.
+struct Reserved {
+    generation: Generation,
+    since: Instant,
+    blocks: Vec<LeftBlock>,
+}
+
+impl Kinds {
+    /// What is reserved of a partition is again what any generation may be told of.
+    fn give_back(&mut self, id: &PartitionId) {
+        let Some(Reserved { mut blocks, .. }) = self.reserved.remove(id) else { return };
+        // In front, so that what fits is found before what does not and has the same range.
+        blocks.extend(self.of.remove(id).unwrap_or_default());
+        self.of.insert(id.clone(), blocks);
+    }
+
+    /// The same of what nobody has taken in time.
+    fn give_back_late(&mut self, now: Instant) {
+        let is_late = |reserved: &Reserved| now.duration_since(reserved.since) >= RESERVED_WAIT;
+        let late: Vec<PartitionId> = self
+            .reserved
+            .iter()
+            .filter(|(_, reserved)| is_late(reserved))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &late {
+            self.give_back(id);
+        }
+    }
+
+    fn take_all(&mut self) -> Vec<LeftBlock> {
+        let (of, strays) = (std::mem::take(&mut self.of), std::mem::take(&mut self.strays));
+        of.into_values().flatten().chain(strays).collect()
+    }
 }
 
 /// What was left, behind a lock.
@@ -81,7 +131,7 @@ impl Left {
             });
         }
         let lost = recovered.set_aside.iter().flat_map(|aside| aside.lost.iter().cloned()).collect();
-        let kinds = Kinds { of, strays: Vec::new(), lost };
+        let kinds = Kinds { of, lost, ..Kinds::default() };
         Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
     }
 
@@ -90,21 +140,36 @@ impl Left {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns.
-    pub fn kept(&self, id: &PartitionId, cluster: &str, columns: u64) -> Vec<Kept> {
-        let kinds = self.lock();
-        let fits = |left: &LeftBlock| {
-            let passport = left.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
-            passport.kept.filter(|_| left.head.columns == columns)
+    /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
+    /// reserved for the generation that asks until it [takes](Self::take) them: nobody else is given them meanwhile. One that asks
+    /// after another one has what was reserved for that, which is over.
+    pub fn kept(
+        &self,
+        (id, generation): (&PartitionId, Generation),
+        cluster: &str,
+        columns: u64,
+    ) -> Vec<Kept> {
+        let mut kinds = self.lock();
+        kinds.give_back(id);
+        let Some(of) = kinds.of.get_mut(id) else { return Vec::new() };
+        let mut kept = Vec::new();
+        let fits = |block: &mut LeftBlock| {
+            let fitting = block.kept(cluster, columns);
+            kept.extend(fitting);
+            fitting.is_some()
         };
-        let mut kept: Vec<Kept> = kinds.of.get(id).into_iter().flatten().filter_map(fits).collect();
+        let blocks: Vec<LeftBlock> = of.extract_if(.., fits).collect();
+        if !blocks.is_empty() {
+            kinds.reserved.insert(id.clone(), Reserved { generation, since: Instant::now(), blocks });
+        }
         kept.sort_by_key(|kept| kept.range.first);
         // One that was dropped and read again may be there twice.
         kept.dedup_by_key(|kept| kept.range.first);
         kept
     }
 
-    /// A partition begins with the blocks of these ranges. What else is left of it [strays](Self::strays).
+    /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it
+    /// [strays](Self::strays). Nothing when a later generation was told of them since: then this one is over.
     pub fn take(
         &self,
         id: &PartitionId,
@@ -112,7 +177,13 @@ impl Left {
         account: &RowAccount,
         spool: &Spool,
     ) -> Vec<Stowed> {
-        let left = self.lock().of.remove(id).unwrap_or_default();
+        let mut kinds = self.lock();
+        if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation > generation) {
+            return Vec::new();
+        }
+        kinds.give_back(id);
+        let left = kinds.of.remove(id).unwrap_or_default();
+        drop(kinds);
         let mut wanted: BTreeMap<i64, OffsetRange> =
             ranges.iter().map(|range| (range.first, *range)).collect();
         let (mut taken, mut strays) = (Vec::with_capacity(ranges.len()), Vec::new());
@@ -130,15 +201,13 @@ impl Left {
         }
         self.lock().strays.extend(strays);
         spool.numbers().taken_over.fetch_add(taken.len() as u64, Ordering::Relaxed);
-        assert!(wanted.is_empty(), "a range is taken over only if its block was left");
+        assert!(wanted.is_empty(), "a range is taken over only if its block was reserved for the generation");
         taken
     }
 
-    /// Everything that is left: none of it is taken over any more.
+    /// Everything that is left and that no generation was told of: none of it is taken over any more.
     pub fn take_all(&self) -> Vec<LeftBlock> {
-        let mut kinds = self.lock();
-        let (of, strays) = (std::mem::take(&mut kinds.of), std::mem::take(&mut kinds.strays));
-        of.into_values().flatten().chain(strays).collect()
+        self.lock().take_all()
     }
 
     /// Records that could not be read when the volume was opened.
@@ -147,14 +216,20 @@ impl Left {
     }
 
     /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
-    /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more.
+    /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more, but those whose order is on its way.
     pub fn strays(&self, everything: bool) -> Vec<LeftBlock> {
-        if everything || self.since.elapsed() >= LEFT_WAIT {
-            return self.take_all();
-        }
+        self.strays_at(everything, Instant::now())
+    }
+
+    pub(crate) fn strays_at(&self, everything: bool, now: Instant) -> Vec<LeftBlock> {
         let mut kinds = self.lock();
+        kinds.give_back_late(now);
+        let waited = now.duration_since(self.since);
+        if everything || waited >= LEFT_WAIT {
+            return kinds.take_all();
+        }
         let mut strays = std::mem::take(&mut kinds.strays);
-        if self.since.elapsed() >= ENQUEUED_WAIT {
+        if waited >= ENQUEUED_WAIT {
             for blocks in kinds.of.values_mut() {
                 strays.extend(blocks.extract_if(.., |block| block.is_enqueued()));
             }
@@ -164,6 +239,12 @@ impl Left {
 }
 
 impl LeftBlock {
+    /// Its range, if it can be gone on with: of the log of this cluster, encoded for these columns.
+    fn kept(&self, cluster: &str, columns: u64) -> Option<Kept> {
+        let passport = self.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
+        passport.kept.filter(|_| self.head.columns == columns && self.token().is_some())
+    }
+
     /// Its record.
     pub fn record(&self) -> BlockId {
         self.id
