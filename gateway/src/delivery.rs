@@ -272,11 +272,11 @@ pub(crate) struct Docks {
 impl Docks {
     pub fn new(shards: Vec<Delivery>, pool: &Arc<Pool>) -> Self {
         let in_parts = Arc::new(Semaphore::new(IN_PARTS_MAX));
-        let dock = |delivery: Delivery| {
+        let dock = |(shard, delivery): (usize, Delivery)| {
             let endpoints = Endpoints::new(delivery.targets.len(), delivery.concurrency);
-            Arc::new(Dock::new(delivery, endpoints, in_parts.clone(), pool.clone()))
+            Arc::new(Dock::new((shard, delivery), endpoints, in_parts.clone(), pool.clone()))
         };
-        let docks: Vec<_> = shards.into_iter().map(dock).collect();
+        let docks: Vec<_> = shards.into_iter().enumerate().map(dock).collect();
         Self { route: Route::new(docks.len()), docks }
     }
 

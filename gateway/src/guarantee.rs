@@ -1,7 +1,7 @@
 //! What can be promised about delivery: that every row is in the table once, or that it is there at least once, and why.
 //!
-//! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]); delivery
-//! reads what follows from it ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
+//! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]), and
+//! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what follows from it ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
 //! It is a report: nothing is done differently because of it, but that doubles which cannot be excluded are counted.
 //!
 //! "Once" needs, each with a [`Reason`] that says it is missing: ranges that the next owner cuts as this one did; a table that
@@ -23,10 +23,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How often the servers are asked. Chosen: a window, a view or a profile is changed by hand; the rate of blocks, which the answer also
 /// gives, changes with the load of a minute.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// After what time without an answer it is not known any more for how long a token may be relied on. Chosen: one look may fail; what
+/// others write in a minute is in the share of the window that is not relied on.
+pub const OUTDATED_AFTER: Duration = LOOK_INTERVAL.saturating_mul(2);
 
 /// Of the time that a token is remembered, the share in which it is relied on. Chosen: the rate of blocks may double before it is
 /// measured again, and clocks differ.
@@ -303,6 +308,9 @@ pub struct Doubt {
 pub struct Standing {
     metrics: GuaranteeMetrics,
     known: Mutex<Known>,
+    /// Told when a shard's servers are to be asked at once, and when that was tried.
+    ask: Notify,
+    asked: Notify,
 }
 
 #[derive(Debug)]
@@ -310,6 +318,10 @@ struct Known {
     verdict: Verdict,
     /// What others than the sink have found.
     beside: BTreeSet<Reason>,
+    /// When servers of each shard have answered last.
+    heard: BTreeMap<usize, Duration>,
+    /// Shards whose servers are to be asked at once.
+    wanted: BTreeSet<usize>,
     /// Before this moment tokens were written that no server knows any more.
     forgotten: Duration,
     /// Since when each range is in doubt.
@@ -325,11 +337,13 @@ impl Standing {
             // Until it is known that there are none: what a view refuses may be in the table.
             verdict: Verdict { views: true, ..Verdict::of(&[], 0, &nothing) },
             beside: beside.into_iter().collect(),
+            heard: BTreeMap::new(),
+            wanted: BTreeSet::new(),
             forgotten: Duration::ZERO,
             in_doubt: BTreeMap::new(),
             next: 0,
         };
-        let standing = Self { metrics, known: Mutex::new(known) };
+        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new(), asked: Notify::new() };
         standing.tell(Duration::ZERO);
         standing
     }
@@ -338,6 +352,21 @@ impl Standing {
     pub fn age_budget(&self, since: Duration) -> Duration {
         let known = self.known();
         if since < known.forgotten { Duration::ZERO } else { known.verdict.age_budget }
+    }
+
+    /// Whether no server of this shard has said of late what that rests on.
+    pub fn is_outdated(&self, shard: usize, now: Duration) -> bool {
+        let heard = self.known().heard.get(&shard).copied();
+        heard.is_none_or(|heard| now.saturating_sub(heard) > OUTDATED_AFTER)
+    }
+
+    /// Has the servers of this shard asked at once, and waits until that was tried.
+    pub async fn look(&self, shard: usize) {
+        // Registered before it is asked for: what is over in between is not missed.
+        let asked = self.asked.notified();
+        self.known().wanted.insert(shard);
+        self.ask.notify_one();
+        asked.await;
     }
 
     /// Whether materialized views hang below the table.
@@ -389,6 +418,11 @@ impl Standing {
         if forgot {
             known.forgotten = now;
         }
+    }
+
+    /// A server of this shard has answered, and what it says was [found](Self::found).
+    fn heard(&self, shard: usize, now: Duration) {
+        self.known().heard.insert(shard, now);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -174,6 +174,48 @@ fn one_series_is_1_and_says_why() {
 }
 
 #[test]
+fn what_no_server_has_said_for_two_looks_is_outdated() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    assert!(standing.is_outdated(0, SECOND), "nobody has answered yet");
+    standing.heard(0, 100 * SECOND);
+    assert!(!standing.is_outdated(0, 100 * SECOND + 2 * LOOK_INTERVAL));
+    assert!(standing.is_outdated(0, 101 * SECOND + 2 * LOOK_INTERVAL));
+    assert!(standing.is_outdated(1, 100 * SECOND), "another shard");
+}
+
+#[test]
+fn what_others_wrote_during_a_cut_is_in_the_first_look_after_it() {
+    let mut rate = BlockRate::default();
+    for (second, blocks) in [(0, 0), (30, 3), (60, 6)] {
+        rate.count(second * SECOND, blocks);
+    }
+    let window = answer("MergeTree", 10_000);
+    let cut = 1_200 * SECOND;
+    assert!(age_budget(&window, rate.per_second()) > cut);
+    rate.count(60 * SECOND + cut, 6 + 12_000);
+    assert!(age_budget(&window, rate.per_second()) < cut, "the window has moved on");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
+    let metrics = metrics();
+    let standing = std::sync::Arc::new(Standing::new(metrics.guarantee.clone(), []));
+    let mut watch = Watch::new(Vec::new(), standing.clone(), std::sync::Arc::default());
+    // One that nobody waits for leaves nothing behind.
+    watch.look_where_wanted(SECOND).await;
+    let waits = tokio::spawn({
+        let standing = standing.clone();
+        async move { standing.look(0).await }
+    });
+    while !waits.is_finished() {
+        watch.look_where_wanted(SECOND).await;
+        tokio::task::yield_now().await;
+    }
+    assert!(standing.is_outdated(0, SECOND), "nobody has answered");
+}
+
+#[test]
 fn a_range_in_doubt_uses_up_the_window() {
     let metrics = metrics();
     let standing = Standing::new(metrics.guarantee.clone(), []);

@@ -200,6 +200,14 @@ impl Shipment {
                     let found = self.dock.delivery.watch.described(self.refused).await;
                     next = Some(self.sending.tries.described(found, &self.at()));
                 }
+                Next::Look => {
+                    self.permit = None;
+                    tokio::select! {
+                        () = self.dock.delivery.standing.look(self.dock.shard) => {}
+                        () = self.over() => {}
+                    }
+                    next = Some(self.sending.tries.looked(&self.at()));
+                }
                 Next::AskFate(_) => next = Some(self.ask_fate().await),
                 Next::Bisect { may_double } => return self.refused(Fault::Rows, may_double),
                 Next::Split { may_double } => return self.refused(Fault::Size, may_double),
@@ -329,10 +337,11 @@ impl Shipment {
     }
 
     fn at(&self) -> At {
-        let delivery = &self.dock.delivery;
+        let (delivery, now) = (&self.dock.delivery, self.dock.clock.now());
         At {
-            now: self.dock.clock.now(),
+            now,
             age_budget: delivery.standing.age_budget(self.sending.tries.first_sent()),
+            is_outdated: delivery.standing.is_outdated(self.dock.shard, now),
             insert_timeout: delivery.sink.insert_timeout(),
             random: self.random(),
         }

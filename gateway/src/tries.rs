@@ -6,9 +6,11 @@
 //! ```text
 //!            sending() ----------------- send ---------------- failed() --> SendAgain, Halt: wait, then sending()
 //!               |                                                  |------> Describe: look at the table, then described()
-//!               `--> AskFate: in doubt for longer than the         |------> AskFate: before it is sent in parts, then told()
-//!                    server remembers tokens, then told()          |------> Bisect, Split: over; its parts have tries of their own
-//!                                                                  `------> Settle: over; its rows are in the table
+//!               |--> AskFate: in doubt for longer than the         |------> AskFate: before it is sent in parts, then told()
+//!               |    server remembers tokens, then told()          |------> Bisect, Split: over; its parts have tries of their own
+//!               `--> Look: in doubt, and for how long tokens       `------> Settle: over; its rows are in the table
+//!                    are remembered was not asked of late,
+//!                    then looked()
 //! ```
 //!
 //! What it keeps to:
@@ -50,6 +52,8 @@ pub struct At {
     pub now: Duration,
     /// For how long a token may be relied on ([`crate::guarantee::age_budget`]); zero when the server remembers none.
     pub age_budget: Duration,
+    /// Whether the servers were not asked of late what that budget rests on: others may have written any number of blocks since.
+    pub is_outdated: bool,
     /// How long a try takes at the most.
     pub insert_timeout: Duration,
     /// A random number from 0 to 1.
@@ -108,6 +112,8 @@ pub enum Next {
     },
     /// Look at the table, then say [`Tries::described`].
     Describe,
+    /// Ask the servers for how long a token may be relied on, then say [`Tries::looked`].
+    Look,
     /// Find out whether the block is in the table, then say [`Tries::told`].
     AskFate(Why),
     /// Rows are at fault: send it in parts, down to the row, and dead-letter what remains.
@@ -233,6 +239,9 @@ impl Tries {
             self.cut = None;
             return Some(Next::AskFate(Why::TooOld));
         }
+        if self.doubt_since.is_some() && at.is_outdated {
+            return Some(Next::Look);
+        }
         self.sent = at.now;
         self.first_sent.get_or_insert(at.now);
         None
@@ -270,6 +279,18 @@ impl Tries {
             Described::Unfit => self.halt(Actor::Table, at),
             Described::Unknown => self.again(Replica::Another, at),
         }
+    }
+
+    /// After the servers were asked. While none answers the block waits: it is not sent on the strength of what was so before they
+    /// went away.
+    pub fn looked(&self, at: &At) -> Next {
+        let after = if at.is_outdated {
+            retry::wait(Pace::Slow, self.failures.max(1), at.random)
+        } else {
+            Duration::ZERO
+        };
+        let replica = self.last.map_or(Replica::Another, replica);
+        Next::SendAgain { after, replica, may_double: false }
     }
 
     /// After the fate was asked for.

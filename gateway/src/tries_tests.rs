@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const MINUTE: Duration = Duration::from_mins(1);
 
 fn at(now: Duration) -> At {
-    At { now, age_budget: 30 * MINUTE, insert_timeout: MINUTE / 2, random: 1.0 }
+    At { now, age_budget: 30 * MINUTE, is_outdated: false, insert_timeout: MINUTE / 2, random: 1.0 }
 }
 
 const NOW: Duration = Duration::from_hours(1);
@@ -29,6 +29,7 @@ fn name(next: Next) -> &'static str {
         Next::SendAgain { replica: Replica::Another, may_double: false, .. } => "again elsewhere",
         Next::SendAgain { may_double: true, .. } => "again, maybe twice",
         Next::Describe => "describe",
+        Next::Look => "look",
         Next::AskFate(Why::TooOld) => "too old",
         Next::AskFate(Why::BeforeParts) => "ask fate",
         Next::Bisect { may_double: false } => "bisect",
@@ -345,6 +346,7 @@ proptest! {
             loop {
                 next = match next {
                     Next::Describe => tries.described(described[seen], &at),
+                    Next::Look => return Err(TestCaseError::fail("what is known is of late")),
                     Next::AskFate(_) => {
                         prop_assert!(unanswered.is_some(), "asked without need");
                         let next = tries.told(fates[fate], &at);
@@ -386,6 +388,30 @@ fn parts_of_a_block_do_not_look_at_the_table_each_for_itself() {
     assert_eq!(inherited.doubt_since(), Some(NOW.saturating_sub(MINUTE)));
     let course = [Fails(PARSE), Told(Fate::Unknown)];
     assert_eq!(play(inherited, &course), ["ask fate", "bisect, maybe twice"]);
+}
+
+#[test]
+fn a_block_in_doubt_is_not_sent_on_the_strength_of_what_was_known_before_a_cut() {
+    let mut tries = Tries::new(false);
+    let outdated = |now| At { is_outdated: true, ..at(now) };
+    assert_eq!(tries.sending(&outdated(NOW)), None, "nobody has sent it");
+    tries.failed(LOST, &outdated(NOW));
+    // Twenty minutes, of a budget that was half an hour before the server went away.
+    let back = NOW + 20 * MINUTE;
+    assert_eq!(tries.sending(&outdated(back)), Some(Next::Look));
+    let Next::SendAgain { after, replica, may_double } = tries.looked(&outdated(back)) else {
+        panic!("it waits");
+    };
+    assert!(after >= Duration::from_secs(1) && replica == Replica::Another && !may_double);
+    assert_eq!(tries.sending(&outdated(back)), Some(Next::Look), "as long as nobody answers");
+    assert_eq!(tries.doubt_since(), Some(NOW));
+    // What others have written meanwhile leaves less of the window than that.
+    let known = At { age_budget: 4 * MINUTE, ..at(back) };
+    let again = Next::SendAgain { after: Duration::ZERO, replica: Replica::Another, may_double: false };
+    assert_eq!(tries.looked(&known), again);
+    assert_eq!(tries.clone().sending(&known), Some(Next::AskFate(Why::TooOld)));
+    // Or does not.
+    assert_eq!(tries.sending(&at(back)), None);
 }
 
 #[test]

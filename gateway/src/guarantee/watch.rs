@@ -1,7 +1,8 @@
 //! Asks the servers of every shard what can be promised, again and again.
 //!
 //! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
-//! changes nothing; of a shard that has never answered nothing is promised.
+//! changes nothing; of a shard that has never answered nothing is promised, and one that has not answered of late is asked again before
+//! a block in doubt is sent to it.
 
 use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
 use crate::sink::Sink;
@@ -26,6 +27,12 @@ pub struct Watch {
     said: Option<String>,
 }
 
+/// A server has answered.
+struct Answered {
+    /// Whether they are of a version that does not know the tokens of before.
+    forgot: bool,
+}
+
 /// One shard.
 struct OfShard {
     sink: Sink,
@@ -46,7 +53,11 @@ impl Watch {
     pub async fn run(mut self, clock: impl Fn() -> Duration) {
         let mut looked = clock();
         loop {
-            tokio::time::sleep(TELL_INTERVAL).await;
+            tokio::select! {
+                () = tokio::time::sleep(TELL_INTERVAL) => {}
+                () = self.standing.ask.notified() => {}
+            }
+            self.look_where_wanted(clock()).await;
             if clock().saturating_sub(looked) >= LOOK_INTERVAL {
                 looked = clock();
                 self.look(looked).await;
@@ -66,15 +77,39 @@ impl Watch {
 
     /// Asks every server of every shard.
     pub async fn look(&mut self, now: Duration) {
-        let mut forgot = false;
-        for shard in &mut self.shards {
-            forgot |= shard.look(now).await;
+        for shard in 0..self.shards.len() {
+            self.look_at(shard, now).await;
         }
-        let verdict = Verdict::of_shards(self.shards.iter().map(|shard| shard.verdict.clone()));
-        let verdict = verdict.expect("the config names at least one shard");
+        let verdict = self.verdict();
         self.say(&verdict);
-        self.standing.found(verdict, forgot, now);
         self.standing.tell(now);
+    }
+
+    /// Asks the servers of shards for which somebody waits, unless they have answered since.
+    pub(super) async fn look_where_wanted(&mut self, now: Duration) {
+        let wanted = std::mem::take(&mut self.standing.known().wanted);
+        if wanted.is_empty() {
+            return;
+        }
+        for shard in wanted {
+            if self.standing.is_outdated(shard, now) {
+                self.look_at(shard, now).await;
+            }
+        }
+        self.standing.asked.notify_waiters();
+    }
+
+    /// Asks every server of one shard.
+    async fn look_at(&mut self, shard: usize, now: Duration) {
+        let Some(of) = self.shards.get_mut(shard) else { return };
+        let Some(Answered { forgot }) = of.look(now).await else { return };
+        self.standing.found(self.verdict(), forgot, now);
+        self.standing.heard(shard, now);
+    }
+
+    fn verdict(&self) -> Verdict {
+        let verdict = Verdict::of_shards(self.shards.iter().map(|shard| shard.verdict.clone()));
+        verdict.expect("the config names at least one shard")
     }
 
     /// One line when what the sink allows changes.
@@ -102,9 +137,8 @@ impl OfShard {
         Self { sink, rate: BlockRate::default(), version: None, verdict, error: None }
     }
 
-    /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays. Says whether they are of a
-    /// version that does not know the tokens of before.
-    async fn look(&mut self, now: Duration) -> bool {
+    /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
+    async fn look(&mut self, now: Duration) -> Option<Answered> {
         let mut answers: Vec<Deduplication> = Vec::new();
         self.error = None;
         for answer in self.sink.deduplication().await {
@@ -117,7 +151,7 @@ impl OfShard {
             // It is well and does not say what it is asked: nothing can be promised on its behalf.
             answers.clear();
         } else if answers.is_empty() {
-            return false;
+            return None;
         }
         if let Some(blocks) = self.sink.blocks_written().await {
             self.rate.count(now, blocks);
@@ -128,6 +162,6 @@ impl OfShard {
         let version = answers.iter().map(|answer| answer.version).max();
         let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
-        forgot
+        Some(Answered { forgot })
     }
 }

@@ -30,6 +30,8 @@ pub const IN_PARTS_MAX: usize = 1;
 /// What all shipments share.
 pub struct Dock {
     pub(super) delivery: Delivery,
+    /// The place of its shard in the config.
+    pub(super) shard: usize,
     pub(super) client: InsertClient,
     permits: Arc<Semaphore>,
     endpoints: Mutex<Endpoints>,
@@ -52,12 +54,19 @@ pub struct Dock {
 }
 
 impl Dock {
-    /// For these servers; `in_parts` are the turns of blocks that go in parts, [`IN_PARTS_MAX`] for all docks.
-    pub fn new(delivery: Delivery, endpoints: Endpoints, in_parts: Arc<Semaphore>, pool: Arc<Pool>) -> Self {
+    /// For these servers, of the shard with this place in the config; `in_parts` are the turns of blocks that go in parts,
+    /// [`IN_PARTS_MAX`] for all docks.
+    pub fn new(
+        (shard, delivery): (usize, Delivery),
+        endpoints: Endpoints,
+        in_parts: Arc<Semaphore>,
+        pool: Arc<Pool>,
+    ) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
             delivery,
+            shard,
             endpoints: Mutex::new(endpoints),
             returned: Notify::new(),
             failing: AtomicBool::new(false),
