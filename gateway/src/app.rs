@@ -50,8 +50,8 @@ const OWNERSHIP_MAX: usize = 4_096;
 /// after which the group would expel this member.
 const REVOKE_WAIT: Duration = Duration::from_secs(10);
 
-/// Events that wait for this thread: one of each kind.
-const EVENTS_MAX: usize = 5;
+/// Events that wait for this thread: one of each kind, and a second signal.
+const EVENTS_MAX: usize = 6;
 
 /// What this thread waits for.
 enum Event {
@@ -150,17 +150,22 @@ fn open_spool(
     Ok(Some(spool))
 }
 
+/// Tells of every signal: the second one asks for something else than the first.
 fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
     let _guard = io.enter();
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch SIGINT")?;
     io.spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if events.send(Event::Signal).is_err() {
-            // The process is ending already.
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            // Where others wait to be read already, one more says nothing new.
+            if events.try_send(Event::Signal).is_err_and(|refused| refused.is_disconnected()) {
+                // The process is ending.
+                return;
+            }
         }
     });
     Ok(())

@@ -57,13 +57,20 @@ impl Running {
 
     /// Waits until the threads have ended, and says why.
     pub(super) fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
-        let (mut changed, mut made_anew) = (None, None);
+        let (mut changed, mut made_anew, mut is_asked) = (None, None, false);
         let result = loop {
             match next(events)? {
                 Some(Event::Ended(result)) => break result,
-                // The second one is impatience.
-                Some(Event::Signal) if self.stop.is_requested() => break Ok(()),
+                // The second one is impatience: nothing is waited for any more, nor the volume closed.
+                Some(Event::Signal) if is_asked => {
+                    self.status.say("ended at once, as the second signal asks");
+                    io.shutdown_background();
+                    anyhow::bail!(
+                        "ended before everything that was read is in; what is not committed is read again"
+                    );
+                }
                 Some(Event::Signal) => {
+                    is_asked = true;
                     self.status.say("leaving: what was read is inserted and committed");
                     self.stop.request(self.leave_wait);
                     self.keep_rest(&io);
@@ -127,5 +134,53 @@ fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
         Ok(event) => Ok(Some(event)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
         Err(RecvTimeoutError::Disconnected) => anyhow::bail!("every thread has gone"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{app::watch_signals, buffers::Pool, metrics::Metrics};
+    use crossbeam_channel::bounded;
+    use std::process::Command;
+
+    fn status() -> Arc<Status> {
+        let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                      source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                      sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+        let checked = sluice_gateway_config::parse::from_yaml(config).unwrap().check().unwrap();
+        let metrics = Arc::new(Metrics::new(checked.budget()));
+        Arc::new(Status::new(metrics, Arc::new(Pool::new(1 << 20, 1, 1)), None))
+    }
+
+    #[test]
+    fn the_second_signal_ends_it_at_once_whatever_a_worker_does() {
+        let (work, works) = bounded::<()>(0);
+        let worker = thread::spawn(move || assert!(works.recv().is_err(), "nobody sends"));
+        let stop = Stop::default();
+        let leave_wait = Duration::from_hours(1);
+        let running =
+            Running { status: status(), stop: stop.clone(), leave_wait, spool: None, workers: vec![worker] };
+        let (events, events_in) = bounded(2);
+        for _ in 0..2 {
+            events.send(Event::Signal).unwrap();
+        }
+        let error = running.wait(&events_in, Runtime::new().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("not committed"), "{error}");
+        assert!(stop.is_requested());
+        drop(work);
+    }
+
+    #[test]
+    fn every_signal_is_told() {
+        let io = Runtime::new().unwrap();
+        let (events, events_in) = bounded(2);
+        watch_signals(&io, events).unwrap();
+        for _ in 0..2 {
+            let kill = format!("kill -INT {}", std::process::id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+            let event = events_in.recv_timeout(Duration::from_mins(1)).unwrap();
+            assert!(matches!(event, Event::Signal));
+        }
     }
 }
