@@ -146,14 +146,14 @@ impl Spool {
         options: Options,
         failed: impl FnOnce(Fatal) + Send + 'static,
     ) -> Result<(Self, Recovered), Error> {
-        let directory = Directory::open(path)
-            .map_err(|source| Error::Directory { path: path.display().to_string(), source })?;
+        let unopened = |source| Error::Directory { path: path.display().to_string(), source };
+        let directory = Directory::open(path).map_err(unopened)?;
         let (queue, recovered) = Queue::open(directory, options).map_err(Error::Open)?;
         let (requests, requests_in) = bounded(REQUESTS_MAX);
         let shared = Arc::new(Shared::default());
         let reads = Reads::start().map_err(Error::Thread)?;
         let left = Left::of(&queue, &recovered);
-        let notes = Notes::new(path.to_owned());
+        let notes = Notes::open(path.to_owned()).map_err(unopened)?;
         let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
         // By now how full the volume is has been told: nobody may think that nothing is on it.
         let keeper = Keeper::new(queue, shared, notes);
@@ -242,7 +242,8 @@ impl Spool {
         Ok(self.reads.record(&head, body))
     }
 
-    /// Writes down, durably, how far a block is that is sent in parts and of which the volume has the only copy.
+    /// Writes down, durably, how far a block is that is sent in parts and of which the volume has the only copy. Waits while the volume
+    /// has no room for it.
     pub async fn note(&self, note: Note) {
         let (done, noted) = oneshot::channel();
         self.ask(Request::Note { note, done });

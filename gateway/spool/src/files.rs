@@ -137,6 +137,6 @@ impl Fatal {
 }
 
 /// Whether a write failed for want of room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -31,7 +31,7 @@ mod volume;
 
 pub use body::{Body, Damage};
 pub use entry::{BlockId, Coordinates, PartitionName, Sent};
-pub use files::{Directory, Fatal, FileAt, Files};
+pub use files::{Directory, Fatal, FileAt, Files, is_full};
 pub use identity::Identity;
 pub use open::OpenError;
 pub use queue::{AppendError, Dropped, Full, Held, Options, Queue, ReadError, Unfit, Usage};

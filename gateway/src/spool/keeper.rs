@@ -1,10 +1,10 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Request, Shared, Usage, notes::Notes};
+use super::{Ended, Note, Request, Shared, Usage, notes::Notes};
 use crate::cargo::{Cargo, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use sluice_spool::{AppendError, BlockId, Directory, Fatal, Queue, ReadError};
+use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Queue, ReadError};
 use std::{
     collections::VecDeque,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -29,6 +29,8 @@ pub(super) struct Keeper {
     spills: VecDeque<Spill>,
     /// Who waits for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
+    /// Who waits for room for a note.
+    noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
     /// Whether something was appended or ended since the volume's use was told.
     has_changed: bool,
@@ -44,6 +46,7 @@ impl Keeper {
             notes,
             spills: VecDeque::new(),
             marked: Vec::new(),
+            noting: Vec::new(),
             last_tick: Instant::now(),
             has_changed: false,
             closing: None,
@@ -101,15 +104,21 @@ impl Keeper {
                     // Whoever asked has given the block up.
                 }
             }
-            Request::Note { note, done } => {
-                self.notes.write(&note)?;
-                if done.send(()).is_err() {
-                    // Whoever asked has given the block up.
-                }
-            }
+            Request::Note { note, done } => self.write_note(note, done)?,
             Request::Unnote(token) => self.notes.remove(token)?,
             Request::Look => {}
             Request::Close { done } => self.closing = Some(done),
+        }
+        Ok(())
+    }
+
+    /// Writes a note down, or has it wait for the next tick: without room for it its block must not go on, and nothing else stops.
+    fn write_note(&mut self, note: Note, done: oneshot::Sender<()>) -> Result<(), Fatal> {
+        if !self.notes.write(&note)? {
+            self.refuse(&Full::Device);
+            self.noting.push((note, done));
+        } else if done.send(()).is_err() {
+            // Whoever asked has given the block up.
         }
         Ok(())
     }
@@ -221,6 +230,9 @@ impl Keeper {
     fn tick(&mut self) -> Result<(), Fatal> {
         self.last_tick = Instant::now();
         self.shared.is_full.store(false, Ordering::Relaxed);
+        for (note, done) in std::mem::take(&mut self.noting) {
+            self.write_note(note, done)?;
+        }
         self.queue.sync_sealed()
     }
 
