@@ -222,7 +222,7 @@ pub struct Credentials {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Insert {
-    /// A block closes once it has this many rows: 1 to 1,000,000.
+    /// A block closes once it has this many messages, each of which has a row at least: 1 to 1,000,000.
     #[serde(default = "max_rows")]
     pub max_rows: u32,
     /// A block closes once the messages in it are this large, as read from Kafka and decompressed: 64 KiB to 16 MiB.
