@@ -1,8 +1,7 @@
 //! What has become of the table, after the server refused rows.
 //!
 //! Place in the flow: delivery asks after a refusal that the table's columns may be the cause of; never otherwise. Owner: the
-//! inserts share one. Limits: one question at a time, and one in [`DESCRIBE_INTERVAL_MIN`]; only what decides about rows
-//! ([`TableWatch::described`]) does not wait for that, and is asked once a block.
+//! inserts share one. Limits: one question at a time; blocks that are refused while it is asked share its answer.
 //!
 //! | the table | what happens |
 //! | --- | --- |
@@ -18,16 +17,9 @@ use crate::{
     sink::{Error, Sink},
     tries::Described,
 };
-use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::ProbeError};
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use sluice_clickhouse::{column::TableColumns, probe::ProbeError};
+use std::{sync::Arc, time::Instant};
 use tokio::sync::Mutex;
-
-/// How often the table is described at the most. Chosen: failed inserts come back every 2 to 5 s each, and a table is mended
-/// by hand.
-const DESCRIBE_INTERVAL_MIN: Duration = Duration::from_secs(5);
 
 /// The table's columns are others than those that rows are encoded for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,18 +66,6 @@ impl TableWatch {
     ) -> Self {
         metrics.table_fits.set(1);
         Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::new(NOTHING) }
-    }
-
-    /// Looks at the table after a refusal, unless it was looked at just now or is being looked at.
-    pub async fn refused(&self, class: Class) {
-        if !may_be_the_table(class) {
-            return;
-        }
-        let Ok(mut seen) = self.seen.try_lock() else { return };
-        if seen.looked.is_some_and(|looked| looked.elapsed() < DESCRIBE_INTERVAL_MIN) {
-            return;
-        }
-        self.look(&mut seen).await;
     }
 
     /// The table as it is after `refused`, the moment of a refusal: looks, or waits for the look of another block, unless
@@ -145,14 +125,6 @@ fn tell_reason(seen: &mut Seen, error: &Error) {
     if reason != seen.reason {
         tracing::error!("rows wait: {reason}; they go in once the table is mended");
         seen.reason = reason;
-    }
-}
-
-/// Whether other columns could be the cause.
-fn may_be_the_table(class: Class) -> bool {
-    match class {
-        Class::RefreshSchema | Class::Poison | Class::Halt => true,
-        Class::Done | Class::Retry | Class::BackPressure | Class::InDoubt | Class::Split => false,
     }
 }
 
