@@ -34,7 +34,7 @@ pub use entry::{BlockId, Coordinates, PartitionName, Sent};
 pub use files::{Directory, Fatal, FileAt, Files, is_full};
 pub use identity::Identity;
 pub use open::OpenError;
-pub use queue::{AppendError, Dropped, Full, Held, Options, Queue, ReadError, Unfit, Usage};
+pub use queue::{AppendError, Full, Held, Options, Queue, ReadError, Unfit, Usage};
 pub use record::BlockHead;
 pub use recover::{Cut, Lost, Recovered, SetAside};
 pub use volume::{Error, Space, Volume};

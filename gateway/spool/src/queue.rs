@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  append, append, ... sync      the caller decides how many share a sync; what was appended before it is durable
-//!  held / held_of                what is in it, in order, or of one partition
+//!  held                          what is in it, in order
 //!  mark_sole                     nobody else has the block to send
 //!  mark_sent, sync               before a block's first send
 //!  read -> head, Body            its frames, piece by piece
@@ -165,15 +165,6 @@ pub struct Usage {
     pub oldest_ms: Option<u64>,
 }
 
-/// What was taken out of the queue without being sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// Blocks.
-    pub blocks: u64,
-    /// Their rows.
-    pub rows: u64,
-}
-
 /// A queue that is open.
 #[derive(Debug)]
 pub struct Queue<F: Files> {
@@ -270,14 +261,6 @@ impl<F: Files> Queue<F> {
         })
     }
 
-    /// The blocks of one partition that are held, in order.
-    pub fn held_of<'a>(&'a self, topic: &'a str, partition: i32) -> impl Iterator<Item = Held<'a>> {
-        self.held().filter(move |held| {
-            let name = &held.coordinates.partition;
-            name.partition == partition && &*name.topic == topic
-        })
-    }
-
     /// The block itself. Its body can be read after the queue has forgotten it.
     pub fn read(&self, id: BlockId) -> Result<(BlockHead, Body<F::File>), ReadError> {
         let segment = self.segments.get(&id.segment).ok_or(ReadError::Absent(id))?;
@@ -314,21 +297,6 @@ impl<F: Files> Queue<F> {
     /// is settled already stays so.
     pub fn settle(&mut self, id: BlockId) -> Result<(), Fatal> {
         self.guarded(|queue| queue.settle_unguarded(id))
-    }
-
-    /// Settles all blocks of a partition that moved to another owner.
-    pub fn drop_partition(&mut self, topic: &str, partition: i32) -> Result<Dropped, Fatal> {
-        self.guarded(|queue| {
-            let ids: Vec<(BlockId, u64)> =
-                queue.held_of(topic, partition).map(|held| (held.id, held.coordinates.rows)).collect();
-            let mut dropped = Dropped::default();
-            for (id, rows) in ids {
-                queue.settle_unguarded(id)?;
-                dropped.blocks = dropped.blocks.saturating_add(1);
-                dropped.rows = dropped.rows.saturating_add(rows);
-            }
-            Ok(dropped)
-        })
     }
 
     /// Takes note that a block cannot be read: it is no longer held, and its segment's file is renamed and kept. What it

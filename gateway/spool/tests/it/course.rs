@@ -46,7 +46,7 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
         pair.iter().try_for_each(|at| naive.settle(queue, *at))?;
     }
     naive.sync(queue)?;
-    naive.drop_partition(queue, 2)?;
+    naive.settle_partition(queue, 2)?;
     append(queue, naive, 1, 2_000)?;
     // A block that is settled before anyone has synced it.
     append(queue, naive, 1, 50)?;

@@ -153,21 +153,15 @@ impl Naive {
         queue.settle(self.blocks[at].id.unwrap())
     }
 
-    pub fn drop_partition<F: sluice_spool::Files>(
+    /// Settles the blocks of a partition that has gone to another owner.
+    pub fn settle_partition<F: sluice_spool::Files>(
         &mut self,
         queue: &mut Queue<F>,
         partition: i32,
     ) -> Result<(), Fatal> {
-        let topic = if partition == 0 { "other" } else { "spans" };
-        let theirs: Vec<usize> =
-            self.held().into_iter().filter(|at| self.blocks[*at].head.partition == partition).collect();
-        let rows: u64 = theirs.iter().map(|at| self.blocks[*at].head.rows).sum();
-        for at in &theirs {
-            self.blocks[*at].settled = Asked::Yes;
-        }
-        let dropped = queue.drop_partition(topic, partition)?;
-        assert_eq!((dropped.blocks, dropped.rows), (theirs.len() as u64, rows));
-        Ok(())
+        let is_theirs = |at: &usize| self.blocks[*at].head.partition == partition;
+        let theirs: Vec<usize> = self.held().into_iter().filter(is_theirs).collect();
+        theirs.into_iter().try_for_each(|at| self.settle(queue, at))
     }
 
     /// The queue holds exactly what it must, and says so.

@@ -18,7 +18,7 @@ enum Action {
     MarkSole(usize),
     Settle(usize),
     SettleOldest,
-    DropPartition(i32),
+    SettlePartition(i32),
     /// The process ends well and starts again.
     Restart,
     /// The process is killed and starts again.
@@ -37,7 +37,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => any::<usize>().prop_map(Action::MarkSole),
         2 => any::<usize>().prop_map(Action::Settle),
         4 => Just(Action::SettleOldest),
-        1 => (0..4).prop_map(Action::DropPartition),
+        1 => (0..4).prop_map(Action::SettlePartition),
         1 => Just(Action::Restart),
         1 => Just(Action::Kill),
         1 => Just(Action::LosePower),
@@ -61,7 +61,7 @@ fn act(action: &Action, queue: &mut Queue<ModelDisk>, naive: &mut Naive, disk: &
         }
         Action::Settle(number) => naive.pick(number).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettleOldest => naive.pick(0).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
-        Action::DropPartition(partition) => naive.drop_partition(queue, partition).unwrap(),
+        Action::SettlePartition(partition) => naive.settle_partition(queue, partition).unwrap(),
         Action::Room(room) => disk.set_room(room.map(|bytes| disk.used() + bytes)),
         Action::Restart | Action::Kill | Action::LosePower => unreachable!("the caller restarts"),
     }
