@@ -20,7 +20,7 @@
 //!    |                             |  release <--------------------------------------'
 //!    |                             |--- Release ----------------------------------> INSERT
 //!    |                           Ranges::settled <-------------------------------- stored
-//!    '<-- adopt another rule ---  committed
+//!    '<-- begins anew under it -- committed
 //! ```
 //!
 //! Owner: [`Ranges`] the poll thread, [`Cutter`] the worker. No clock, no client: time, committed metadata and what happened
@@ -284,20 +284,18 @@ impl Ranges {
         Some(Commit { offset, metadata: plan.encode() })
     }
 
-    /// Takes down what became of the commit in flight. Some rule when the worker is to go on under it.
-    pub fn committed(&mut self, generation: Generation, outcome: CommitOutcome) -> Option<Rule> {
+    /// Takes down what became of the commit in flight. Where it has brought another rule into force, the partition begins anew under it
+    /// ([`crate::Renew::Rule`]).
+    pub fn committed(&mut self, generation: Generation, outcome: CommitOutcome) {
         if !self.is_current(generation) {
-            return None;
+            return;
         }
-        let pending = self.pending.take()?;
+        let Some(pending) = self.pending.take() else { return };
         self.flight.uncover(outcome == CommitOutcome::Stored);
         self.partings.uncover(outcome == CommitOutcome::Stored);
         match outcome {
-            CommitOutcome::Unknown => None,
-            CommitOutcome::Fenced => {
-                self.lost();
-                None
-            }
+            CommitOutcome::Unknown => {}
+            CommitOutcome::Fenced => self.lost(),
             CommitOutcome::Stored => {
                 let Pending { offset, horizon, begun, switches } = pending;
                 self.is_planned = true;
@@ -308,7 +306,6 @@ impl Ranges {
                 if switches {
                     self.in_force = (self.settings.rule, self.settings.routing_epoch);
                 }
-                switches.then_some(self.settings.rule)
             }
         }
     }

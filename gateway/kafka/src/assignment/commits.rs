@@ -81,8 +81,7 @@ impl Assignment {
     ) {
         for (id, generation, outcome) in partitions {
             if let Some(owned) = self.owned.get_mut(id) {
-                // Another rule comes into force by renewal.
-                let _rule = owned.ranges.committed(*generation, *outcome);
+                owned.ranges.committed(*generation, *outcome);
                 let parted = owned.ranges.parted().into_iter();
                 parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
                 let (at, offset) =

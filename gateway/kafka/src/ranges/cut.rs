@@ -10,7 +10,7 @@
 //!   have sent a range over that place, and may still do so. The horizon never lies above the end of the log, so that this
 //!   lasts only as long as reading up to it.
 //! - When another rule is to come, ranges end by the old one up to the horizon, the one across it is cut there, and no
-//!   message is taken until [`Cutter::adopt`].
+//!   message is taken until the partition begins anew.
 
 use super::{
     rule::{Fill, Rule},
@@ -162,7 +162,7 @@ impl Cutter {
         self.position.max(self.passed) < self.horizon
     }
 
-    /// Whether no message is taken until another rule is adopted.
+    /// Whether no message is taken until the partition begins anew under another rule.
     pub fn is_holding(&self) -> bool {
         self.switches && self.first >= self.horizon
     }
@@ -276,10 +276,8 @@ impl Cutter {
         Some(Overtaken { lost, doubtful, first: self.first })
     }
 
-    /// Goes on under another rule, from the cut at which it holds.
-    ///
-    /// # Panics
-    /// When it does not hold.
+    /// Goes on under another rule, from the cut at which it holds: the model's short form of a partition that begins anew.
+    #[cfg(test)]
     pub fn adopt(&mut self, rule: Rule) {
         assert!(self.is_holding(), "another rule begins at the cut that was made for it");
         self.rule = rule;

@@ -237,8 +237,11 @@ impl Owner {
         if outcome == crate::ranges::CommitOutcome::Stored {
             self.horizon = self.horizon_asked;
         }
-        let rule = self.ranges.committed(self.generation, outcome);
-        self.next_rule = rule.or(self.next_rule);
-        rule.is_some()
+        let before = self.ranges.in_force;
+        self.ranges.committed(self.generation, outcome);
+        let (rule, _) = self.ranges.in_force;
+        let is_switched = self.ranges.in_force != before;
+        self.next_rule = is_switched.then_some(rule).or(self.next_rule);
+        is_switched
     }
 }
