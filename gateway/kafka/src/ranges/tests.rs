@@ -266,7 +266,6 @@ fn another_rule_begins_at_the_horizon_once_everything_before_is_settled() {
     let switched = Plan::decode(14, &commit.metadata).unwrap();
     assert_eq!((switched.rule, switched.cuts), (OTHER_RULE, vec![]));
     ranges.committed(GENERATION, CommitOutcome::Stored);
-    // The partition begins anew with what is committed.
     let (mut ranges, mut cutter, _) = assign(Some((14, &commit.metadata)), OTHER_RULE, log).unwrap();
     assert_eq!(take(&mut ranges, &mut cutter, 2), [range(14, 16)]);
     assert_eq!(released(&mut ranges, 1), [range(14, 16)]);

@@ -33,10 +33,10 @@ fn is_answer(passage: &Passage) -> bool {
 
 /// One is held until all other partitions have gone on, and lost; then some more are, of many letters.
 pub(super) async fn lost(scene: &mut Scene<'_>) -> Result<Expected> {
-    let first = held(scene).await?;
+    let held = held(scene).await?;
     let rule = scene.stage.servers.kafka_gate().rule(ANSWERS_LOST, Verdict::Reset, is_answer);
     let mut places = send_bad(scene).await?;
-    places.insert(first);
+    places.extend(held);
     scene
         .wait("lost answers to letters", PATIENCE, async |_| {
             let applied = rule.applied();
@@ -54,13 +54,14 @@ pub(super) async fn lost(scene: &mut Scene<'_>) -> Result<Expected> {
 
 /// A message that cannot be read is not passed over before its letter is known to be stored. Gives where it is; by then the answer is
 /// lost.
-async fn held(scene: &mut Scene<'_>) -> Result<Place> {
+async fn held(scene: &mut Scene<'_>) -> Result<[Place; 2]> {
+    let made = delivered(scene).await?;
     let trap = scene.stage.servers.kafka_gate().trap("answer to a letter", is_answer);
     let bad = send(&producer(scene)?, scene.topic.name(), PARTITION, Some(b"{}")).await?;
     let caught = trap.caught(PATIENCE).await?;
     let ends = scene.topic.dead_letters()?.watermarks().await?;
     let stored: i64 = ends.iter().map(|marks| marks.high - marks.low).sum();
-    ensure!(stored == 1, "{stored} letters are stored of one message");
+    ensure!(stored == 2, "{stored} letters are stored of two messages");
     let before: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     scene
         .wait("commits of all other partitions", PATIENCE, async |scene| {
@@ -84,5 +85,20 @@ async fn held(scene: &mut Scene<'_>) -> Result<Place> {
         "{offset} is committed behind message {bad}, whose letter nobody has acknowledged"
     );
     caught.decide(Verdict::Reset);
-    Ok((PARTITION, bad))
+    Ok([(PARTITION, made), (PARTITION, bad)])
+}
+
+/// A letter whose answer arrives: it has the topic made, whose partitions refuse letters until they have leaders.
+async fn delivered(scene: &mut Scene<'_>) -> Result<i64> {
+    let bad = send(&producer(scene)?, scene.topic.name(), PARTITION, Some(b"{}")).await?;
+    scene
+        .wait("a commit behind a message with a letter", PATIENCE, async |scene| {
+            let committed = scene.committed().await?;
+            let own = committed.into_iter().find(|(partition, _)| *partition == PARTITION);
+            Ok(match own {
+                Some((_, offset)) if offset > bad => Seen::Done(bad),
+                other => Seen::NotYet(format!("{other:?}, and the message is {bad}")),
+            })
+        })
+        .await
 }
