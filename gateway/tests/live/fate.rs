@@ -55,7 +55,9 @@ async fn an_insert_of_no_rows_is_no_sign_of_a_block() {
     assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Unknown);
     for attempt in [1, 2] {
         send(&table, &frames, "a", &query_id(attempt)).await.unwrap();
-        assert_eq!((database.count().await, read_rows(attempt).await), (2, "2".to_owned()));
+        assert_eq!(database.count().await, 2);
+        let read: u64 = read_rows(attempt).await.parse().unwrap();
+        assert!(read >= 2, "{read}: those of the body, and those that the view reads of it");
         assert_eq!(table.0.fate(&lost(&query_id(attempt), since)).await, Fate::Stored);
     }
     database.drop().await;
