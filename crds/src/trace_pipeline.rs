@@ -169,10 +169,10 @@ pub struct TracePipelineSpec {
     pub management_state: ManagementState,
 
     /// What becomes of the gateways when the pipeline is deleted. Drain (the default): they insert and commit what they hold, for
-    /// scaling.drain.timeout at the longest, then everything is removed. Immediate: everything is removed at once; Kafka still has
-    /// what was not inserted. Orphan: everything goes on without the pipeline, until one of the same name takes it over. Drain and
-    /// Orphan hold the pipeline by the finalizer sluice.dev/drain, so that they take a running operator. With delivery.commit
-    /// AfterEnqueue the queue volumes stay in any case.
+    /// scaling.drain.timeout at the longest, then everything is removed but queue volumes of which it is not known that they are empty.
+    /// Immediate: everything is removed at once, also what is on queue volumes and Kafka no longer has. Orphan: everything goes on
+    /// without the pipeline, until one of the same name takes it over. Drain and Orphan hold the pipeline by the finalizer
+    /// sluice.dev/drain, so that they take a running operator. With delivery.commit AfterEnqueue the queue volumes stay in any case.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

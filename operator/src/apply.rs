@@ -18,9 +18,11 @@ use kube::{
     runtime::reflector::Store,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Applied, Desired, Names, Objects, Parts, contested, names};
+use sluice_plan::{
+    Applied, Desired, Names, Objects, Parts, VolumesSeen, contested, names, volumes::removal::to_be_retained,
+};
 use std::fmt::Debug;
 
 /// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
@@ -156,6 +158,31 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
         return Ok(());
     }
     writer.scale((names.namespace(), names.gateway()), replicas, is_scaled_by_us(&now)).await.map(drop)
+}
+
+/// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so.
+pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<(), Error> {
+    let fields = to_be_retained(pipeline, seen);
+    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let (kind, name) = ("StatefulSet", names.gateway());
+    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &name) else { return Ok(()) };
+    let writer = Writer::of(pipeline, world);
+    if fields.is_empty() || !writer.may_change(&*now) {
+        return Ok(());
+    }
+    let policy: Map<String, Value> =
+        fields.into_iter().map(|field| (field.to_owned(), "Retain".into())).collect();
+    let patch = json!({
+        "metadata": {"uid": now.uid()}, "spec": {"persistentVolumeClaimRetentionPolicy": policy},
+    });
+    let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
+    world.shared.metrics.wrote(kind);
+    match writer.api::<StatefulSet>(names.namespace()).patch(&name, &how, &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(()),
+        // It went, or another one has its name.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(source) => Err(Error::Apply { kind, name, source: source.into() }),
+    }
 }
 
 /// Writes one object of the pipeline that is none of [`Parts`].

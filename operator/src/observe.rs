@@ -87,7 +87,8 @@ pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let gateways = pods.iter().filter_map(Gateway::of).collect();
-    let observed = Observed { workload, ..Observed::default() };
+    let volumes = volumes::seen(pipeline, &names, &pods, stateful_set.as_deref(), world);
+    let observed = Observed { workload, volumes, ..Observed::default() };
     Facts { observed, stateful_set, pods, gateways, ..Facts::default() }
 }
 

@@ -225,7 +225,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
     let finished = Box::pin(replacement::finish(pipeline, world)).await;
     if Intent::of(pipeline) == Intent::Remove {
-        let next = removal::remove(pipeline, key, world).await?;
+        let next = Box::pin(removal::remove(pipeline, key, world)).await?;
         finished?;
         return Ok(next);
     }
@@ -297,7 +297,7 @@ async fn leave(
             return (current.max(wanted), replaced);
         }
     }
-    let step = world.shared.scaling.drain_step(pipeline, &workload, wanted, &facts.gateways).await;
+    let (step, _) = world.shared.scaling.drain_step(pipeline, &workload, wanted, &facts.gateways).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
 }
@@ -308,7 +308,12 @@ async fn carry_out(
     facts: &mut Facts,
     world: &World,
 ) -> Result<(), Error> {
-    let plan = match (Intent::of(pipeline), plan) {
+    let intent = Intent::of(pipeline);
+    if matches!(intent, Intent::Suspend | Intent::Run) {
+        // Before anybody is taken away, and also without a plan.
+        apply::retain(pipeline, &facts.observed.volumes, world).await?;
+    }
+    let plan = match (intent, plan) {
         (Intent::LeaveAlone | Intent::Remove, _) => return Ok(()),
         // Also without a plan: whatever is missing, a pipeline can rest.
         (Intent::Suspend, _) => return Ok(apply::scale(pipeline, replicas, world).await?),

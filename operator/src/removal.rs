@@ -2,39 +2,47 @@
 //! `ClickHouse` nor any Secret is needed for that, and there is a limit on the time that it takes.
 //!
 //! ```text
-//!  look at the workload -> removal (pure) -> drain step -> status ........................ again in 2 s
-//!                                |                  `----> nobody holds anything ---> event, finalizer away
+//!  look at the workload -> removal (pure) -> drain step -> status .................................. again in 2 s
+//!                                |                  `----> nobody holds anything ---> volumes, event, finalizer away
 //!                                +-- orphan: owner references away -----------------> event, finalizer away
-//!                                `-- late, or nothing to do ------------------------> event, finalizer away
+//!                                `-- late, or nothing to do ------------------------> volumes, event, finalizer away
 //! ```
+//!
+//! The volumes are what [`thrown_away`] says; those of which it is not known that they are empty stay, and the event names them.
 //!
 //! What the status says is all that there is to go on from, so that an operator may end at any of these steps.
 
 use crate::{
-    api_error::{ApiError, ErrorClass},
-    apply::{Appliable, OBJECTS},
-    cache::owned,
+    api_error::{ApiError, ErrorClass, described},
+    apply::{self, Appliable, OBJECTS},
+    cache::{find, owned},
     finalizer,
     memory::Key,
     metrics::ReconcileResult,
-    observe,
+    observe::{self, Facts},
+    prune,
     reconcile::{Error as Failure, LEAVING_SECONDS, Next, REFUSED_SECONDS, World},
     replacement, report,
     scaling::written,
 };
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
+};
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::reflector::Store,
 };
 use serde_json::json;
-use sluice_crds::TracePipeline;
+use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
-    TemplateSeen,
+    WorkloadSeen,
     lifecycle::{KeptVolumes, LetGo, Removal, removal},
-    removing,
+    removing, rollout,
+    scale::drain::Step,
+    volumes::removal::{Shown, commits_after_insert, thrown_away, to_be_retained},
 };
+use tracing::{info, warn};
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -64,22 +72,30 @@ impl Error {
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = facts.observed.workload.clone();
-    let template = facts.stateful_set.as_deref().map(TemplateSeen::of);
-    let kept = KeptVolumes::of(pipeline, template.as_ref());
-    let now = world.shared.scaling.now();
-    match (removal(now, pipeline, workload.as_ref()), workload) {
+    let decided = removal(world.shared.scaling.now(), pipeline, workload.as_ref());
+    if retain(pipeline, &decided, &facts, world).await? {
+        return Ok(Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS });
+    }
+    match (decided, workload) {
         (Removal::Free, _) => Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS }),
-        (Removal::LetGo(why), _) => let_go(pipeline, (why, kept), world).await,
+        (Removal::LetGo(why), workload) => {
+            let empty = match workload.filter(|_| is_late(why)) {
+                Some(workload) => ask(pipeline, &workload, &facts, world).await.1,
+                None => Vec::new(),
+            };
+            let_go(pipeline, (why, &empty), &facts, world).await
+        }
         (Removal::Orphan, _) => {
             replacement::give_back(pipeline, &facts, world).await?;
             orphan(pipeline, world).await?;
-            let_go(pipeline, (LetGo::Orphaned, kept), world).await
+            let_go(pipeline, (LetGo::Orphaned, &[]), &facts, world).await
         }
-        (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, kept), world).await,
+        (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, &[]), &facts, world).await,
         (Removal::Drain, Some(workload)) => {
-            let step = world.shared.scaling.drain_step(pipeline, &workload, 0, &facts.gateways).await;
+            let (step, empty) = ask(pipeline, &workload, &facts, world).await;
             if step.replicas == 0 {
-                return let_go(pipeline, (LetGo::Empty, kept), world).await;
+                let why = left(pipeline, &workload, &empty);
+                return let_go(pipeline, (why, &empty), &facts, world).await;
             }
             facts.observed.scaling.drain = step.next;
             let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
@@ -89,16 +105,115 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
     }
 }
 
-/// Says why, and takes the finalizer away; the pipeline is gone then, and what it owns is collected.
+/// The next step of all gateways on their way out, and those that are empty.
+async fn ask(
+    pipeline: &TracePipeline,
+    workload: &WorkloadSeen,
+    facts: &Facts,
+    world: &World,
+) -> (Step, Vec<u32>) {
+    world.shared.scaling.drain_step(pipeline, workload, 0, &facts.gateways).await
+}
+
+fn is_late(why: LetGo) -> bool {
+    matches!(why, LetGo::Late(_))
+}
+
+/// Why a pipeline may go whose gateways are waited for no more. What those held that have no volume is in Kafka.
+fn left(pipeline: &TracePipeline, workload: &WorkloadSeen, empty: &[u32]) -> LetGo {
+    let has_volumes = pipeline.spec.queue.mode == QueueMode::Spill;
+    let all_said_so = (0..workload.wanted).all(|ordinal| empty.contains(&ordinal));
+    if all_said_so || !has_volumes { LetGo::Empty } else { LetGo::Unproved }
+}
+
+/// Has the StatefulSet keep its claims. Kubernetes takes it out of their owners then, for which it is given a moment: whether there is
+/// something to wait for.
+async fn retain(
+    pipeline: &TracePipeline,
+    decided: &Removal,
+    facts: &Facts,
+    world: &World,
+) -> Result<bool, Failure> {
+    let volumes = &facts.observed.volumes;
+    if *decided == Removal::Free || to_be_retained(pipeline, volumes).is_empty() {
+        return Ok(false);
+    }
+    let retained = apply::retain(pipeline, volumes, world).await;
+    if !matches!(decided, Removal::LetGo(why) if is_late(*why)) {
+        return retained.map(|()| true).map_err(Failure::from);
+    }
+    if let Err(error) = retained {
+        warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+    }
+    Ok(false)
+}
+
+/// Sees to the volumes, says why, and takes the finalizer away; the pipeline is gone then, and what it owns is collected. `empty` are
+/// the gateways that said that they hold nothing.
 async fn let_go(
     pipeline: &TracePipeline,
-    (why, kept): (LetGo, KeptVolumes),
+    (why, empty): (LetGo, &[u32]),
+    facts: &Facts,
     world: &World,
 ) -> Result<Next, Failure> {
+    let thrown_away = match why {
+        LetGo::AtOnce | LetGo::Orphaned => Vec::new(),
+        LetGo::Empty | LetGo::Unproved | LetGo::Late(_) => {
+            throw_away(pipeline, (why, empty), facts, world).await?
+        }
+    };
+    let kept = KeptVolumes::of(pipeline, &facts.observed.volumes, (empty, &thrown_away));
+    let why = match (why, &kept) {
+        // Such as after a deletion in the foreground, which takes the gateways away without a word.
+        (LetGo::Empty, KeptVolumes::MayHold(_)) if facts.observed.workload.is_none() => LetGo::Unproved,
+        (why, _) => why,
+    };
     let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);
-    report::let_go(pipeline, why, &why.words(state, kept), &world.shared).await;
+    report::let_go(pipeline, why, &why.words(state, &kept), &world.shared).await;
     finalizer::let_go(pipeline, world).await?;
     Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS })
+}
+
+/// Deletes the claims of empty volumes, and gives their names. Each goes once its gateway has ended. What the server does not let go
+/// stays, and so does at the limit what it cannot let go now.
+async fn throw_away(
+    pipeline: &TracePipeline,
+    (why, empty): (LetGo, &[u32]),
+    facts: &Facts,
+    world: &World,
+) -> Result<Vec<String>, prune::Error> {
+    let namespace = pipeline.namespace().unwrap_or_default();
+    let shown = Shown { empty, commits_after_insert: all_commit_after_insert(&namespace, facts, world) };
+    let mut gone = Vec::new();
+    for claim in thrown_away(pipeline, &facts.observed.volumes, shown) {
+        let exactly = Preconditions { uid: Some(claim.uid.clone()), resource_version: None };
+        let how = DeleteParams::background().preconditions(exactly);
+        let named = (namespace.as_str(), claim.name.as_str());
+        match prune::delete_named::<PersistentVolumeClaim>(named, how, world).await {
+            Ok(()) => {
+                info!(claim = %claim.name, "an empty queue volume is deleted with its pipeline");
+                gone.push(claim.name.clone());
+            }
+            Err(error)
+                if is_late(why) || matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) =>
+            {
+                warn!(claim = %claim.name, error = described(&error), "an empty queue volume is kept");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(gone)
+}
+
+/// Whether all gateways run with a config that commits after the insert, and so would any that is started in their place.
+fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> bool {
+    let is_rolled_out = facts.observed.workload.as_ref().is_some_and(WorkloadSeen::is_rolled_out);
+    let Some(workload) = facts.stateful_set.as_deref().filter(|_| is_rolled_out) else { return false };
+    let configs = rollout::configs_of(workload);
+    let commits = |name: &String| {
+        find(&world.cache.config_maps, namespace, name).is_some_and(|config| commits_after_insert(&config))
+    };
+    !configs.is_empty() && configs.iter().all(commits)
 }
 
 /// Takes the pipeline out of the owners of all its objects, so that they stay when it goes.

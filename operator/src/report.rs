@@ -103,7 +103,8 @@ pub async fn tell(regarding: &impl Resource<DynamicType = ()>, why: &str, note: 
 
 /// A person reads why a pipeline that was deleted is gone, and whether all of its gateways were empty.
 pub async fn let_go(pipeline: &TracePipeline, why: LetGo, note: &str, shared: &Shared) {
-    let type_ = if matches!(why, LetGo::Late(_)) { EventType::Warning } else { EventType::Normal };
+    let is_sure = !matches!(why, LetGo::Late(_) | LetGo::Unproved);
+    let type_ = if is_sure { EventType::Normal } else { EventType::Warning };
     publish(pipeline, &happened(why.word(), type_, note, "Delete"), shared).await;
 }
 

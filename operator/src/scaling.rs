@@ -16,7 +16,7 @@ use sluice_plan::{
     lifecycle::terms,
     scale::{
         Decision, History, Moment, PartitionSample, Policy, Sample, Samples, State, WorkloadSample, decide,
-        drain::{Seen, Step, request, step},
+        drain::{Seen, Step, empty, request, step},
     },
 };
 use std::{
@@ -99,26 +99,28 @@ impl Scaling {
         ScalingSeen { decision, drain, contested: None }
     }
 
-    /// Carries on with gateways on their way out: asks them what the status says that they are asked for, and says what is next.
+    /// Carries on with gateways on their way out: asks them what the status says that they are asked for, and says what is next, and
+    /// which of them are empty.
     pub async fn drain_step(
         &self,
         pipeline: &TracePipeline,
         workload: &WorkloadSeen,
         wanted: u32,
         gateways: &[Gateway],
-    ) -> Step {
+    ) -> (Step, Vec<u32>) {
         let written = written(pipeline);
         let Some(terms) = terms(pipeline) else {
             // What is wrong with the spec is said by the plan, which is none then.
-            return Step { replicas: workload.wanted, next: written.cloned() };
+            return (Step { replicas: workload.wanted, next: written.cloned() }, Vec::new());
         };
         let answers = match request(written) {
             Some((request, ordinals)) => gateways::request_all(request, ordinals, gateways).await,
             None => [].into(),
         };
         let running = gateways.iter().map(|gateway| gateway.ordinal).collect();
+        let empty = empty(written, &answers);
         let seen = Seen { current: workload.wanted, wanted, running, answers };
-        step((self.clock)(), terms, written, &seen)
+        (step((self.clock)(), terms, written, &seen), empty)
     }
 
     /// Forgets a pipeline that is gone, or whose number is not decided here any more.

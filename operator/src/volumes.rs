@@ -99,8 +99,24 @@ pub async fn look(
     workload: Option<&StatefulSet>,
     world: &World,
 ) -> Result<VolumesSeen, Error> {
+    let seen = seen(pipeline, names, pods, workload, world);
     if pipeline.spec.queue.mode == QueueMode::Disabled {
-        return Ok(VolumesSeen::default());
+        return Ok(seen);
+    }
+    let classes = classes_to_ask(&pipeline.spec.queue, &seen.claims);
+    Ok(VolumesSeen { expandable: expandable(&classes, world).await?, ..seen })
+}
+
+/// The same from copies alone: nobody is asked.
+pub fn seen(
+    pipeline: &TracePipeline,
+    names: &Names,
+    pods: &[Pod],
+    workload: Option<&StatefulSet>,
+    world: &World,
+) -> VolumesSeen {
+    if pipeline.spec.queue.mode == QueueMode::Disabled {
+        return VolumesSeen::default();
     }
     let prefix = names.claim_prefix();
     let of_pipeline = world.cache.claims_of(names.namespace(), names.pipeline());
@@ -110,8 +126,8 @@ pub async fn look(
     // Those that end belong to a pipeline that is gone.
     let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let highest = staying.filter_map(workload::ordinal).max();
-    Ok(VolumesSeen {
-        expandable: expandable(&classes_to_ask(&pipeline.spec.queue, &claims), world).await?,
+    VolumesSeen {
+        expandable: BTreeMap::new(),
         not_replaced: None,
         holders: replacement::holders(pods.iter()),
         replacing: replacement::written(pipeline).cloned(),
@@ -120,7 +136,7 @@ pub async fn look(
         jobs: jobs(pipeline, names, world),
         refusal: None,
         claims,
-    })
+    }
 }
 
 fn jobs(pipeline: &TracePipeline, names: &Names, world: &World) -> Vec<DrainJobSeen> {

@@ -92,8 +92,8 @@ pub struct RetentionPolicy {
     #[serde(default)]
     pub when_scaled: Retention,
 
-    /// When the pipeline is deleted: Delete (the default) or Retain. With delivery.commit AfterEnqueue they stay in any case, since
-    /// nobody is left who would drain them.
+    /// When the pipeline is deleted: Delete (the default) or Retain. Those of which it is not known that they are empty stay in any
+    /// case, since nobody is left who would drain them, and an event names them; with delivery.commit AfterEnqueue all of them do.
     #[serde(default)]
     pub when_deleted: Retention,
 }

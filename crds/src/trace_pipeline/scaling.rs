@@ -178,8 +178,9 @@ pub struct Drain {
     pub timeout: String,
 
     /// What is done with gateways that take longer. Abort (the default): all of them stay, and it is tried again after the
-    /// same time. Force: they are taken away; Kafka still has what they hold, so that it cannot be used with delivery.commit
-    /// AfterEnqueue. Job: they are taken away, and a Job inserts what is on their volumes before those go.
+    /// same time. Force: they are taken away; with queue.mode Disabled, what they hold is read again as far as Kafka has
+    /// it. It cannot be used with delivery.commit AfterEnqueue. Job: they are taken away. In both cases a Job inserts what is on their
+    /// volumes before those go.
     #[serde(default)]
     pub on_timeout: OnTimeout,
 }

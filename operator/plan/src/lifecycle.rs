@@ -11,14 +11,14 @@
 //! status, since when a pipeline is deleted in its metadata. Whoever starts after a crash goes on from there. Pure: no clock.
 
 use crate::{
-    TemplateSeen, WorkloadSeen,
+    ClaimSeen, VolumesSeen, WorkloadSeen,
     scale::{
         Moment,
         drain::{self, Terms},
     },
 };
 use sluice_crds::{
-    Commit, DeletionPolicy, DrainState, FINALIZER, ManagementState, QueueMode, ScalingMode, SuspensionStatus,
+    DeletionPolicy, DrainState, FINALIZER, ManagementState, QueueMode, ScalingMode, SuspensionStatus,
     TracePipeline,
 };
 
@@ -63,7 +63,7 @@ pub fn has_finalizer(pipeline: &TracePipeline) -> bool {
 /// On which terms gateways leave; `None` when the spec says none that can be read.
 ///
 /// Who leaves for good does so at the limit all the same, since neither a rest nor a removal may wait for a `ClickHouse` that is
-/// away: Kafka still has what was not inserted, or the volumes that have it stay. A removal counts its limit from the deletion on, not
+/// away: the volumes stay that have what was not inserted. A removal counts its limit from the deletion on, not
 /// from the first gateway that was told.
 pub fn terms(pipeline: &TracePipeline) -> Option<Terms> {
     let terms = Terms::of(&pipeline.spec).ok();
@@ -120,6 +120,8 @@ pub enum LetGo {
     AtOnce,
     /// No gateway holds anything.
     Empty,
+    /// No gateway is waited for any more, and not all of them have said that they hold nothing.
+    Unproved,
     /// Its objects stay without it.
     Orphaned,
     /// What was to be done before took so many seconds.
@@ -149,73 +151,135 @@ impl LetGo {
         match self {
             Self::AtOnce => "Deleted",
             Self::Empty => "Drained",
+            Self::Unproved => "DrainIncomplete",
             Self::Orphaned => "Orphaned",
             Self::Late(_) => "DrainTimedOut",
         }
     }
 
     /// In words; `state` is what the status says of gateways on their way out, `kept` what becomes of the queue volumes.
-    pub fn words(self, state: &str, kept: KeptVolumes) -> String {
+    pub fn words(self, state: &str, kept: &KeptVolumes) -> String {
+        let kept = kept.words();
         match self {
-            Self::AtOnce => format!("deletionPolicy is Immediate: everything is removed{}", kept.words()),
-            Self::Empty => {
-                format!("no gateway holds anything any more: everything is removed{}", kept.words())
-            }
+            Self::AtOnce => format!("deletionPolicy is Immediate: everything is removed{kept}"),
+            Self::Empty => format!("no gateway holds anything any more: everything is removed{kept}"),
+            Self::Unproved => format!(
+                "no gateway is left that could be drained, and not all have said that they hold nothing ({state}): everything is \
+                 removed{kept}"
+            ),
             Self::Orphaned => {
                 "deletionPolicy is Orphan: the pipeline's objects stay and belong to nobody".to_owned()
             }
             Self::Late(seconds) => format!(
-                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same{}",
-                match kept {
-                    KeptVolumes::None | KeptVolumes::Copies => format!(
-                        "{}. Offsets are committed after the insert, so that Kafka still has what was not inserted",
-                        kept.words()
-                    ),
-                    KeptVolumes::OnlyCopies => kept.words().to_owned(),
-                }
+                "what was to be done first took longer than {seconds} s ({state}): everything is removed all the same{kept}. What \
+                 gateways held beside that is read again only as far as Kafka still has it"
             ),
         }
     }
 }
 
 /// What becomes of the queue volumes of a pipeline that goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptVolumes {
-    /// They go with it, or there are none.
+    /// There are none, or all of them were empty and go with it.
     None,
-    /// They stay; Kafka has what is on them.
-    Copies,
-    /// They stay, and may hold the only copy of rows.
-    OnlyCopies,
+    /// They go with it, and nobody has looked at what is on them: its deletion policy is Immediate.
+    Unasked,
+    /// They stay, as the spec says, and are empty.
+    Empty,
+    /// Those of these names stay, and may hold the only copy of rows.
+    MayHold(Vec<String>),
 }
 
+/// Volumes that are named; the others are counted.
+const NAMED_MAX: usize = 3;
+
 impl KeptVolumes {
-    /// From the spec, and what the StatefulSet does with its claims when it goes: that alone decides, whatever the spec has come to ask
-    /// for. `None` without a StatefulSet: then what is there stays.
-    pub fn of(pipeline: &TracePipeline, template: Option<&TemplateSeen>) -> Self {
-        let spec = &pipeline.spec;
-        if spec.queue.mode == QueueMode::Disabled || template.is_some_and(|template| !template.keeps_deleted)
-        {
+    /// From what the StatefulSet does with its claims when it goes, the gateways that said that they are empty, and the names of the
+    /// claims that were deleted.
+    pub fn of(
+        pipeline: &TracePipeline,
+        seen: &VolumesSeen,
+        (empty, thrown_away): (&[u32], &[String]),
+    ) -> Self {
+        if pipeline.spec.queue.mode == QueueMode::Disabled {
             return Self::None;
         }
-        // Those that were all kept may have been filled while what is on them was committed.
-        let keeps_all = template.is_none_or(|template| template.keeps_all);
-        if spec.delivery.commit == Commit::AfterEnqueue || keeps_all {
-            Self::OnlyCopies
-        } else {
-            Self::Copies
+        let stays =
+            |claim: &&ClaimSeen| claim.is_bound && !claim.is_going && !thrown_away.contains(&claim.name);
+        let left: Vec<&ClaimSeen> = seen.claims.iter().filter(stays).collect();
+        if left.is_empty() {
+            return Self::None;
         }
+        if seen.template.as_ref().is_some_and(|template| !template.keeps_deleted) {
+            return Self::Unasked;
+        }
+        let may_hold = left.iter().filter(|claim| !empty.contains(&claim.ordinal));
+        let named: Vec<String> = may_hold.map(|claim| claim.name.clone()).collect();
+        if named.is_empty() { Self::Empty } else { Self::MayHold(named) }
     }
 
-    fn words(self) -> &'static str {
+    fn words(&self) -> String {
         match self {
-            Self::None => "",
-            Self::Copies => " but the queue volumes",
-            Self::OnlyCopies => {
-                " but the queue volumes, which may hold the only copy of rows that were not inserted. A pipeline of the same name \
-                 takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is wanted of them their \
-                 claims are to be deleted by hand"
+            Self::None => String::new(),
+            Self::Unasked => {
+                ", also the queue volumes, with rows on them that Kafka may no longer have".to_owned()
+            }
+            Self::Empty => " but the queue volumes, which are empty".to_owned(),
+            Self::MayHold(names) => {
+                let named = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+                let others = names.len().saturating_sub(NAMED_MAX);
+                let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+                format!(
+                    " but the queue volumes {named}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
+                     of the same name takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is \
+                     wanted of them their claims are to be deleted by hand"
+                )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TemplateSeen;
+
+    #[test]
+    fn what_stays_behind_and_what_may_be_lost_is_said_as_it_is() {
+        let pipeline: TracePipeline = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a"},
+            "spec": {
+                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["a"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+            },
+        }))
+        .unwrap();
+        let claims = (0..5).map(|ordinal| ClaimSeen {
+            name: format!("queue-{ordinal}"),
+            ordinal,
+            is_bound: true,
+            ..ClaimSeen::default()
+        });
+        let template = |keeps_deleted| Some(TemplateSeen { keeps_deleted, ..TemplateSeen::default() });
+        let seen =
+            VolumesSeen { template: template(true), claims: claims.collect(), ..VolumesSeen::default() };
+        let names: Vec<String> = seen.claims.iter().map(|claim| claim.name.clone()).collect();
+        let of =
+            |empty: &[u32], thrown_away: &[String]| KeptVolumes::of(&pipeline, &seen, (empty, thrown_away));
+        assert_eq!(of(&[], &names), KeptVolumes::None);
+        assert_eq!(of(&[0, 1, 2, 3, 4], &[]), KeptVolumes::Empty);
+        let kept = of(&[4], &[]);
+        assert_eq!(kept, KeptVolumes::MayHold(names[..4].to_vec()));
+        let late = LetGo::Late(900).words("gateway 0 holds 7 blocks", &kept);
+        for words in [
+            "queue-0, queue-1, queue-2 and 1 more, which may hold the only copy",
+            "as far as Kafka still has",
+        ] {
+            assert!(late.contains(words), "{late}");
+        }
+        let unasked = VolumesSeen { template: template(false), ..seen.clone() };
+        let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])));
+        assert!(words.ends_with("with rows on them that Kafka may no longer have"), "{words}");
     }
 }

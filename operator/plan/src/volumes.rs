@@ -6,13 +6,14 @@
 
 pub mod growth;
 pub mod orphans;
+pub mod removal;
 pub mod replacement;
 
 pub use growth::{Growth, GrowthState};
 pub use orphans::{Drain, Orphans, orphans};
 
-use crate::{Observed, WorkloadSeen};
-use sluice_crds::{Commit, OnTimeout, QueueMode, Retention, TracePipeline, TracePipelineSpec};
+use crate::{Observed, TemplateSeen, WorkloadSeen};
+use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline, TracePipelineSpec};
 
 /// The queue volume of each gateway, as planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +30,7 @@ pub(crate) struct Volume {
 /// What becomes of volumes without a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VolumeRetention {
-    /// Whether the StatefulSet keeps those of gateways that are scaled away.
-    pub keeps_scaled: bool,
-    /// Whether the StatefulSet keeps all of them when it is deleted.
+    /// Whether the StatefulSet keeps all of them when it is deleted. Those of gateways that are scaled away it keeps always.
     pub keeps_deleted: bool,
     /// Whether the operator deletes those of gateways that are scaled away once they are drained.
     pub deletes_drained: bool,
@@ -56,18 +55,17 @@ impl Volume {
 }
 
 impl VolumeRetention {
-    /// With `AfterInsert` Kafka has whatever is on a volume, so that Kubernetes may delete it with its gateway. Else it may be the
-    /// only copy: then it stays until a Job has found it empty, and the operator deletes it.
+    /// A volume may be the only copy of rows whatever `delivery.commit` says: with `AfterInsert` it is once `ClickHouse` has been away
+    /// for longer than Kafka keeps messages. So it stays until it is known to be empty, and the operator deletes it. Kubernetes, which
+    /// knows nothing of what is on it, may do so for those alone who want everything gone at once and whose gateways commit after the
+    /// insert.
     pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> Self {
         let policy = spec.queue.retention_policy;
-        let is_only_copy = may_be_the_only_copy(spec, observed, is_settled);
-        Self {
-            keeps_scaled: is_only_copy
-                || spec.scaling.drain.on_timeout == OnTimeout::Job
-                || policy.when_scaled == Retention::Retain,
-            keeps_deleted: is_only_copy || policy.when_deleted == Retention::Retain,
-            deletes_drained: policy.when_scaled == Retention::Delete,
-        }
+        let goes_unasked = spec.deletion_policy == DeletionPolicy::Immediate
+            && policy.when_deleted == Retention::Delete
+            && spec.delivery.commit == Commit::AfterInsert
+            && !may_hold_what_was_committed(observed, is_settled);
+        Self { keeps_deleted: !goes_unasked, deletes_drained: policy.when_scaled == Retention::Delete }
     }
 }
 
@@ -82,7 +80,7 @@ pub(crate) fn may_be_the_only_copy(spec: &TracePipelineSpec, observed: &Observed
 /// and for those that no gateway uses: one that takes such a volume again would be told nothing of what is on it.
 fn may_hold_what_was_committed(observed: &Observed, is_settled: bool) -> bool {
     let seen = &observed.volumes;
-    if !seen.template.as_ref().map_or(!seen.claims.is_empty(), |template| template.keeps_all) {
+    if !seen.template.as_ref().map_or(!seen.claims.is_empty(), TemplateSeen::keeps_all) {
         return false;
     }
     let is_all_ready = |workload: &WorkloadSeen| workload.ready == workload.replicas;
@@ -97,17 +95,26 @@ mod tests {
 
     #[test]
     fn a_volume_that_may_be_the_only_copy_is_nobodys_to_throw_away_but_ours() {
-        let pipeline: TracePipeline = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "a"},
-            "spec": {
-                "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["a"]}},
-                "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
-                "delivery": {"commit": "AfterEnqueue"},
-            },
-        }))
-        .unwrap();
-        let found = VolumeRetention::of(&pipeline.spec, &Observed::default(), true);
-        let expected = VolumeRetention { keeps_scaled: true, keeps_deleted: true, deletes_drained: true };
-        assert_eq!(found, expected);
+        for (commit, policy, keeps_deleted) in [
+            ("AfterInsert", "Drain", true),
+            ("AfterInsert", "Orphan", true),
+            ("AfterInsert", "Immediate", false),
+            ("AfterEnqueue", "Drain", true),
+            ("AfterEnqueue", "Immediate", true),
+        ] {
+            let pipeline: TracePipeline = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a"},
+                "spec": {
+                    "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["a"]}},
+                    "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+                    "delivery": {"commit": commit},
+                    "deletionPolicy": policy,
+                },
+            }))
+            .unwrap();
+            let found = VolumeRetention::of(&pipeline.spec, &Observed::default(), true);
+            let expected = VolumeRetention { keeps_deleted, deletes_drained: true };
+            assert_eq!(found, expected, "{commit} {policy}");
+        }
     }
 }

@@ -18,7 +18,7 @@ const KINDS: [&str; 6] =
 
 impl Scene {
     /// Reconciles by another operator each time until `done`, two seconds apart, and gives how many it took.
-    async fn by_many_operators(&mut self, done: impl Fn(&Self) -> bool) -> usize {
+    pub async fn by_many_operators(&mut self, done: impl Fn(&Self) -> bool) -> usize {
         for round in 0..ROUNDS_MAX {
             if done(self) {
                 return round;
@@ -34,12 +34,12 @@ impl Scene {
         self.bench.server.get("tracepipelines/prod")
     }
 
-    fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.pipeline().is_none()
     }
 
     /// What the API server does when a pipeline with a finalizer is deleted.
-    fn delete(&self) {
+    pub fn delete(&self) {
         let now = crate::scaling::clock().0 / 1_000;
         let now = k8s_openapi::jiff::Timestamp::from_second(i64::try_from(now).unwrap()).unwrap();
         self.bench.server.change("tracepipelines/prod", |pipeline| {
@@ -130,7 +130,10 @@ async fn a_pipeline_rests_also_when_it_could_not_be_planned() {
     scene.by_many_operators(|scene| scene.replicas() == 0).await;
     let reason = scene.said()["drain"]["reason"].clone();
     assert!(
-        reason.as_str().unwrap().starts_with("taken away all the same: gateway 0 holds 7 blocks"),
+        reason
+            .as_str()
+            .unwrap()
+            .starts_with("taken away all the same, and their volumes stay: gateway 0 holds 7 blocks"),
         "{reason}"
     );
     scene.control().await;

@@ -9,6 +9,7 @@ mod bench;
 mod chart;
 mod complaints;
 mod failures;
+mod kept;
 mod life;
 mod pods;
 mod quiet;

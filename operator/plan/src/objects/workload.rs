@@ -71,14 +71,13 @@ pub(crate) fn spec(plan: &Plan) -> StatefulSetSpec {
     }
 }
 
-/// A volume that may be the only copy of something stays, and the operator deletes it once it is drained. Any other goes with its
-/// gateway: one that stayed behind would outlive the pipeline, since nothing owns it any more.
+/// Any volume may be the only copy of something, so that it stays, and the operator deletes it once it is drained. Without volumes it
+/// says what it always has, so that nothing is written for it.
 fn retention(volume: Option<&Volume>) -> StatefulSetPersistentVolumeClaimRetentionPolicy {
     let policy = |keeps: bool| Some(if keeps { "Retain" } else { "Delete" }.to_owned());
-    let keeps = |of: fn(&Volume) -> bool| policy(volume.is_some_and(of));
     StatefulSetPersistentVolumeClaimRetentionPolicy {
-        when_deleted: keeps(|volume| volume.retention.keeps_deleted),
-        when_scaled: keeps(|volume| volume.retention.keeps_scaled),
+        when_deleted: policy(volume.is_some_and(|volume| volume.retention.keeps_deleted)),
+        when_scaled: policy(volume.is_some()),
     }
 }
 

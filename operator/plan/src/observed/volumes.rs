@@ -51,8 +51,8 @@ pub struct TemplateSeen {
     pub size: Option<String>,
     /// Storage class of new claims; `None` for the cluster's default.
     pub storage_class: Option<String>,
-    /// Whether it keeps the claims of gateways that are scaled away, and all of them when it is deleted.
-    pub keeps_all: bool,
+    /// Whether it keeps the claims of gateways that are scaled away.
+    pub keeps_scaled: bool,
     /// Whether it keeps all of them when it is deleted.
     pub keeps_deleted: bool,
     /// Whether it is on its way out.
@@ -139,7 +139,7 @@ impl TemplateSeen {
         Self {
             size,
             storage_class,
-            keeps_all: retention.when_scaled.as_deref() != Some("Delete") && keeps_deleted,
+            keeps_scaled: retention.when_scaled.as_deref() != Some("Delete"),
             keeps_deleted,
             is_going: metadata.deletion_timestamp.is_some(),
             version: format!(
@@ -148,6 +148,11 @@ impl TemplateSeen {
                 metadata.generation.unwrap_or_default()
             ),
         }
+    }
+
+    /// Whether it throws no claim away, whatever happens to it.
+    pub fn keeps_all(&self) -> bool {
+        self.keeps_scaled && self.keeps_deleted
     }
 }
 

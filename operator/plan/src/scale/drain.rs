@@ -15,7 +15,7 @@
 
 use super::{sample::Moment, spec};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{Commit, DrainState, DrainStatus, OnTimeout, TracePipelineSpec};
+use sluice_crds::{DrainState, DrainStatus, OnTimeout, QueueMode, TracePipelineSpec};
 use sluice_gateway_config::Violations;
 use std::{collections::BTreeMap, ops::Range};
 
@@ -34,7 +34,6 @@ impl Terms {
         let (drain, mut found) = (&spec.scaling.drain, Violations::default());
         let timeout = spec::seconds("drain.timeout", &drain.timeout, &mut found);
         let on_timeout = match drain.on_timeout {
-            // The CRD refuses this; whatever server has let it through, nothing is thrown away.
             OnTimeout::Force => leave_all_the_same(spec),
             others => others,
         };
@@ -42,12 +41,21 @@ impl Terms {
     }
 }
 
-/// How gateways leave at the limit whatever they hold: where their volumes may be the only copy of something, those stay behind.
+/// How gateways leave at the limit whatever they hold: their volumes, which may be the only copy of something, stay behind. Kafka may
+/// have let go of what was not inserted for long, whenever its offsets are committed.
 pub(crate) fn leave_all_the_same(spec: &TracePipelineSpec) -> OnTimeout {
-    match spec.delivery.commit {
-        Commit::AfterInsert => OnTimeout::Force,
-        Commit::AfterEnqueue => OnTimeout::Job,
+    match spec.queue.mode {
+        QueueMode::Disabled => OnTimeout::Force,
+        QueueMode::Spill => OnTimeout::Job,
     }
+}
+
+/// Gateways that said, when they were asked to leave, that they hold nothing and can read all of their volumes. To take part again is
+/// answered in the same way, and says nothing of that.
+pub fn empty(written: Option<&DrainStatus>, answers: &BTreeMap<u32, Answer>) -> Vec<u32> {
+    let is_asked = matches!(request(written), Some((Request::Drain, _)));
+    let done = answers.iter().filter(|(_, answer)| is_asked && **answer == Answer::Done);
+    done.map(|(ordinal, _)| *ordinal).collect()
 }
 
 /// What gateways are asked for.
@@ -303,6 +311,17 @@ mod tests {
         let begun = drain(DrainState::Draining, 1, 2);
         let done = step(Moment(0), TERMS, Some(&begun), &seen(2, 1, &[(1, Answer::Unknown)]));
         assert!(done.next.unwrap().reason.starts_with("1 cannot be drained by their version"));
+    }
+
+    #[test]
+    fn empty_is_who_said_so_when_it_was_told_to_leave() {
+        let answers =
+            [(0, Answer::Done), (1, Answer::Gone), (2, Answer::Damaged), (3, Answer::Unknown)].into();
+        assert_eq!(empty(Some(&drain(DrainState::Draining, 0, 4)), &answers), [0]);
+        for written in [None, Some(drain(DrainState::Waiting, 0, 4)), Some(drain(DrainState::Resuming, 0, 4))]
+        {
+            assert!(empty(written.as_ref(), &answers).is_empty(), "{written:?}");
+        }
     }
 
     #[test]

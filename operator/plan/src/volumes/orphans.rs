@@ -6,9 +6,9 @@
 //!     `-- its gateway is wanted again: the Job ends first, then the gateway may start
 //! ```
 //!
-//! They are left by `scaling.drain.onTimeout: Job`, by `kubectl scale` of the StatefulSet, by a node that is lost, and by every
-//! gateway that is scaled away while its volume may be the only copy of something: that a gateway said it was empty is no proof
-//! about what it wrote after that, and a Job that finds nothing takes a second.
+//! They are left by every gateway that is scaled away, also by `kubectl scale` of the StatefulSet and with a node that is lost, since any
+//! volume may be the only copy of something: that a gateway said it was empty is no proof about what it wrote after that, and a Job that
+//! finds nothing takes a second.
 //!
 //! A Job proves something about the time after it began only while no gateway could use the volume, which is so while the StatefulSet's
 //! spec is the same one: [`crate::observed::TemplateSeen::version`].

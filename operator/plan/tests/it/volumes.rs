@@ -239,7 +239,7 @@ fn the_number_of_gateways_outlives_the_workload() {
 }
 
 #[test]
-fn kubernetes_throws_away_what_kafka_has_and_nothing_else() {
+fn kubernetes_throws_away_nothing_but_what_is_to_go_at_once() {
     let retention = |spec: &Value, change: &dyn Fn(&mut Observed)| {
         let (pipeline, mut facts) = running(&json!({}), &[]);
         let mut pipeline = serde_json::to_value(pipeline).unwrap();
@@ -256,40 +256,46 @@ fn kubernetes_throws_away_what_kafka_has_and_nothing_else() {
     };
     let (delete, retain) = ("Delete".to_owned(), "Retain".to_owned());
     let nothing = |_: &mut Observed| {};
-    for (spec, scaled, deleted) in [
-        (json!({}), &delete, &delete),
-        (json!({"/spec/scaling/drain/onTimeout": "Job"}), &retain, &delete),
-        (json!({"/spec/queue/retentionPolicy": {"whenScaled": "Retain"}}), &retain, &delete),
-        (json!({"/spec/queue/retentionPolicy": {"whenDeleted": "Retain"}}), &delete, &retain),
+    for spec in [
+        json!({}),
+        json!({"/spec/scaling/drain/onTimeout": "Job"}),
+        json!({"/spec/scaling/drain/onTimeout": "Force"}),
+        json!({"/spec/deletionPolicy": "Orphan"}),
+        json!({"/spec/deletionPolicy": "Immediate", "/spec/queue/retentionPolicy": {"whenDeleted": "Retain"}}),
     ] {
-        assert_eq!(retention(&spec, &nothing), (scaled.clone(), deleted.clone()), "{spec}");
+        assert_eq!(retention(&spec, &nothing), (retain.clone(), retain.clone()), "{spec}");
     }
+    // Who wants everything gone at once says so; and no volume goes with its gateway for that.
+    let at_once = json!({"/spec/deletionPolicy": "Immediate"});
+    let retention = |change: &dyn Fn(&mut Observed)| retention(&at_once, change);
+    assert_eq!(retention(&nothing), (retain.clone(), delete.clone()));
     // Back from AfterEnqueue: kept until the gateways that commit after the insert say that nothing is queued.
     let kept = |has_empty_queue: bool| {
         move |facts: &mut Observed| {
-            facts.volumes.template = Some(TemplateSeen { keeps_all: true, ..template("1Gi") });
+            let keeps_all = TemplateSeen { keeps_scaled: true, keeps_deleted: true, ..template("1Gi") };
+            facts.volumes.template = Some(keeps_all);
             facts.has_empty_queue = has_empty_queue;
         }
     };
-    assert_eq!(retention(&json!({}), &kept(false)), (retain.clone(), retain.clone()));
-    assert_eq!(retention(&json!({}), &kept(true)), (delete.clone(), delete));
+    assert_eq!(retention(&kept(false)), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&kept(true)), (retain.clone(), delete));
     // One that no gateway uses is drained first: it may be taken again.
     let left = |facts: &mut Observed| {
         kept(true)(facts);
         facts.volumes.claims = vec![ClaimSeen { has_gateway: false, ..claim(7, 1, 1) }];
     };
-    assert_eq!(retention(&json!({}), &left), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&left), (retain.clone(), retain.clone()));
     let rolling = |facts: &mut Observed| {
         kept(true)(facts);
         facts.workload.as_mut().unwrap().updated = 1;
     };
-    assert_eq!(retention(&json!({}), &rolling), (retain.clone(), retain.clone()));
+    assert_eq!(retention(&rolling), (retain.clone(), retain.clone()));
     // Taken back: all are ready, with the config that is not planned.
     let taken_back = |facts: &mut Observed| {
         kept(true)(facts);
         facts.workload.as_mut().unwrap().revision = Some("another".into());
     };
-    assert_eq!(retention(&json!({}), &taken_back), (retain.clone(), retain));
+    assert_eq!(retention(&taken_back), (retain.clone(), retain));
 }
 
 #[test]

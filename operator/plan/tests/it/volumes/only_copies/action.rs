@@ -12,6 +12,8 @@ pub enum Action {
     Keeps {
         scaled: bool,
     },
+    /// How it is to go one day.
+    Goes(DeletionPolicy),
     Wants(u32),
     Suspends(bool),
     /// Somebody scales the StatefulSet behind the operator's back.
@@ -24,6 +26,8 @@ pub enum Action {
     Restarted(u32),
     /// Gateways put rows on their volumes.
     Written,
+    /// `ClickHouse` was away for longer than Kafka keeps messages.
+    Forgotten,
     /// `ClickHouse` is there: gateways insert what is on their volumes.
     Inserted,
     /// Jobs that run do their work, if nobody else has the volume, or fail.
@@ -45,6 +49,7 @@ pub fn action() -> impl Strategy<Value = Action> {
         2 => any::<bool>().prop_map(Action::Commits),
         1 => on_timeout.prop_map(Action::OnTimeout),
         1 => any::<bool>().prop_map(|scaled| Action::Keeps { scaled }),
+        1 => policy().prop_map(Action::Goes),
         3 => (1..=GATEWAYS).prop_map(Action::Wants),
         1 => any::<bool>().prop_map(Action::Suspends),
         1 => (0..=GATEWAYS).prop_map(Action::Scaled),
@@ -53,6 +58,7 @@ pub fn action() -> impl Strategy<Value = Action> {
         1 => (0..GATEWAYS).prop_map(Action::Restarted),
         4 => Just(Action::Written),
         2 => Just(Action::Inserted),
+        2 => Just(Action::Forgotten),
         3 => any::<bool>().prop_map(|fails| Action::Worked { fails }),
         3 => Just(Action::Asked),
         2 => (0_usize..8, 0..90_u64).prop_map(|(writes, seconds)| Action::Reconciled { writes, seconds }),

@@ -4,7 +4,7 @@
 use super::super::{claim, template};
 use crate::{planned, sample, statuses::running};
 use serde_json::json;
-use sluice_crds::{Commit, DrainStatus, ScalingMode, SuspensionStatus, TracePipeline};
+use sluice_crds::{Commit, DeletionPolicy, DrainStatus, ScalingMode, SuspensionStatus, TracePipeline};
 use sluice_plan::{
     ClaimSeen, DrainJobSeen, DrainJobState, Observed, TemplateSeen, VolumesSeen, WorkloadSeen,
     scale::{
@@ -37,8 +37,21 @@ pub struct Volume {
     pub uid: String,
     /// Rows that Kafka has too.
     pub has_copies: bool,
+    /// Rows that Kafka had too, before it let go of them.
+    pub has_forgotten: bool,
     pub has_only_copies: bool,
     pub is_drained: bool,
+}
+
+impl Volume {
+    pub fn is_full(&self) -> bool {
+        self.has_copies || self.has_forgotten || self.has_only_copies
+    }
+
+    /// All that is on it is inserted.
+    fn empty(&mut self) {
+        (self.has_copies, self.has_forgotten, self.has_only_copies) = (false, false, false);
+    }
 }
 
 /// The StatefulSet as it was applied last.
@@ -118,7 +131,19 @@ impl Cluster {
     /// Kubernetes throws a claim away.
     pub fn throw_away(&mut self, ordinal: u32, why: &str) {
         if let Some(volume) = self.volumes.remove(&ordinal) {
-            assert!(!volume.has_only_copies, "the only copy of rows on volume {ordinal} is gone: {why}");
+            // Who wants everything gone at once has said so of what is not committed.
+            let is_told_to = self.pipeline.metadata.deletion_timestamp.is_some()
+                && self.pipeline.spec.deletion_policy == DeletionPolicy::Immediate;
+            let is_lost = volume.has_only_copies || volume.has_forgotten && !is_told_to;
+            assert!(!is_lost, "the only copy of rows on volume {ordinal} is gone: {why}");
+        }
+    }
+
+    /// `ClickHouse` has been away for so long that Kafka has none of the messages any more.
+    pub fn forget(&mut self) {
+        for volume in self.volumes.values_mut() {
+            volume.has_forgotten |= volume.has_copies;
+            volume.has_copies = false;
         }
     }
 
@@ -164,8 +189,7 @@ impl Cluster {
 
     pub fn insert(&mut self) {
         for ordinal in self.pods.keys() {
-            let volume = self.volumes.get_mut(ordinal).expect("a pod has its volume");
-            (volume.has_copies, volume.has_only_copies) = (false, false);
+            self.volumes.get_mut(ordinal).expect("a pod has its volume").empty();
         }
     }
 
@@ -175,7 +199,7 @@ impl Cluster {
             let free = volume.filter(|_| !self.pods.contains_key(ordinal) && !fails);
             job.state = match free {
                 Some(volume) => {
-                    (volume.has_copies, volume.has_only_copies) = (false, false);
+                    volume.empty();
                     DrainJobState::Succeeded
                 }
                 None => DrainJobState::Failed { ago: DRAIN_RETRY_AFTER, message: String::new() },
@@ -188,11 +212,8 @@ impl Cluster {
     }
 
     pub fn ask(&mut self) {
-        let is_full = |ordinal: &&u32| {
-            let volume = &self.volumes[*ordinal];
-            volume.has_copies || volume.has_only_copies
-        };
-        let is_empty = !self.pods.is_empty() && !self.pods.keys().any(|ordinal| is_full(&ordinal));
+        let is_empty =
+            !self.pods.is_empty() && !self.pods.keys().any(|ordinal| self.volumes[ordinal].is_full());
         self.told = Some((is_empty, self.numbers()));
     }
 
@@ -225,7 +246,7 @@ impl Cluster {
         VolumesSeen {
             template: Some(TemplateSeen {
                 version: format!("w.{generation}"),
-                keeps_all: keeps_scaled && keeps_deleted,
+                keeps_scaled,
                 keeps_deleted,
                 ..template("1Gi")
             }),
@@ -250,7 +271,7 @@ impl Cluster {
         pod.is_drained = asked == Request::Drain;
         let volume = &self.volumes[&ordinal];
         match asked {
-            Request::Drain if volume.has_copies || volume.has_only_copies => Answer::Holds { blocks: 1 },
+            Request::Drain if volume.is_full() => Answer::Holds { blocks: 1 },
             _ => Answer::Done,
         }
     }

@@ -13,9 +13,12 @@ use sluice_plan::{
     rollout,
     scale::{
         Moment,
-        drain::{Seen, Step, request, step},
+        drain::{Request, Seen, Step, empty, request, step},
     },
-    volumes::orphans,
+    volumes::{
+        orphans,
+        removal::{Shown, thrown_away, to_be_retained},
+    },
 };
 use std::collections::BTreeMap;
 
@@ -36,6 +39,8 @@ impl Cluster {
             Action::Restarted(ordinal) => self.start(ordinal, false),
             Action::Written => self.write(),
             Action::Inserted => self.insert(),
+            Action::Forgotten => self.forget(),
+            Action::Goes(policy) => self.pipeline.spec.deletion_policy = policy,
             Action::Worked { fails } => self.work(fails),
             Action::Asked => self.ask(),
             Action::Reconciled { writes, seconds } => {
@@ -75,6 +80,12 @@ impl Cluster {
             left = left.saturating_sub(1);
             left > 0
         };
+        if !to_be_retained(&self.pipeline, &facts.volumes).is_empty() {
+            if !may() {
+                return;
+            }
+            self.retain();
+        }
         if Intent::of(&self.pipeline) == Intent::Suspend {
             if !may() {
                 return;
@@ -156,12 +167,14 @@ impl Cluster {
         self.pipeline.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
         self.pipeline.spec.deletion_policy = policy;
         loop {
+            self.retain();
             let late = Moment(since.0 + LIMIT_MS + 4_000);
             assert!(self.now <= late, "it is let go at the limit");
             match removal(self.now, &self.pipeline, Some(&self.workload())) {
                 Removal::Drain => {
                     let next = self.drain_step(0);
                     if next.replicas == 0 {
+                        self.throw_away_empty();
                         break;
                     }
                     self.leaving = next.next;
@@ -181,6 +194,34 @@ impl Cluster {
             for ordinal in 0..self.live.replicas {
                 self.throw_away(ordinal, "the pipeline was deleted");
             }
+        }
+    }
+
+    /// The StatefulSet is told to keep claims that it would throw away.
+    fn retain(&mut self) {
+        for field in to_be_retained(&self.pipeline, &self.seen()) {
+            match field {
+                "whenScaled" => self.live.keeps_scaled = true,
+                _ => self.live.keeps_deleted = true,
+            }
+            self.live.generation += 1;
+        }
+    }
+
+    /// The operator deletes the claims of gateways that said that they are empty, whatever happens to those before they end.
+    fn throw_away_empty(&mut self) {
+        let asked = request(self.leaving.as_ref()).map_or(0..0, |(_, ordinals)| ordinals);
+        let answers = asked.map(|ordinal| (ordinal, self.answer(ordinal, Request::Drain))).collect();
+        let empty = empty(self.leaving.as_ref(), &answers);
+        let commits_after_insert = !self.live.commits_enqueued && self.workload().is_rolled_out();
+        let (seen, shown) = (self.seen(), Shown { empty: &empty, commits_after_insert });
+        for ordinal in self.pods.keys().copied().collect::<Vec<_>>() {
+            self.start(ordinal, false);
+        }
+        self.write();
+        for claim in thrown_away(&self.pipeline, &seen, shown) {
+            self.throw_away(claim.ordinal, "the operator deletes it with the pipeline");
+            self.pods.remove(&claim.ordinal);
         }
     }
 

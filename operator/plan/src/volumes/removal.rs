@@ -1,0 +1,132 @@
+//! What becomes of the queue volumes of a pipeline that is deleted. Nobody is left who would drain one later, so that only those go of
+//! which it is known that nothing is on them; the others stay, and are named to whoever deleted it.
+//!
+//! | what is known of a volume | `whenDeleted: Delete` | `Retain` |
+//! | --- | --- | --- |
+//! | its gateway said that it is empty, and commits after the insert | goes | stays |
+//! | nothing, or its gateway may commit what is not inserted yet | stays | stays |
+//! | no gateway uses it (`orphans` deletes it while there is a pipeline) | stays | stays |
+//!
+//! What a gateway reads after it has said that it is empty, since somebody starts it once more before it is taken away, was in Kafka a
+//! moment ago and is not committed before it is inserted. Where it is, the answer alone proves nothing ([`super::replacement`]).
+
+use crate::{ClaimSeen, VolumesSeen};
+use k8s_openapi::api::core::v1::ConfigMap;
+use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
+
+/// What the gateways of a pipeline that is deleted have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown<'a> {
+    /// Those that are empty: [`crate::scale::drain::empty`].
+    pub empty: &'a [u32],
+    /// Whether all of them, and whoever is started in their place, commit after the insert.
+    pub commits_after_insert: bool,
+}
+
+/// Whether gateways with this config commit after the insert.
+pub fn commits_after_insert(config: &ConfigMap) -> bool {
+    let says_so = |text: &String| !text.contains("AfterEnqueue");
+    config.data.as_ref().is_some_and(|data| !data.is_empty() && data.values().all(says_so))
+}
+
+/// The claims that are deleted with the pipeline.
+pub fn thrown_away<'a>(
+    pipeline: &TracePipeline,
+    seen: &'a VolumesSeen,
+    shown: Shown<'_>,
+) -> Vec<&'a ClaimSeen> {
+    let queue = &pipeline.spec.queue;
+    let goes = queue.retention_policy.when_deleted == Retention::Delete
+        && pipeline.spec.delivery.commit == Commit::AfterInsert;
+    let is_empty =
+        |claim: &&ClaimSeen| claim.has_gateway && !claim.is_going && shown.empty.contains(&claim.ordinal);
+    let known = seen.claims.iter().filter(is_empty);
+    known.filter(|_| goes && shown.commits_after_insert).collect()
+}
+
+/// The fields of the StatefulSet's `persistentVolumeClaimRetentionPolicy` that are to become `Retain` before any gateway is taken away:
+/// one that an operator before has made throws claims away, and it is not written anew for a pipeline that rests, goes, or cannot be
+/// planned.
+pub fn to_be_retained(pipeline: &TracePipeline, seen: &VolumesSeen) -> Vec<&'static str> {
+    let template = seen.template.as_ref().filter(|template| !template.is_going && template.size.is_some());
+    let Some(template) = template.filter(|_| pipeline.spec.queue.mode == QueueMode::Spill) else {
+        return Vec::new();
+    };
+    let is_meant = pipeline.spec.deletion_policy == DeletionPolicy::Immediate;
+    let fields = [("whenScaled", template.keeps_scaled), ("whenDeleted", template.keeps_deleted || is_meant)];
+    fields.into_iter().filter(|(_, is_well)| !is_well).map(|(field, _)| field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TemplateSeen;
+    use serde_json::{Value, json};
+
+    fn pipeline(spec: &Value) -> TracePipeline {
+        let mut full = json!({
+            "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["a"]}},
+            "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+        });
+        for (field, value) in spec.as_object().unwrap() {
+            full[field] = value.clone();
+        }
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": full})).unwrap()
+    }
+
+    fn claim(ordinal: u32, has_gateway: bool) -> ClaimSeen {
+        let (name, uid) = (format!("queue-a-gateway-{ordinal}"), format!("u{ordinal}"));
+        ClaimSeen { name, uid, ordinal, is_bound: true, has_gateway, ..ClaimSeen::default() }
+    }
+
+    #[test]
+    fn no_volume_is_thrown_away_that_is_not_known_to_be_empty() {
+        let going = ClaimSeen { is_going: true, ..claim(3, true) };
+        let claims = vec![claim(0, true), claim(1, true), claim(2, false), going];
+        let seen = VolumesSeen { claims, ..VolumesSeen::default() };
+        let of = |spec: &Value, empty: &[u32], commits_after_insert: bool| -> Vec<u32> {
+            let shown = Shown { empty, commits_after_insert };
+            thrown_away(&pipeline(spec), &seen, shown).iter().map(|claim| claim.ordinal).collect()
+        };
+        // Of the first nothing is known: it does not run, or cannot read all of its volume.
+        assert_eq!(of(&json!({}), &[1, 2, 3], true), [1]);
+        assert!(of(&json!({}), &[1], false).is_empty(), "it may put there what it commits");
+        for spec in [
+            json!({"queue": {"retentionPolicy": {"whenDeleted": "Retain"}}}),
+            json!({"delivery": {"commit": "AfterEnqueue"}}),
+        ] {
+            assert!(of(&spec, &[0, 1], true).is_empty(), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_throws_claims_away_is_told_to_keep_them() {
+        let of = |policy: &str, mode: &str, (keeps_scaled, keeps_deleted): (bool, bool)| {
+            let template = TemplateSeen {
+                size: Some("1Gi".into()),
+                keeps_scaled,
+                keeps_deleted,
+                ..TemplateSeen::default()
+            };
+            let seen = VolumesSeen { template: Some(template), ..VolumesSeen::default() };
+            to_be_retained(&pipeline(&json!({"deletionPolicy": policy, "queue": {"mode": mode}})), &seen)
+        };
+        assert_eq!(of("Drain", "Spill", (false, false)), ["whenScaled", "whenDeleted"]);
+        assert_eq!(of("Orphan", "Spill", (true, false)), ["whenDeleted"]);
+        assert_eq!(of("Immediate", "Spill", (false, false)), ["whenScaled"]);
+        assert!(of("Drain", "Spill", (true, true)).is_empty());
+        assert!(of("Drain", "Disabled", (false, false)).is_empty());
+        assert!(to_be_retained(&pipeline(&json!({})), &VolumesSeen::default()).is_empty());
+    }
+
+    #[test]
+    fn a_config_says_when_gateways_commit_and_one_that_is_not_there_says_nothing() {
+        let config = |text: &str| ConfigMap {
+            data: Some([("gateway.yaml".to_owned(), text.to_owned())].into()),
+            ..ConfigMap::default()
+        };
+        assert!(commits_after_insert(&config("delivery:\n  commit: AfterInsert\n")));
+        assert!(!commits_after_insert(&config("delivery:\n  commit: AfterEnqueue\n")));
+        assert!(!commits_after_insert(&ConfigMap::default()));
+    }
+}

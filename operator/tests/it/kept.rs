@@ -1,0 +1,154 @@
+//! Queue volumes of gateways that leave for good: Kafka may not have any more what is on them, so that none goes of which it is not known
+//! that it is empty, and those that stay are named.
+
+use crate::{
+    bench::NAMESPACE,
+    scaling::{Scene, pass},
+};
+use serde_json::{Value, json};
+
+/// `scaling.drain.timeout` when a spec does not say.
+const LIMIT_SECONDS: u64 = 900;
+
+/// Two gateways that answer, with a volume each.
+async fn with_claims() -> Scene {
+    let scene = Scene::with(2, json!({"mode": "Fixed"})).await;
+    for ordinal in 0..2 {
+        let name = format!("queue-prod-gateway-{ordinal}");
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {
+                "app.kubernetes.io/name": "sluice-gateway", "app.kubernetes.io/instance": "prod",
+                "app.kubernetes.io/component": "gateway",
+            }},
+            "spec": {"volumeName": "v", "resources": {"requests": {"storage": "10Gi"}}},
+            "status": {"capacity": {"storage": "10Gi"}},
+        });
+        scene.bench.server.put(&format!("persistentvolumeclaims/{name}"), claim);
+    }
+    scene
+}
+
+impl Scene {
+    fn claims(&self) -> Vec<String> {
+        let claims = self.bench.server.list("persistentvolumeclaims");
+        claims.iter().map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Its container ends as soon as it is started.
+    fn crashes(&self, ordinal: usize) {
+        self.bench.server.change(&format!("pods/prod-gateway-{ordinal}"), |pod| {
+            pod["status"]["containerStatuses"][0]["state"] =
+                json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        });
+    }
+
+    /// What the StatefulSet does with claims.
+    fn retention(&self) -> Value {
+        let workload = self.bench.server.get("statefulsets/prod-gateway").unwrap();
+        workload["spec"]["persistentVolumeClaimRetentionPolicy"].clone()
+    }
+
+    /// Reason and note of the event that was published last.
+    fn last_event(&self) -> (String, String) {
+        let event = self.bench.server.take_events().pop().unwrap();
+        let word = |field: &str| event[field].as_str().unwrap().to_owned();
+        (word("reason"), word("note"))
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_pipeline_takes_its_empty_volumes_with_it() {
+    let mut scene = with_claims().await;
+    scene.delete();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims(), Vec::<String>::new());
+    assert_eq!(scene.last_event().0, "Drained");
+}
+
+#[tokio::test]
+async fn a_volume_of_a_gateway_that_does_not_run_outlives_the_pipeline_and_is_named() {
+    let mut scene = with_claims().await;
+    scene.crashes(1);
+    scene.delete();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims(), ["queue-prod-gateway-1"]);
+    let (reason, note) = scene.last_event();
+    assert_eq!(reason, "DrainIncomplete");
+    assert!(note.contains("queue volumes queue-prod-gateway-1, which may hold the only copy"), "{note}");
+}
+
+#[tokio::test]
+async fn a_volume_that_is_not_empty_at_the_limit_outlives_the_pipeline_and_is_named() {
+    let mut scene = with_claims().await;
+    scene.pods.all[1].behaviour.lock().unwrap().blocks = 3;
+    scene.delete();
+    for _ in 0..3 {
+        scene.bench.reconcile("prod").await.unwrap();
+    }
+    assert!(!scene.is_gone());
+    pass(LIMIT_SECONDS);
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims(), ["queue-prod-gateway-1"]);
+    let (reason, note) = scene.last_event();
+    assert_eq!(reason, "DrainTimedOut");
+    assert!(note.contains("queue-prod-gateway-1, which may hold the only copy"), "{note}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_may_commit_what_is_on_its_volume_keeps_it() {
+    let mut scene = with_claims().await;
+    let template = scene.bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["template"].clone();
+    let volumes = template["spec"]["volumes"].as_array().unwrap();
+    let config = volumes.iter().find_map(|volume| volume["configMap"]["name"].as_str()).unwrap();
+    scene.bench.server.change(&format!("configmaps/{config}"), |config| {
+        config["data"] = json!({"gateway.yaml": "delivery: {commit: AfterEnqueue}"});
+    });
+    scene.delete();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims().len(), 2);
+}
+
+#[tokio::test]
+async fn what_the_server_does_not_let_go_is_kept_and_named() {
+    let mut scene = with_claims().await;
+    scene.bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-0 DELETE", 403);
+    scene.delete();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims(), ["queue-prod-gateway-0"]);
+    assert!(scene.last_event().1.contains("but the queue volumes, which are empty"));
+}
+
+#[tokio::test]
+async fn a_workload_of_an_operator_before_is_told_to_keep_its_claims_before_anybody_leaves() {
+    let kept = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+    for is_deleted in [false, true] {
+        let scene = with_claims().await;
+        assert_eq!(scene.retention(), kept);
+        scene.bench.server.change("statefulsets/prod-gateway", |workload| {
+            workload["spec"]["persistentVolumeClaimRetentionPolicy"] =
+                json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+        });
+        // It cannot be planned any more, so that its objects are not applied.
+        scene.change_spec(|spec| {
+            spec["suspend"] = true.into();
+            spec["source"]["kafka"]["topics"] = json!(["another"]);
+        });
+        if is_deleted {
+            scene.delete();
+        }
+        scene.bench.reconcile("prod").await.unwrap();
+        assert_eq!((scene.retention(), scene.replicas()), (kept.clone(), 2), "{is_deleted}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_does_not_run_leaves_its_volume_to_a_job() {
+    let mut scene = with_claims().await;
+    scene.crashes(1);
+    scene.change_spec(|spec| spec["replicas"] = 1.into());
+    scene.by_many_operators(|scene| scene.replicas() == 1).await;
+    scene.control().await;
+    scene.by_many_operators(|scene| scene.bench.server.get("jobs/prod-drain-1").is_some()).await;
+    assert_eq!(scene.claims().len(), 2);
+}
