@@ -327,7 +327,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn json_of<K: Serialize>(object: &K) -> serde_json::Value {
+fn json_of<K: Serialize>(object: &K) -> Value {
     serde_json::to_value(object).expect("objects of Kubernetes serialise: their maps have string keys")
 }
 

@@ -227,11 +227,11 @@ impl KeptVolumes {
             }
             Self::Empty => " but the queue volumes, which are empty".to_owned(),
             Self::MayHold(names) => {
-                let named = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+                let first = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
                 let others = names.len().saturating_sub(NAMED_MAX);
                 let others = if others > 0 { format!(" and {others} more") } else { String::new() };
                 format!(
-                    " but the queue volumes {named}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
+                    " but the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
                      of the same name takes them and inserts what is on them, and so does `sluice-gateway drain`; when nothing is \
                      wanted of them their claims are to be deleted by hand"
                 )

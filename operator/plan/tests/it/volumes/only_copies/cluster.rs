@@ -33,6 +33,7 @@ pub struct Pod {
 }
 
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct Volume {
     pub uid: String,
     /// Rows that Kafka has too.
