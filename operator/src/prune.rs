@@ -7,9 +7,13 @@ use crate::{
     api_error::{ApiError, ErrorClass},
     apply::Appliable,
     cache::{Cache, owned},
+    observe::Facts,
     reconcile::World,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Preconditions},
@@ -17,6 +21,7 @@ use kube::{
 use sluice_crds::TracePipeline;
 use sluice_plan::{Applied, Objects, WorkloadSeen, names, rollout};
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+use tracing::info;
 
 /// Older configs of gateways that are kept, so that with the current one three revisions can be rolled back to.
 const OLD_CONFIGS_KEPT: usize = 2;
@@ -79,6 +84,18 @@ pub async fn prune(
     Ok(())
 }
 
+/// Ends gateways that are left without a StatefulSet, which nobody else would end: the very pods that were looked at.
+pub async fn end_left_alone(facts: &Facts, world: &World) -> Result<(), Error> {
+    if facts.stateful_set.is_some() {
+        return Ok(());
+    }
+    for pod in facts.pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+        info!(pod = %pod.name_any(), "a gateway without a StatefulSet is told to end");
+        delete(pod, DeleteParams::default(), world).await?;
+    }
+    Ok(())
+}
+
 /// All schema Jobs but the current one; that one too when it failed and is to be run again. Jobs that drain volumes are not among
 /// them.
 fn surplus_jobs(jobs: &[Arc<Job>], applied: &Objects<Applied>) -> Vec<Arc<Job>> {
@@ -114,7 +131,12 @@ fn surplus_configs(
 /// Names of the configs that pods of the pipeline mount.
 fn mounted_configs(pipeline: &TracePipeline, cache: &Cache) -> BTreeSet<String> {
     let pods = cache.pods_of(&pipeline.namespace().unwrap_or_default(), &pipeline.name_any());
-    let volumes = pods.iter().filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();
+    configs_of(pods.iter().map(|pod| &**pod))
+}
+
+/// Names of the configs that these pods mount.
+pub(crate) fn configs_of<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<String> {
+    let volumes = pods.filter_map(|pod| pod.spec.as_ref()?.volumes.as_ref()).flatten();
     volumes.filter_map(|volume| Some(volume.config_map.as_ref()?.name.clone())).collect()
 }
 

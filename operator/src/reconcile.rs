@@ -36,7 +36,7 @@ use sluice_crds::{
 };
 use sluice_plan::{
     Applied, Defaults, Intent, Objects, Observed, Plan, Planned, SchemaStep, TopicSeen, Violations, build,
-    lifecycle::{has_finalizer, needs_finalizer},
+    lifecycle::{has_finalizer, needs_finalizer, there},
     plan, status,
 };
 use std::{
@@ -268,7 +268,12 @@ async fn leave(
     facts: &mut Facts,
     world: &World,
 ) -> (u32, Result<(), replacement::Error>) {
-    let Some(workload) = facts.observed.workload.clone() else {
+    let there = match Intent::of(pipeline) {
+        // Also those that are left without their StatefulSet, which only a plan would make again.
+        Intent::Suspend => there(&facts.observed),
+        Intent::Run | Intent::LeaveAlone | Intent::Remove => facts.observed.workload.clone(),
+    };
+    let Some(workload) = there else {
         facts.observed.scaling.drain = None;
         // Gateways without a StatefulSet are taken over, all of them; whoever is too many leaves in the usual way.
         let left_alone = facts.observed.volumes.left_alone.unwrap_or(0);
@@ -316,7 +321,13 @@ async fn carry_out(
     let plan = match (intent, plan) {
         (Intent::LeaveAlone | Intent::Remove, _) => return Ok(()),
         // Also without a plan: whatever is missing, a pipeline can rest.
-        (Intent::Suspend, _) => return Ok(apply::scale(pipeline, replicas, world).await?),
+        (Intent::Suspend, _) => {
+            apply::scale(pipeline, replicas, world).await?;
+            if replicas == 0 {
+                prune::end_left_alone(facts, world).await?;
+            }
+            return Ok(());
+        }
         (Intent::Run, plan) => plan,
     };
     let current = facts.observed.workload.as_ref().map_or(replicas, |workload| workload.wanted);
@@ -413,7 +424,7 @@ fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observe
 fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
     let drain = observed.scaling.drain.as_ref();
     match Intent::of(pipeline) {
-        Intent::Suspend if observed.workload.as_ref().is_some_and(|seen| seen.wanted > 0) => {
+        Intent::Suspend if there(observed).is_some_and(|seen| seen.wanted > 0) => {
             return LEAVING_SECONDS;
         }
         // Whoever is on the way out is not asked how far.

@@ -10,6 +10,8 @@
 //!
 //! The volumes are what [`thrown_away`] says; those of which it is not known that they are empty stay, and the event names them.
 //!
+//! Gateways that are left without their StatefulSet leave in the same way, and are ended before their pipeline goes: nobody else would.
+//!
 //! What the status says is all that there is to go on from, so that an operator may end at any of these steps.
 
 use crate::{
@@ -37,7 +39,7 @@ use serde_json::json;
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
     WorkloadSeen,
-    lifecycle::{KeptVolumes, LetGo, Removal, removal},
+    lifecycle::{KeptVolumes, LetGo, Removal, removal, there},
     removing, rollout,
     scale::drain::Step,
     volumes::removal::{Shown, commits_after_insert, thrown_away, to_be_retained},
@@ -71,7 +73,7 @@ impl Error {
 /// Goes on with a pipeline that is deleted.
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
-    let workload = facts.observed.workload.clone();
+    let workload = there(&facts.observed);
     let decided = removal(world.shared.scaling.now(), pipeline, workload.as_ref());
     if retain(pipeline, &decided, &facts, world).await? {
         return Ok(Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS });
@@ -165,13 +167,30 @@ async fn let_go(
     let kept = KeptVolumes::of(pipeline, &facts.observed.volumes, (empty, &thrown_away));
     let why = match (why, &kept) {
         // Such as after a deletion in the foreground, which takes the gateways away without a word.
-        (LetGo::Empty, KeptVolumes::MayHold(_)) if facts.observed.workload.is_none() => LetGo::Unproved,
+        (LetGo::Empty, KeptVolumes::MayHold(_)) if there(&facts.observed).is_none() => LetGo::Unproved,
         (why, _) => why,
     };
     let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);
+    match end(why, facts, world).await {
+        Err(error) if !is_late(why) => return Err(error.into()),
+        Err(error) => {
+            warn!(error = described(&error), "gateways without a StatefulSet outlive their pipeline")
+        }
+        Ok(()) => {}
+    }
     report::let_go(pipeline, why, &why.words(state, &kept), &world.shared).await;
     finalizer::let_go(pipeline, world).await?;
     Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS })
+}
+
+/// Gateways without a StatefulSet belong to nobody: they would read on when their pipeline is gone.
+async fn end(why: LetGo, facts: &Facts, world: &World) -> Result<(), prune::Error> {
+    match why {
+        LetGo::Orphaned => Ok(()),
+        LetGo::AtOnce | LetGo::Empty | LetGo::Unproved | LetGo::Late(_) => {
+            prune::end_left_alone(facts, world).await
+        }
+    }
 }
 
 /// Deletes the claims of empty volumes, and gives their names. Each goes once its gateway has ended. What the server does not let go
@@ -205,15 +224,18 @@ async fn throw_away(
     Ok(gone)
 }
 
-/// Whether all gateways run with a config that commits after the insert, and so would any that is started in their place.
+/// Whether all gateways run with a config that commits after the insert, and so would any that is started in their place: those that are
+/// left without a StatefulSet are not replaced.
 fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> bool {
-    let is_rolled_out = facts.observed.workload.as_ref().is_some_and(WorkloadSeen::is_rolled_out);
-    let Some(workload) = facts.stateful_set.as_deref().filter(|_| is_rolled_out) else { return false };
-    let configs = rollout::configs_of(workload);
+    let is_rolled_out = facts.observed.workload.as_ref().is_none_or(WorkloadSeen::is_rolled_out);
+    let configs = match facts.stateful_set.as_deref() {
+        Some(workload) => rollout::configs_of(workload),
+        None => prune::configs_of(facts.pods.iter()),
+    };
     let commits = |name: &String| {
         find(&world.cache.config_maps, namespace, name).is_some_and(|config| commits_after_insert(&config))
     };
-    !configs.is_empty() && configs.iter().all(commits)
+    is_rolled_out && !configs.is_empty() && configs.iter().all(commits)
 }
 
 /// Takes the pipeline out of the owners of all its objects, so that they stay when it goes.

@@ -115,23 +115,25 @@ pub fn seen(
     workload: Option<&StatefulSet>,
     world: &World,
 ) -> VolumesSeen {
+    // Those that end belong to a pipeline that is gone.
+    let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let highest = staying.filter_map(workload::ordinal).max();
+    let is_alone = workload.is_none();
+    let left_alone = highest.filter(|_| is_alone).map(|highest| highest.saturating_add(1));
     if pipeline.spec.queue.mode == QueueMode::Disabled {
-        return VolumesSeen::default();
+        return VolumesSeen { left_alone, ..VolumesSeen::default() };
     }
     let prefix = names.claim_prefix();
     let of_pipeline = world.cache.claims_of(names.namespace(), names.pipeline());
     let mut claims: Vec<ClaimSeen> =
         of_pipeline.iter().filter_map(|claim| ClaimSeen::of(claim, &prefix, pods)).collect();
     claims.sort_by_key(|claim| claim.ordinal);
-    // Those that end belong to a pipeline that is gone.
-    let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let highest = staying.filter_map(workload::ordinal).max();
     VolumesSeen {
         expandable: BTreeMap::new(),
         not_replaced: None,
         holders: replacement::holders(pods.iter()),
         replacing: replacement::written(pipeline).cloned(),
-        left_alone: highest.filter(|_| workload.is_none()).map(|highest| highest.saturating_add(1)),
+        left_alone,
         template: workload.map(TemplateSeen::of),
         jobs: jobs(pipeline, names, world),
         refusal: None,

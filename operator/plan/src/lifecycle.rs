@@ -11,7 +11,7 @@
 //! status, since when a pipeline is deleted in its metadata. Whoever starts after a crash goes on from there. Pure: no clock.
 
 use crate::{
-    ClaimSeen, VolumesSeen, WorkloadSeen,
+    ClaimSeen, Observed, VolumesSeen, WorkloadSeen,
     scale::{
         Moment,
         drain::{self, Terms},
@@ -75,6 +75,13 @@ pub fn terms(pipeline: &TracePipeline) -> Option<Terms> {
     }
 }
 
+/// The gateways that there are: as the StatefulSet has them, or those that are left without one, such as while it is made again for
+/// larger volumes. These read on, so that a rest or a removal waits for them as for any other.
+pub fn there(observed: &Observed) -> Option<WorkloadSeen> {
+    let alone = |wanted| WorkloadSeen { wanted, replicas: wanted, ..WorkloadSeen::default() };
+    observed.workload.clone().or_else(|| observed.volumes.left_alone.map(alone))
+}
+
 /// What is remembered of a suspension; `None` when there is nothing to come back from.
 pub fn suspension(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> Option<SuspensionStatus> {
     let status = pipeline.status.as_ref();
@@ -128,7 +135,7 @@ pub enum LetGo {
     Late(u32),
 }
 
-/// Decides on a pipeline that is deleted.
+/// Decides on a pipeline that is deleted; `workload` is what [`there`] is of it.
 pub fn removal(now: Moment, pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> Removal {
     let Some(deleted_at) = pipeline.metadata.deletion_timestamp.as_ref().filter(|_| has_finalizer(pipeline))
     else {

@@ -222,6 +222,7 @@ fn wanted(pipeline: &TracePipeline, observed: &Observed) -> Option<u32> {
     let leaving = scaling.drain.as_ref().filter(|drain| drain.state == DrainState::Draining);
     // While the StatefulSet is made anew around its pods, the status still knows how many.
     let remembered = pipeline.status.as_ref().and_then(|status| status.desired_replicas);
+    let remembered = remembered.filter(|desired| *desired > 0);
     let made_anew = observed.volumes.left_alone.map(|pods| remembered.unwrap_or(pods));
     let as_it_is = || {
         let target = leaving.map(|drain| drain.target);

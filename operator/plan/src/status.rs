@@ -52,7 +52,7 @@ pub fn status(
         volumes: volumes::volumes(pipeline, observed),
         scaling,
         memory_resizes,
-        suspension: lifecycle::suspension(pipeline, observed.workload.as_ref()),
+        suspension: lifecycle::suspension(pipeline, lifecycle::there(observed).as_ref()),
         rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
     };

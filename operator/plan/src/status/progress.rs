@@ -5,7 +5,7 @@
 
 use crate::{
     Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen,
-    objects,
+    lifecycle, objects,
     status::{verdict::Verdict, volumes},
 };
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
@@ -118,7 +118,7 @@ impl Progress {
 
     /// Gateways that insert and commit what they hold before the pipeline rests; or it does.
     fn of_rest(pipeline: &TracePipeline, observed: &Observed) -> Self {
-        let there = observed.workload.as_ref().map_or(0, |seen| seen.wanted.max(seen.replicas));
+        let there = lifecycle::there(observed).map_or(0, |seen| seen.wanted.max(seen.replicas));
         let drain = observed.scaling.drain.as_ref();
         if there > 0 || drain.is_some() {
             let state = drain.map_or("they are about to be told to leave", |drain| &drain.reason);

@@ -10,7 +10,7 @@ use sluice_crds::{
 };
 use sluice_plan::{
     Intent, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
-    lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms},
+    lifecycle::{LetGo, Removal, has_finalizer, needs_finalizer, removal, suspension, terms, there},
     plan, removing, rival,
     scale::{
         Moment,
@@ -90,6 +90,12 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
     );
     assert!(message(&status).contains("for 15m at the longest"), "{}", message(&status));
     let rests = ["True/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
+    // Gateways without their StatefulSet read on: it does not rest before they are gone.
+    let mut alone = Observed { workload: None, ..busy.clone() };
+    alone.volumes.left_alone = Some(3);
+    let status = said(&pipeline, &alone);
+    assert_eq!(summary(&status), way);
+    assert_eq!(status.suspension, Some(SuspensionStatus { replicas: 3 }));
     // Also when it never ran, and with Kafka, the topic or the Secret away.
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     for topic in [TopicSeen::Known(12), TopicSeen::Missing, away] {
@@ -378,13 +384,17 @@ proptest! {
 
     #[test]
     fn a_removal_waits_for_nothing_once_its_limit_is_over(
-        seconds in 0u64..20_000, limit in 10u32..10_000, there in proptest::option::of(0u32..9), orphan: bool,
+        seconds in 0u64..20_000, limit in 10u32..10_000, there in proptest::option::of(0u32..9),
+        alone in proptest::option::of(1u32..9), orphan: bool,
     ) {
         let mut pipeline = deleted(if orphan { DeletionPolicy::Orphan } else { DeletionPolicy::Drain });
         pipeline.spec.scaling.drain.timeout = format!("{limit}s");
-        let seen = there.map(workload);
-        let is_let_go = matches!(removal(at(seconds), &pipeline, seen.as_ref()), Removal::LetGo(_));
+        let mut facts = Observed { workload: there.map(workload), ..Observed::default() };
+        facts.volumes.left_alone = alone.filter(|_| there.is_none());
+        let is_let_go = matches!(removal(at(seconds), &pipeline, self::there(&facts).as_ref()), Removal::LetGo(_));
         let is_late = seconds >= u64::from(limit);
-        prop_assert_eq!(is_let_go, is_late || (!orphan && there.is_none()));
+        // Pods without their StatefulSet are gateways as others are.
+        let is_empty = there.is_none() && alone.is_none();
+        prop_assert_eq!(is_let_go, is_late || (!orphan && is_empty));
     }
 }
