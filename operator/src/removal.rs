@@ -17,7 +17,7 @@
 use crate::{
     api_error::{ApiError, ErrorClass, described},
     apply::{self, Appliable, OBJECTS},
-    cache::{find, owned},
+    cache::{find, is_owned},
     finalizer,
     memory::Key,
     metrics::ReconcileResult,
@@ -28,17 +28,24 @@ use crate::{
     scaling::written,
 };
 use k8s_openapi::{
-    api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-    runtime::reflector::Store,
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::json;
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
-    WorkloadSeen,
+    Names, WorkloadSeen,
     lifecycle::{KeptVolumes, LetGo, Removal, removal, there},
     removing, rollout,
     scale::drain::Step,
@@ -49,6 +56,14 @@ use tracing::{info, warn};
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The server did not say what there is.
+    #[error("cannot list what of kind {kind} the pipeline owns")]
+    List {
+        /// Kind of the objects.
+        kind: &'static str,
+        /// What the API server said.
+        source: ApiError,
+    },
     /// The server did not take an owner away.
     #[error("cannot leave the {kind} {name} to itself")]
     Orphan {
@@ -65,7 +80,7 @@ impl Error {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Orphan { source, .. } => source.class(),
+            Self::List { source, .. } | Self::Orphan { source, .. } => source.class(),
         }
     }
 }
@@ -174,7 +189,7 @@ async fn let_go(
     match end(why, facts, world).await {
         Err(error) if !is_late(why) => return Err(error.into()),
         Err(error) => {
-            warn!(error = described(&error), "gateways without a StatefulSet outlive their pipeline")
+            warn!(error = described(&error), "gateways without a StatefulSet outlive their pipeline");
         }
         Ok(()) => {}
     }
@@ -240,33 +255,50 @@ fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> boo
 
 /// Takes the pipeline out of the owners of all its objects, so that they stay when it goes.
 async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
-    let (uid, cache) = (pipeline.uid().unwrap_or_default(), &world.cache);
+    // Without a name that can be used it owns nothing.
+    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let owned = Owned { uid: pipeline.uid().unwrap_or_default(), names, world };
     // The gateways first: the rest is of no use without them.
-    orphan_all(&cache.stateful_sets, &uid, world).await?;
-    orphan_all(&cache.config_maps, &uid, world).await?;
-    orphan_all(&cache.services, &uid, world).await?;
-    orphan_all(&cache.service_accounts, &uid, world).await?;
-    orphan_all(&cache.disruption_budgets, &uid, world).await?;
-    orphan_all(&cache.network_policies, &uid, world).await?;
-    orphan_all(&cache.jobs, &uid, world).await
+    owned.orphan::<StatefulSet>().await?;
+    owned.orphan::<ConfigMap>().await?;
+    owned.orphan::<Service>().await?;
+    owned.orphan::<ServiceAccount>().await?;
+    owned.orphan::<PodDisruptionBudget>().await?;
+    owned.orphan::<NetworkPolicy>().await?;
+    owned.orphan::<Job>().await
 }
 
-async fn orphan_all<K: Appliable>(store: &Store<K>, owner_uid: &str, world: &World) -> Result<(), Error> {
-    for object in owned(store, owner_uid) {
-        let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
-        let others: Vec<_> =
-            object.owner_references().iter().filter(|owner| owner.uid != owner_uid).collect();
-        let patch = json!({"metadata": {"uid": object.uid(), "ownerReferences": others}});
-        let api: Api<K> =
-            Api::namespaced(world.shared.client.clone(), &object.namespace().unwrap_or_default());
-        let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
-        world.shared.metrics.wrote(kind);
-        match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {
-            Ok(_) => {}
-            // Gone already, and so is nothing to keep.
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(source) => return Err(Error::Orphan { kind, name, source: source.into() }),
+/// What a pipeline owns.
+struct Owned<'a> {
+    uid: String,
+    names: Names,
+    world: &'a World,
+}
+
+impl Owned<'_> {
+    /// As the server has them: one that a copy lacks would go with the pipeline.
+    async fn orphan<K: Appliable>(&self) -> Result<(), Error> {
+        let kind = <K as k8s_openapi::Resource>::KIND;
+        let labels = self.names.selector_of_all();
+        let selector =
+            labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+        let api: Api<K> = Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
+        let listed = api.list_metadata(&ListParams::default().labels(&selector)).await;
+        let listed = listed.map_err(|source| Error::List { kind, source: source.into() })?;
+        for object in listed.items.iter().filter(|object| is_owned(*object, &self.uid)) {
+            let name = object.name_any();
+            let others: Vec<_> =
+                object.owner_references().iter().filter(|owner| owner.uid != self.uid).collect();
+            let patch = json!({"metadata": {"uid": object.uid(), "ownerReferences": others}});
+            let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
+            self.world.shared.metrics.wrote(kind);
+            match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                // Gone already, and so is nothing to keep.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(source) => return Err(Error::Orphan { kind, name, source: source.into() }),
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -64,13 +64,14 @@ pub async fn report(
     let api: Api<TracePipeline> = Api::namespaced(world.shared.client.clone(), &key.namespace);
     let full = json!({
         "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
-        "metadata": {"name": key.name, "namespace": key.namespace},
+        // Another pipeline may have been made under the name since this copy, and this is nothing of what it is.
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": pipeline.uid()},
         "status": status,
     });
     match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
         Ok(_) => {}
-        // Deleted in the meantime: nobody is left to be told.
-        Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
+        // Deleted in the meantime, and maybe made again: nobody is left to be told.
+        Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
         Err(source) => return Err(Error::Status { source: source.into() }),
     }
     if let Some(ready) = changed_ready(&before, &status) {

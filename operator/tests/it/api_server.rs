@@ -163,6 +163,7 @@ impl ApiServer {
         let refusal = scripted.or_else(|| state.cuts_off(&method).then(|| (503, failure(503, "scripted"))));
         let (code, answer) = match (refusal, method) {
             (Some(refusal), _) => refusal,
+            (None, Method::GET) if !what.contains('/') => (200, state.listed(&what)),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
             (None, Method::PATCH) => {
                 let object = what.trim_end_matches("/status").trim_end_matches("/resize");
@@ -170,6 +171,8 @@ impl ApiServer {
                     && !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]}))
                 {
                     (422, failure(422, "metadata.uid: field is immutable"))
+                } else if !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
+                    (409, failure(409, "another object of that name"))
                 } else {
                     (200, state.patch(object, body, (&field_manager, is_apply)))
                 }
@@ -214,6 +217,13 @@ impl State {
         let is_cut_off = *left == 0;
         *left = left.saturating_sub(1);
         is_cut_off
+    }
+
+    /// All objects of a kind, whatever they are asked for by.
+    fn listed(&self, plural: &str) -> Value {
+        let of_kind = self.objects.iter().filter(|(what, _)| what.starts_with(&format!("{plural}/")));
+        let items: Vec<Value> = of_kind.map(|(_, object)| object.clone()).collect();
+        json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
     }
 
     /// Whether an object is the one that whoever deletes it has looked at.

@@ -10,6 +10,7 @@ mod chart;
 mod complaints;
 mod failures;
 mod kept;
+mod lagging;
 mod left_alone;
 mod life;
 mod pods;
