@@ -269,7 +269,9 @@ async fn a_deleted_pipeline_is_held_no_longer_than_its_limit() {
 async fn a_deleted_pipeline_without_gateways_goes_at_once() {
     for gone in [&["pods/prod-gateway-0", "statefulsets/prod-gateway"][..], &["pods/prod-gateway-0"]] {
         let mut scene = Scene::with(1, json!({"mode": "Fixed"})).await;
-        gone.iter().for_each(|what| scene.bench.server.remove(what));
+        for what in gone {
+            scene.bench.server.remove(what);
+        }
         scene.delete();
         assert_eq!(scene.by_many_operators(Scene::is_gone).await, 1, "{gone:?}");
     }
