@@ -25,6 +25,7 @@ pub mod kafka_security;
 pub mod lease;
 pub mod memory;
 pub mod metrics;
+pub mod next;
 pub mod observe;
 pub mod plan_command;
 pub mod plugin;

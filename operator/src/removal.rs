@@ -21,9 +21,10 @@ use crate::{
     finalizer,
     memory::Key,
     metrics::ReconcileResult,
+    next::{LEAVING_SECONDS, Next, REFUSED_SECONDS},
     observe::{self, Facts},
     prune,
-    reconcile::{Error as Failure, LEAVING_SECONDS, Next, REFUSED_SECONDS, World},
+    reconcile::{Error as Failure, World},
     replacement, report,
     scaling::written,
 };

@@ -69,11 +69,6 @@ impl VolumeRetention {
     }
 }
 
-/// Whether what is on a volume may be nowhere else.
-pub(crate) fn may_be_the_only_copy(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> bool {
-    spec.delivery.commit == Commit::AfterEnqueue || may_hold_what_was_committed(observed, is_settled)
-}
-
 /// Volumes that were all kept so far may have been filled while what is on them was committed. Kubernetes may throw them away only
 /// after gateways have said, with the config that commits after the insert, that nothing is on them; until then, and after a change
 /// that was taken back, they may run with the one before. The same goes for those that are found without a StatefulSet that could tell,

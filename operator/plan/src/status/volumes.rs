@@ -10,12 +10,11 @@ use crate::{
     volumes::{
         GrowthState,
         growth::is_small,
-        may_be_the_only_copy,
         orphans::left,
         replacement::{is_to_be_replaced, needs_class, outdated},
     },
 };
-use sluice_crds::{QueueMode, TracePipeline, VolumesStatus, status::reason};
+use sluice_crds::{Commit, QueueMode, TracePipeline, VolumesStatus, status::reason};
 
 /// How many there are and how far they are; `None` when the spec wants none.
 pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
@@ -126,14 +125,15 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
     let volume = claim.volume.as_deref().unwrap_or("that is gone");
     let node = claim.selected_node.as_ref();
     let made_for = node.map_or_else(String::new, |node| format!(", made for the node {node},"));
-    let when_gone = if may_be_the_only_copy(&pipeline.spec, observed, true) {
-        "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
-    } else {
-        format!(
-            "When it is gone for good: Kafka still has what is on it, unless its retention was faster (kubectl sluice lag), and \
-             kubectl delete pvc {} && kubectl delete pod {} makes both anew",
+    let when_gone = match pipeline.spec.delivery.commit {
+        Commit::AfterEnqueue => {
+            "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
+        }
+        Commit::AfterInsert => format!(
+            "When it is gone for good, kubectl delete pvc {} && kubectl delete pod {} makes both anew; Kafka still has what was on it, \
+             unless its retention was faster (kubectl sluice lag) or it was committed by AfterEnqueue before",
             claim.name, pod.name
-        )
+        ),
     };
     let message = format!(
         "{}{others}: no node that reaches the volume {volume} of its claim {}{made_for} takes it. Bring such a node back, or make \

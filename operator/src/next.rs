@@ -1,0 +1,74 @@
+//! When a pipeline is looked at again. Pure.
+
+use crate::{metrics::ReconcileResult, resize, rollout, scaling};
+use sluice_crds::{DrainState, ScalingMode, TracePipeline};
+use sluice_plan::{Intent, Observed, Planned, SchemaStep, TopicSeen, Violations, lifecycle::there};
+
+/// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.
+const RUNNING_SECONDS: u64 = 30;
+/// Something outside is missing: it is looked for again after this many seconds.
+pub const WAITING_SECONDS: u64 = 5;
+/// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
+pub const REFUSED_SECONDS: u64 = 60;
+/// Gateways are on their way out: they are asked again after this many seconds how far they are.
+pub const LEAVING_SECONDS: u64 = 2;
+/// The schema Job was deleted to be run again; by then it is gone.
+const AGAIN_SECONDS: u64 = 1;
+
+/// How a reconcile ended that did not fail, and when the next one is due.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Next {
+    /// How.
+    pub result: ReconcileResult,
+    /// When.
+    pub after_seconds: u64,
+}
+
+/// After a look that ended well.
+pub fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
+    let source_is_away =
+        observed.partitions.values().any(|seen| matches!(seen, TopicSeen::Unavailable { .. }));
+    let (result, after_seconds) = match planned {
+        Ok(_) if Intent::of(pipeline) != Intent::Run => (ReconcileResult::Done, RUNNING_SECONDS),
+        Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
+        Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, WAITING_SECONDS),
+        Ok(Planned::Ready(plan)) => match plan.schema_step() {
+            SchemaStep::RunAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
+            SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
+            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs if source_is_away => {
+                (ReconcileResult::Waiting, WAITING_SECONDS)
+            }
+            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs => {
+                (ReconcileResult::Done, RUNNING_SECONDS)
+            }
+        },
+    };
+    let looks = scaling_seconds(pipeline, observed)
+        .min(rollout::look_seconds(observed.rollout.as_ref()))
+        .min(resize::look_seconds(observed.memory_resizes.as_deref()));
+    Next { result, after_seconds: after_seconds.min(looks) }
+}
+
+/// Scaling looks again after so many seconds.
+fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
+    let drain = observed.scaling.drain.as_ref();
+    match Intent::of(pipeline) {
+        Intent::Suspend if there(observed).is_some_and(|seen| seen.wanted > 0) => {
+            return LEAVING_SECONDS;
+        }
+        // Whoever is on the way out is not asked how far.
+        Intent::LeaveAlone => return u64::MAX,
+        Intent::Suspend | Intent::Run | Intent::Remove => {}
+    }
+    let replacing = observed.volumes.replacing.as_ref();
+    let states = drain.map(|drain| drain.state).into_iter().chain(replacing.map(|replacing| replacing.state));
+    if states.into_iter().any(|state| matches!(state, DrainState::Draining | DrainState::Resuming)) {
+        return LEAVING_SECONDS;
+    }
+    match pipeline.spec.scaling.mode {
+        ScalingMode::Auto | ScalingMode::Recommend if Intent::of(pipeline) == Intent::Run => {
+            scaling::POLL_SECONDS
+        }
+        ScalingMode::Auto | ScalingMode::Recommend | ScalingMode::Fixed | ScalingMode::External => u64::MAX,
+    }
+}
