@@ -159,7 +159,9 @@ pub struct TracePipelineSpec {
     pub network_policy: Option<NetworkRules>,
 
     /// Whether the pipeline rests. Its gateways insert and commit what they hold, for scaling.drain.timeout at the longest, and
-    /// are taken away; offsets, configs and the table stay. Without it as many come back as there were. Default false.
+    /// are taken away; offsets, configs, queue volumes and the table stay. Without it as many come back as there were. Kafka forgets
+    /// the offsets of a group without members after offsets.retention.minutes of the brokers (7 days by default); a pipeline that
+    /// rests for longer begins where initialOffset says. Default false.
     #[serde(default)]
     pub suspend: bool,
 

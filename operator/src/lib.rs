@@ -27,6 +27,7 @@ pub mod memory;
 pub mod metrics;
 pub mod next;
 pub mod observe;
+pub mod offsets;
 pub mod plan_command;
 pub mod plugin;
 pub mod prune;

@@ -18,7 +18,7 @@ use crate::{
     metrics::{Metrics, ReconcileResult},
     next::{Next, REFUSED_SECONDS, WAITING_SECONDS, next},
     observe::{self, Facts},
-    prune, removal, replacement, report, resize,
+    offsets, prune, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -243,6 +243,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     }
     let before = pipeline.status.clone().unwrap_or_default();
     world.shared.metrics.set_scaling((&key.namespace, &key.name), &before, &said);
+    if let Some(note) = offsets::expired(pipeline, facts.kafka.as_ref()) {
+        report::tell(pipeline, "OffsetsExpired", &note, &world.shared).await;
+    }
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     carried_out?;

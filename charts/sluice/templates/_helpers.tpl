@@ -54,7 +54,7 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
 # Queue volumes: `patch` for their size and the mark of those that are drained; they, and those whose gateway is seen to be
-# empty when another volume takes their place, are all that is deleted.
+# empty when another volume takes their place or its pipeline is deleted, are all that is deleted.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]

@@ -128,9 +128,10 @@ impl Progress {
             );
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
-        let message =
-            "the pipeline is suspended: no gateway runs, nothing is read, and offsets stay where they are"
-                .to_owned();
+        let message = "the pipeline is suspended: no gateway runs, and nothing is read. Kafka forgets its offsets after \
+                       offsets.retention.minutes of the brokers (7 days by default), counted from lastTransitionTime of Suspended; \
+                       then it begins where initialOffset says"
+            .to_owned();
         Self::Resting { message }
     }
 
