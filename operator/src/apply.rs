@@ -160,15 +160,15 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     writer.scale((names.namespace(), names.gateway()), replicas, is_scaled_by_us(&now)).await.map(drop)
 }
 
-/// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so.
-pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<(), Error> {
+/// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so. Whether that was written.
+pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World) -> Result<bool, Error> {
     let fields = to_be_retained(pipeline, seen);
-    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
+    let Ok(names) = Names::of(pipeline) else { return Ok(false) };
     let (kind, name) = ("StatefulSet", names.gateway());
-    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &name) else { return Ok(()) };
+    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &name) else { return Ok(false) };
     let writer = Writer::of(pipeline, world);
     if fields.is_empty() || !writer.may_change(&*now) {
-        return Ok(());
+        return Ok(false);
     }
     let policy: Map<String, Value> =
         fields.into_iter().map(|field| (field.to_owned(), "Retain".into())).collect();
@@ -178,9 +178,9 @@ pub async fn retain(pipeline: &TracePipeline, seen: &VolumesSeen, world: &World)
     let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
     world.shared.metrics.wrote(kind);
     match writer.api::<StatefulSet>(names.namespace()).patch(&name, &how, &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         // It went, or another one has its name.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(source) => Err(Error::Apply { kind, name, source: source.into() }),
     }
 }

@@ -62,12 +62,12 @@ pub async fn prune(
         delete(&*job, DeleteParams::background(), world).await?;
     }
     if applied.parts().network_policy.is_none() {
-        for policy in owned(&world.cache.network_policies, &uid) {
+        for policy in staying(owned(&world.cache.network_policies, &uid)) {
             delete(&*policy, DeleteParams::background(), world).await?;
         }
     }
     if applied.parts().disruption_budget.is_none() {
-        for budget in owned(&world.cache.disruption_budgets, &uid) {
+        for budget in staying(owned(&world.cache.disruption_budgets, &uid)) {
             delete(&*budget, DeleteParams::background(), world).await?;
         }
     }
@@ -82,6 +82,11 @@ pub async fn prune(
         }
     }
     Ok(())
+}
+
+/// Those that are not on their way out already: somebody else may hold them there.
+fn staying<K: ResourceExt>(objects: Vec<Arc<K>>) -> impl Iterator<Item = Arc<K>> {
+    objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none())
 }
 
 /// Ends gateways that are left without a StatefulSet, which nobody else would end: the very pods that were looked at.

@@ -153,17 +153,19 @@ async fn retain(
     world: &World,
 ) -> Result<bool, Failure> {
     let volumes = &facts.observed.volumes;
-    if *decided == Removal::Free || to_be_retained(pipeline, volumes).is_empty() {
+    // Whoever wants everything gone at once waits for nothing.
+    let keeps_none = matches!(decided, Removal::Free | Removal::LetGo(LetGo::AtOnce));
+    if keeps_none || to_be_retained(pipeline, volumes).is_empty() {
         return Ok(false);
     }
-    let retained = apply::retain(pipeline, volumes, world).await;
-    if !matches!(decided, Removal::LetGo(why) if is_late(*why)) {
-        return retained.map(|()| true).map_err(Failure::from);
+    match apply::retain(pipeline, volumes, world).await {
+        Ok(is_written) => Ok(is_written),
+        Err(error) if matches!(decided, Removal::LetGo(why) if is_late(*why)) => {
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
     }
-    if let Err(error) = retained {
-        warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
-    }
-    Ok(false)
 }
 
 /// Sees to the volumes, says why, and takes the finalizer away; the pipeline is gone then, and what it owns is collected. `empty` are
@@ -182,8 +184,12 @@ async fn let_go(
     };
     let kept = KeptVolumes::of(pipeline, &facts.observed.volumes, (empty, &thrown_away));
     let why = match (why, &kept) {
-        // Such as after a deletion in the foreground, which takes the gateways away without a word.
-        (LetGo::Empty, KeptVolumes::MayHold(_)) if there(&facts.observed).is_none() => LetGo::Unproved,
+        // Such as after a rest, or a deletion in the foreground, which takes the gateways away without a word.
+        (LetGo::Empty, KeptVolumes::MayHold(_))
+            if there(&facts.observed).is_none_or(|seen| seen.wanted == 0) =>
+        {
+            LetGo::Unproved
+        }
         (why, _) => why,
     };
     let state = written(pipeline).map_or("no gateway was told to leave", |drain| &drain.reason);

@@ -5,7 +5,7 @@
 //! that cannot be taken back, the API server is asked again: copies may be a moment old, and a gateway may have started since.
 
 use crate::{
-    api_error::{ApiError, ErrorClass},
+    api_error::{ApiError, ErrorClass, described},
     apply,
     cache::{find, is_owned, owned},
     prune::{self, delete},
@@ -291,14 +291,15 @@ impl Tending<'_> {
         Ok(())
     }
 
-    /// The very claim that was looked at, in the version that was looked at. Without the right to delete claims it is kept.
+    /// The very claim that was looked at, in the version that was looked at. Without the right to delete claims it is kept, and where a
+    /// policy of the cluster refuses it.
     async fn delete(&self, claim: &PersistentVolumeClaim) -> Result<(), Error> {
         let name = claim.name_any();
         let exactly = Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
         match delete(claim, DeleteParams::background().preconditions(exactly), self.world).await {
             Ok(()) => info!(claim = %name, "a drained queue volume is deleted"),
-            Err(error) if error.class() == ErrorClass::Forbidden => {
-                debug!(claim = %name, "no right to delete claims; the drained volume is kept");
+            Err(error) if matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) => {
+                debug!(claim = %name, error = described(&error), "a drained volume is kept");
             }
             Err(error) => return Err(error.into()),
         }

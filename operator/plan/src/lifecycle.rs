@@ -221,7 +221,10 @@ impl KeptVolumes {
         if seen.template.as_ref().is_some_and(|template| !template.keeps_deleted) {
             return Self::Unasked;
         }
-        let may_hold = left.iter().filter(|claim| !empty.contains(&claim.ordinal));
+        // A Job has drained those that are marked, unless a gateway has them again.
+        let is_known =
+            |claim: &ClaimSeen| empty.contains(&claim.ordinal) || (claim.is_drained && !claim.has_gateway);
+        let may_hold = left.iter().filter(|claim| !is_known(claim));
         let named: Vec<String> = may_hold.map(|claim| claim.name.clone()).collect();
         if named.is_empty() { Self::Empty } else { Self::MayHold(named) }
     }
@@ -278,6 +281,13 @@ mod tests {
         assert_eq!(of(&[0, 1, 2, 3, 4], &[]), KeptVolumes::Empty);
         let kept = of(&[4], &[]);
         assert_eq!(kept, KeptVolumes::MayHold(names[..4].to_vec()));
+        let mut drained = seen.clone();
+        drained.claims[0].is_drained = true;
+        assert_eq!(
+            KeptVolumes::of(&pipeline, &drained, (&[4], &[])),
+            KeptVolumes::MayHold(names[1..4].to_vec()),
+            "a Job has emptied the first"
+        );
         let late = LetGo::Late(900).words("gateway 0 holds 7 blocks", &kept);
         for words in [
             "queue-0, queue-1, queue-2 and 1 more, which may hold the only copy",

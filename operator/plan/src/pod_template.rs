@@ -68,7 +68,7 @@ impl Added {
             labels: texts(&template.labels),
             annotations: annotations.map(|(key, value)| (key.clone(), value.0.clone())).collect(),
             node_selector: texts(&template.node_selector),
-            tolerations: template.tolerations.clone(),
+            tolerations: template.tolerations.iter().cloned().map(without_nothing).collect(),
             affinity: template.affinity.clone(),
             spread: spread.map(|constraint| of_gateways(constraint, names)).collect(),
             priority_class: template.priority_class_name.clone(),
@@ -119,6 +119,14 @@ fn of_gateways(constraint: &TopologySpreadConstraint, names: &Names) -> Topology
     }
 }
 
+/// Empty texts are left out: the API server does, and what it stored would never be what is wanted.
+fn without_nothing(toleration: Toleration) -> Toleration {
+    let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let Toleration { key, operator, value, effect, toleration_seconds } = toleration;
+    let (key, operator, value, effect) = (said(key), said(operator), said(value), said(effect));
+    Toleration { key, operator, value, effect, toleration_seconds }
+}
+
 fn check(template: &PodTemplate, found: &mut Violations) {
     let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
     check_keys(template.labels.keys(), &at("labels"), found);
@@ -136,6 +144,18 @@ fn check(template: &PodTemplate, found: &mut Violations) {
     check_values(&template.node_selector, &at("nodeSelector"), found);
     if let Some(affinity) = &template.affinity {
         check_affinity(affinity, &at("affinity"), found);
+    }
+    for toleration in template.tolerations.iter().cloned().map(without_nothing) {
+        let (key, value) = (toleration.key.as_ref(), toleration.value.as_ref());
+        if let Some(key) = key.filter(|key| !is_key(key)) {
+            found.add(at("tolerations"), not_key(key));
+        }
+        found.add_if(value.is_some_and(|value| !is_name(value)), &at("tolerations"), || {
+            format!(
+                "{:?} is not a value of a taint: it is spelt as that of a label",
+                value.map_or("", String::as_str)
+            )
+        });
     }
     for constraint in &template.topology_spread_constraints {
         check_selector(
@@ -278,6 +298,24 @@ mod tests {
         {
             assert!(!is_key(key), "{key}");
         }
+    }
+
+    #[test]
+    fn tolerations_are_spelt_as_taints_and_have_no_empty_texts() {
+        let text = |text: &str| Some(text.to_owned());
+        let toleration = Toleration {
+            key: text("a b"),
+            operator: text("Exists"),
+            value: text(""),
+            effect: text(""),
+            ..Toleration::default()
+        };
+        let template = PodTemplate { tolerations: vec![toleration.clone()], ..PodTemplate::default() };
+        let mut found = Violations::default();
+        check(&template, &mut found);
+        assert!(found.to_string().contains("spec.gateway.podTemplate.tolerations"), "{found}");
+        let Toleration { value, effect, operator, .. } = without_nothing(toleration);
+        assert_eq!((value, effect, operator), (None, None, text("Exists")));
     }
 
     #[test]

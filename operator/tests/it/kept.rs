@@ -143,6 +143,31 @@ async fn a_workload_of_an_operator_before_is_told_to_keep_its_claims_before_anyb
 }
 
 #[tokio::test]
+async fn whoever_wants_everything_gone_at_once_waits_for_no_claim() {
+    let mut scene = with_claims().await;
+    scene.bench.server.change("statefulsets/prod-gateway", |workload| {
+        workload["spec"]["persistentVolumeClaimRetentionPolicy"] =
+            json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+    });
+    scene.bench.server.refuse("statefulsets/prod-gateway PATCH", 422);
+    scene.delete();
+    scene.change_spec(|spec| spec["deletionPolicy"] = "Immediate".into());
+    scene.by_many_operators(Scene::is_gone).await;
+    assert!(scene.last_event().1.contains("Kafka may no longer have"));
+}
+
+#[tokio::test]
+async fn volumes_of_a_pipeline_that_rests_outlive_it_and_are_named() {
+    let mut scene = with_claims().await;
+    scene.change_spec(|spec| spec["suspend"] = true.into());
+    scene.by_many_operators(|scene| scene.replicas() == 0).await;
+    scene.control().await;
+    scene.delete();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!((scene.claims().len(), scene.last_event().0), (2, "DrainIncomplete".to_owned()));
+}
+
+#[tokio::test]
 async fn a_gateway_that_does_not_run_leaves_its_volume_to_a_job() {
     let mut scene = with_claims().await;
     scene.crashes(1);
