@@ -24,7 +24,10 @@ async fn each_refusal_has_its_class_and_is_tried_again_later_and_later() {
         bench.server.refuse(&format!("tracepipelines/{name}"), code);
         bench.gateways_become_ready(name);
         if class == ErrorClass::Conflict {
-            bench.reconcile(name).await.expect("a conflict about the status means that it is another pipeline's");
+            bench
+                .reconcile(name)
+                .await
+                .expect("a conflict about the status means that it is another pipeline's");
         } else {
             assert_eq!(bench.fail(name).await, (class, 1), "a success begins the delays again");
         }
