@@ -28,6 +28,9 @@ use tracing_subscriber::EnvFilter;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
+    // First of all, and for good: librdkafka would have OpenSSL freed at the process's exit, while its threads may still shake
+    // hands with brokers, which ends in SIGSEGV. This asks for no exit handler (OPENSSL_INIT_NO_ATEXIT).
+    openssl_sys::init();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -1,10 +1,10 @@
 //! What is said about a pipeline that is deleted while something is done before it goes.
 
-use super::{counted, verdict::Verdict};
+use super::{counted, scaling, verdict::Verdict};
 use crate::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
-    DeletionPolicy, ScalingStatus, TracePipeline, TracePipelineStatus,
+    DeletionPolicy, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 
@@ -21,11 +21,7 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
     let ours = said.map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now));
     let is_other = |condition: &&Condition| ours.iter().all(|own| own.type_ != condition.type_);
     let others: Vec<Condition> = before.conditions.iter().filter(is_other).cloned().collect();
-    let scaling = before.scaling.clone();
-    let scaling = match &observed.scaling.drain {
-        Some(drain) => Some(ScalingStatus { drain: Some(drain.clone()), ..scaling.unwrap_or_default() }),
-        None => scaling.map(|scaling| ScalingStatus { drain: None, ..scaling }),
-    };
+    let scaling = scaling::with_drain(before.scaling.clone(), observed.scaling.drain.as_ref());
     TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions: ours.into_iter().chain(others).collect(),

@@ -5,7 +5,7 @@ use crate::{
     ScalingSeen,
     scale::{Decision, Figures, drain},
 };
-use sluice_crds::{ScalingMode, ScalingStatus};
+use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus};
 
 /// What is said; `None` where nothing is decided and nobody leaves. `resized` tells of memory that gateways were given in place.
 pub(super) fn scaling(
@@ -20,10 +20,14 @@ pub(super) fn scaling(
         None if decides => before.cloned(),
         _ => None,
     };
-    match (said, &seen.drain) {
-        (None, None) => None,
-        (said, drain) => Some(ScalingStatus { drain: drain.clone(), ..said.unwrap_or_default() }),
-    }
+    with_drain(said, seen.drain.as_ref())
+}
+
+/// What is said with who leaves; `None` where neither says anything. An empty object must not be written: where all of the
+/// fields that server-side apply owned below it are gone, the API server makes `null` of it, and refuses the whole status.
+pub(super) fn with_drain(said: Option<ScalingStatus>, drain: Option<&DrainStatus>) -> Option<ScalingStatus> {
+    let all = ScalingStatus { drain: drain.cloned(), ..said.unwrap_or_default() };
+    Some(all).filter(|all| *all != ScalingStatus::default())
 }
 
 fn decided(before: ScalingStatus, decision: &Decision, resized: Option<&str>) -> ScalingStatus {
@@ -101,6 +105,21 @@ mod tests {
         );
         let given = scaling(ScalingMode::Auto, (Some(&said), Some("a-0 was given 1Mi")), &later).unwrap();
         assert_eq!(given.reason, "so it is; a-0 was given 1Mi");
+    }
+
+    #[test]
+    fn an_empty_object_is_never_said() {
+        assert_eq!(
+            with_drain(Some(ScalingStatus::default()), None),
+            None,
+            "all that was said is that somebody left"
+        );
+        assert_eq!(
+            scaling(ScalingMode::Auto, (Some(&ScalingStatus::default()), None), &ScalingSeen::default()),
+            None
+        );
+        let said = ScalingStatus { cause: Some("SinkLimited".into()), ..ScalingStatus::default() };
+        assert_eq!(with_drain(Some(said.clone()), None), Some(said));
     }
 
     #[test]
