@@ -11,6 +11,7 @@ mod chart;
 mod compression;
 mod definition;
 mod delivers;
+mod drains;
 mod environment;
 mod gitops;
 mod kill;
