@@ -217,7 +217,7 @@ impl Situation<'_> {
             }
             _ => self.current,
         };
-        room::see_hold(self.now, hold, &self.samples.workload, &mut next);
+        room::see_hold(self.now, hold, &mut next);
         let change = self.change(wanted);
         let reason = room::with_waiting(reason::held(hold, &change), hold, &self.samples.workload);
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);

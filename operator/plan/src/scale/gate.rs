@@ -1,7 +1,7 @@
 //! Whether samples are good for a decision. What is not known is never read as "nothing to do".
 
 use super::{
-    sample::{Moment, Samples},
+    sample::{Moment, Samples, WorkloadSample},
     state::State,
 };
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum Hold {
     Rebalancing,
     /// Pods are on their way.
     RolloutInProgress,
-    /// Pods are not on their way, because no node takes them.
+    /// The pods with the highest numbers are not on their way, because no node takes them.
     Unschedulable,
 }
 
@@ -60,12 +60,7 @@ impl Hold {
 /// Looks at the newest sample and the workload; `state` is told since when pods are not ready.
 pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Hold> {
     let workload = &samples.workload;
-    let ready = workload.ready >= workload.desired;
-    if ready {
-        state.unready_since = None;
-    } else {
-        state.unready_since.get_or_insert(now);
-    }
+    let (ready, hopeless) = look_at(now, workload, state);
     let last = samples.history.last().filter(|last| now.seconds_since(last.at) <= FRESH_SECONDS);
     let last = last.ok_or(Hold::MetricsUnavailable)?;
     state.see_group(now, last.group_stable);
@@ -78,8 +73,6 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
     } else if !answered {
         Err(Hold::MetricsUnavailable)
     } else if workload.ready > workload.desired || (!ready && !workload.rolling && !killed) {
-        let waited = state.unready_since.map_or(0.0, |since| now.seconds_since(since));
-        let hopeless = workload.unschedulable > 0 && waited > PROGRESS_SECONDS;
         Err(if hopeless { Hold::Unschedulable } else { Hold::RolloutInProgress })
     } else if pods < workload.ready {
         Err(Hold::MetricsUnavailable)
@@ -88,4 +81,25 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
         state.settled_since.get_or_insert(now);
         Ok(())
     }
+}
+
+/// Whether all are ready that can be, and whether the last ones found no node for so long that they never will.
+///
+/// One in the middle that finds none, because its volume is on a node that is gone, is not given back: that would cost all behind
+/// it. After the same time it is given up instead, so that the others are scaled as if it were not missing.
+fn look_at(now: Moment, workload: &WorkloadSample, state: &mut State) -> (bool, bool) {
+    state.given_up = state.given_up.min(workload.unschedulable);
+    if workload.ready + state.given_up >= workload.desired {
+        state.unready_since = None;
+        return (true, false);
+    }
+    let since = *state.unready_since.get_or_insert(now);
+    let waited_in_vain = workload.unschedulable > 0 && now.seconds_since(since) > PROGRESS_SECONDS;
+    let others_are_ready = workload.ready + workload.unschedulable >= workload.desired;
+    if waited_in_vain && workload.unschedulable_last == 0 && others_are_ready {
+        state.given_up = workload.unschedulable;
+        state.unready_since = None;
+        return (true, false);
+    }
+    (false, waited_in_vain && workload.unschedulable_last > 0)
 }

@@ -18,16 +18,15 @@ const REFUSED: &str =
     "no node took the gateways that were added last, and half an hour passes before it is tried again";
 
 /// Remembers that gateways are given back because no node takes them, once for each try.
-pub fn see_hold(now: Moment, hold: Hold, workload: &WorkloadSample, state: &mut State) {
-    let are_given_back = hold == Hold::Unschedulable && workload.unschedulable_last > 0;
-    if are_given_back && !is_refused(now, state) {
+pub fn see_hold(now: Moment, hold: Hold, state: &mut State) {
+    if hold == Hold::Unschedulable && !is_refused(now, state) {
         state.no_room_until = Some(now.plus_seconds(NO_ROOM_SECONDS));
     }
 }
 
 /// What speaks against adding, also where memory would force it: who finds no node frees no memory.
 pub fn against_more(now: Moment, workload: &WorkloadSample, state: &State) -> Option<&'static str> {
-    if workload.unschedulable > 0 {
+    if workload.unschedulable > state.given_up {
         Some(WAITING)
     } else if is_refused(now, state) {
         Some(REFUSED)

@@ -91,6 +91,8 @@ pub struct State {
     pub settled_since: Option<Moment>,
     /// Since when fewer pods are ready than wanted.
     pub unready_since: Option<Moment>,
+    /// Gateways in the middle that no node takes, and that the others are scaled without.
+    pub given_up: u32,
     /// A need that lasts.
     pub rising: Option<Rising>,
     /// Since when the down window is filled.

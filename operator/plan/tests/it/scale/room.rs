@@ -1,0 +1,181 @@
+//! Nodes that take no more gateways, and one gateway that no node takes.
+
+use super::course::Course;
+use sluice_crds::Remembered;
+use sluice_plan::scale::{Decision, Hold, Limit, State};
+
+#[test]
+fn pods_that_no_node_takes_are_taken_back() {
+    let mut course = Course::new(24, 150, 4);
+    course.samples.workload.ready = 3;
+    (course.samples.workload.unschedulable, course.samples.workload.unschedulable_last) = (1, 1);
+    let mut decided = Vec::new();
+    for _ in 0..45 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        decided.push((decision.replicas, decision.hold, decision.limited));
+    }
+    assert!(decided[..40].iter().all(|one| *one == (4, Some(Hold::RolloutInProgress), None)), "{decided:?}");
+    assert!(
+        decided[41..].iter().all(|one| *one == (3, Some(Hold::Unschedulable), Some(Limit::Unschedulable)))
+    );
+}
+
+/// A poll and its decision, followed, where nodes take no more than so many gateways.
+fn step_with_room(course: &mut Course, room: u32) -> Decision {
+    let sample = course.pass();
+    course.samples.history.push(sample);
+    let decision = course.decide();
+    let workload = &mut course.samples.workload;
+    (workload.desired, workload.ready) = (decision.replicas, decision.replicas.min(room));
+    workload.unschedulable = workload.desired - workload.ready;
+    workload.unschedulable_last = workload.unschedulable;
+    decision
+}
+
+/// Four gateways where nodes take no more, and a load for eight or so: as soon as more were asked for; gives how many.
+fn asked_for_more() -> (Course, u32) {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.arrivals.fill(250);
+    for _ in 0..60 {
+        let decision = step_with_room(&mut course, 4);
+        if decision.replicas > 4 {
+            return (course, decision.replicas);
+        }
+    }
+    panic!("none was added within a quarter of an hour");
+}
+
+#[test]
+fn nothing_is_added_while_no_node_takes_what_was_added_last() {
+    let (mut course, asked) = asked_for_more();
+    let mut polls = 0;
+    let refused = loop {
+        let decision = step_with_room(&mut course, 4);
+        if decision.hold == Some(Hold::Unschedulable) {
+            break decision;
+        }
+        assert_eq!((decision.replicas, decision.hold), (asked, Some(Hold::RolloutInProgress)));
+        let words = format!("no node takes {} of them yet", asked - 4);
+        assert!(decision.reason.ends_with(&words), "{}", decision.reason);
+        polls += 1;
+        assert!(polls <= 45, "ten minutes are over: {}", decision.reason);
+    };
+    assert_eq!((refused.replicas, refused.limited), (4, Some(Limit::Unschedulable)));
+    // Given back, they are not asked for again at once, however much waits.
+    let refused_at = course.now;
+    let again = loop {
+        let decision = step_with_room(&mut course, 4);
+        let seconds = course.now.seconds_since(refused_at);
+        if decision.replicas > 4 {
+            break seconds;
+        }
+        if seconds < 1_800.0 {
+            assert_eq!((decision.replicas, decision.hold), (4, None), "{}", decision.reason);
+            assert_eq!(decision.limited, Some(Limit::Unschedulable), "{}", decision.reason);
+            assert!(decision.reason.contains("4 stay: no node took the gateways"), "{}", decision.reason);
+        }
+        assert!(seconds < 1_900.0, "it is tried again: {}", decision.reason);
+    };
+    assert!(again >= 1_800.0, "after {again} s");
+}
+
+#[test]
+fn what_no_node_took_is_remembered_by_another_operator() {
+    let (mut course, _) = asked_for_more();
+    while course.replicas() > 4 {
+        step_with_room(&mut course, 4);
+    }
+    step_with_room(&mut course, 4);
+    let written = course.state.remembered(&Remembered::default());
+    course.state = State::resumed(&written, course.now);
+    for _ in 0..20 {
+        let decision = step_with_room(&mut course, 4);
+        assert_eq!(decision.replicas, 4, "{}", decision.reason);
+    }
+    assert_eq!(course.state.remembered(&written), written, "nothing to write at each poll");
+}
+
+#[test]
+fn one_in_the_middle_that_no_node_takes_costs_none_of_the_others() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    // The second of four: its volume is in a zone that is gone.
+    (course.samples.workload.ready, course.samples.workload.unschedulable) = (3, 1);
+    for _ in 0..120 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!(decision.replicas, 4, "{}", decision.reason);
+    }
+    assert_eq!(course.state.no_room_until, None, "nothing was given back");
+}
+
+/// The second of four finds no node, its volume being in a zone that is gone, and ten minutes are over.
+fn one_given_up() -> Course {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    (course.samples.workload.ready, course.samples.workload.unschedulable) = (3, 1);
+    for poll in 0..50 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        let hold = if poll < 40 { Some(Hold::RolloutInProgress) } else { None };
+        assert!(poll == 40 || decision.hold == hold, "{poll}: {}", decision.reason);
+    }
+    course
+}
+
+#[test]
+fn the_others_are_scaled_without_one_in_the_middle_that_no_node_takes() {
+    let mut course = one_given_up();
+    course.arrivals.fill(250);
+    let added = (0..80).find_map(|_| {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!(decision.hold, None, "{}", decision.reason);
+        (decision.replicas > 4).then_some(decision)
+    });
+    let added = added.expect("more are added within twenty minutes");
+    assert_eq!(added.limited, None, "{}", added.reason);
+}
+
+#[test]
+fn what_is_added_beside_one_that_was_given_up_has_its_own_time_to_find_a_node() {
+    let mut course = one_given_up();
+    let workload = &mut course.samples.workload;
+    (workload.desired, workload.unschedulable, workload.unschedulable_last) = (6, 3, 2);
+    for poll in 0..45 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        if poll < 40 {
+            assert_eq!((decision.replicas, decision.hold), (6, Some(Hold::RolloutInProgress)), "{poll}");
+        } else if poll > 40 {
+            assert_eq!((decision.replicas, decision.hold), (4, Some(Hold::Unschedulable)), "{poll}");
+        }
+    }
+    // It found a node at last: what is missing from now on is on its way again.
+    (course.samples.workload.unschedulable, course.samples.workload.unschedulable_last) = (0, 0);
+    course.decide();
+    assert_eq!(course.state.given_up, 0);
+}
+
+#[test]
+fn memory_adds_nothing_either_while_no_node_takes_what_was_added_last() {
+    let mut course = Course::new(24, 40, 2);
+    course.run(300);
+    // A kill within the last ten minutes lets decisions be made although not all are ready.
+    (course.samples.workload.memory_kills, course.samples.workload.desired) = (1, 3);
+    (course.samples.workload.ready, course.samples.workload.unschedulable) = (2, 1);
+    for _ in 0..20 {
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!(decision.replicas, 3, "{}", decision.reason);
+        assert!(decision.reason.ends_with("3 stay: no node takes the gateways that were added"));
+    }
+}
