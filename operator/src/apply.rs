@@ -196,6 +196,16 @@ pub async fn apply_one<K: Appliable>(
     writer.apply(live, desired).await
 }
 
+/// Whether an object of the pipeline's namespace is the pipeline's; or was that of one with the same name, and belongs to nobody since.
+pub(crate) fn is_of<K: Resource>(object: &K, pipeline: &str, uid: &str) -> bool {
+    let labels = object.labels();
+    let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
+    let is_orphan = object.owner_references().is_empty()
+        && has(names::MANAGED_BY, names::OPERATOR)
+        && has(names::INSTANCE, pipeline);
+    is_orphan || is_owned(object, uid)
+}
+
 struct Writer<'a> {
     world: &'a World,
     pipeline: String,
@@ -216,12 +226,7 @@ impl<'a> Writer<'a> {
 
     /// Whether an object is the pipeline's; or was that of one with the same name, and belongs to nobody since.
     fn may_change<K: Resource>(&self, object: &K) -> bool {
-        let labels = object.labels();
-        let has = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
-        let is_orphan = object.owner_references().is_empty()
-            && has(names::MANAGED_BY, names::OPERATOR)
-            && has(names::INSTANCE, &self.pipeline);
-        is_orphan || is_owned(object, &self.owner_uid)
+        is_of(object, &self.pipeline, &self.owner_uid)
     }
 
     async fn apply_some<K: Appliable>(

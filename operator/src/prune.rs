@@ -1,11 +1,11 @@
 //! Deletes what a pipeline no longer wants. Most objects keep their name and are changed in place; configs and schema
 //! Jobs are named by their content, so that each change leaves one behind; a NetworkPolicy and a PodDisruptionBudget may be
-//! switched off. Everything else goes with the pipeline,
+//! switched off, also those that an orphaned pipeline of the same name has left behind. Everything else goes with the pipeline,
 //! by its owner references.
 
 use crate::{
     api_error::{ApiError, ErrorClass},
-    apply::Appliable,
+    apply::{Appliable, is_of},
     cache::{Cache, owned},
     observe::Facts,
     reconcile::World,
@@ -17,6 +17,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Preconditions},
+    runtime::reflector::Store,
 };
 use sluice_crds::TracePipeline;
 use sluice_plan::{Applied, Objects, WorkloadSeen, names, rollout};
@@ -62,12 +63,12 @@ pub async fn prune(
         delete(&*job, DeleteParams::background(), world).await?;
     }
     if applied.parts().network_policy.is_none() {
-        for policy in staying(owned(&world.cache.network_policies, &uid)) {
+        for policy in switched_off(&world.cache.network_policies, pipeline) {
             delete(&*policy, DeleteParams::background(), world).await?;
         }
     }
     if applied.parts().disruption_budget.is_none() {
-        for budget in staying(owned(&world.cache.disruption_budgets, &uid)) {
+        for budget in switched_off(&world.cache.disruption_budgets, pipeline) {
             delete(&*budget, DeleteParams::background(), world).await?;
         }
     }
@@ -84,9 +85,15 @@ pub async fn prune(
     Ok(())
 }
 
-/// Those that are not on their way out already: somebody else may hold them there.
-fn staying<K: ResourceExt>(objects: Vec<Arc<K>>) -> impl Iterator<Item = Arc<K>> {
-    objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none())
+/// Objects of a kind that the pipeline has none of, also those that one of the same name has left to themselves; but not those that are on
+/// their way out already: somebody else may hold them there.
+fn switched_off<K: Appliable>(live: &Store<K>, pipeline: &TracePipeline) -> Vec<Arc<K>> {
+    let (name, uid) = (pipeline.name_any(), pipeline.uid().unwrap_or_default());
+    live.state_filter(|object| {
+        object.namespace() == pipeline.namespace()
+            && object.meta().deletion_timestamp.is_none()
+            && is_of(object, &name, &uid)
+    })
 }
 
 /// Ends gateways that are left without a StatefulSet, which nobody else would end: the very pods that were looked at.

@@ -67,6 +67,33 @@ async fn what_is_switched_off_goes_and_comes_back_with_the_switch() {
 }
 
 #[tokio::test]
+async fn what_is_switched_off_goes_also_when_a_pipeline_before_has_left_it_to_itself() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    let objects = ["networkpolicies/prod-gateway", "poddisruptionbudgets/prod-gateway"];
+    for object in objects {
+        bench.server.change(object, |object| object["metadata"]["ownerReferences"] = json!([]));
+        let mut others = bench.server.get(object).unwrap();
+        others["metadata"]["name"] = "other".into();
+        others["metadata"]["labels"]["app.kubernetes.io/instance"] = "other".into();
+        bench.server.put(&object.replace("prod-gateway", "other"), others);
+    }
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["networkPolicy"] = json!({"enabled": false});
+        pipeline["spec"]["podDisruptionBudget"] = json!({"enabled": false});
+    });
+    bench.settle("prod").await;
+    for object in objects {
+        assert_eq!(bench.server.get(object), None, "{object}");
+        assert!(
+            bench.server.get(&object.replace("prod-gateway", "other")).is_some(),
+            "another's is left alone"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_second_reconcile_writes_nothing() {
     let mut bench = Bench::start().await;
     bench.create("prod");
