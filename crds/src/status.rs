@@ -294,6 +294,8 @@ pub mod reason {
     // VolumesDrained
     /// A Job could not drain such a volume; it is run again.
     pub const DRAIN_FAILED: &str = "DrainFailed";
+    /// Volumes that are empty and to be deleted stay: the API server does not let their claims go.
+    pub const NOT_DELETED: &str = "NotDeleted";
 
     // SourceReachable, SinkReachable, SchemaReady
     /// Nothing was asked yet.

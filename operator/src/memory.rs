@@ -17,6 +17,9 @@ const DELAY_MAX_SECONDS: u64 = 300;
 const DOUBLINGS_MAX: u32 = 9;
 /// A status that differs in its lag alone is written once in this many seconds.
 const LAG_SECONDS: u64 = 60;
+/// Whether claims may be deleted that the API server did not let be deleted is asked once in this many seconds, and by an operator that
+/// starts: a right that is granted is one that somebody waits for, and nothing depends on it. Chosen.
+const DELETION_SECONDS: u64 = 3_600;
 
 /// Namespace and name of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,6 +35,7 @@ struct Remembered {
     failures: u32,
     failure: Option<String>,
     lag_written: Option<Instant>,
+    deletion_asked: Option<Instant>,
 }
 
 /// A failure, and what to do about it.
@@ -74,13 +78,14 @@ impl Memory {
     pub fn may_write_lag(&self, key: &Key, now: Instant) -> bool {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
-        let is_due = remembered
-            .lag_written
-            .is_none_or(|written| now.saturating_duration_since(written) >= Duration::from_secs(LAG_SECONDS));
-        if is_due {
-            remembered.lag_written = Some(now);
-        }
-        is_due
+        is_due(&mut remembered.lag_written, LAG_SECONDS, now)
+    }
+
+    /// Whether it may be asked now if claims may be deleted; from then on it was.
+    pub fn may_ask_for_deletion(&self, key: &Key, now: Instant) -> bool {
+        let mut pipelines = self.pipelines();
+        let remembered = pipelines.entry(key.clone()).or_default();
+        is_due(&mut remembered.deletion_asked, DELETION_SECONDS, now)
     }
 
     /// Forgets a pipeline that is gone; `false` when it was not known.
@@ -101,6 +106,16 @@ impl Memory {
     fn pipelines(&self) -> MutexGuard<'_, HashMap<Key, Remembered>> {
         self.pipelines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether so many seconds have passed since the last time; then this is the last time.
+fn is_due(last: &mut Option<Instant>, seconds: u64, now: Instant) -> bool {
+    let wait = Duration::from_secs(seconds);
+    let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= wait);
+    if is_due {
+        *last = Some(now);
+    }
+    is_due
 }
 
 #[cfg(test)]

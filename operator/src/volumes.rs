@@ -1,13 +1,15 @@
 //! The queue volumes: reads claims, Jobs and storage classes, and does what `sluice_plan::volumes` decides.
 //!
-//! Claims are Kubernetes' and people's as much as ours: the operator writes their size ([`SIZES`]) and the mark that says they are
-//! drained ([`MARKS`]), each under a field manager of its own, and nothing else. Before a claim without a gateway is touched in a way
-//! that cannot be taken back, the API server is asked again: copies may be a moment old, and a gateway may have started since.
+//! Claims are Kubernetes' and people's as much as ours: the operator writes their size ([`SIZES`]), the mark that says they are
+//! drained ([`MARKS`]) and their owners ([`crate::release`]), each under a field manager of its own, and nothing else. Before a claim
+//! without a gateway is touched in a way that cannot be taken back, the API server is asked again: copies may be a moment old, and a
+//! gateway may have started since.
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
     apply,
     cache::{find, is_owned, owned},
+    memory::Key,
     prune::{self, delete},
     reconcile::World,
     replacement,
@@ -32,7 +34,7 @@ use sluice_plan::{
     scale::workload,
     volumes::{Drain, GrowthState, growth::classes_to_ask, orphans},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 use tracing::{debug, info};
 
 /// Field manager of the size of claims.
@@ -42,6 +44,9 @@ pub const MARKS: &str = "sluice-operator/drained";
 
 /// Claims without a gateway that one reconcile touches: each takes four requests, and the next reconcile follows.
 const TOUCHED_MAX: usize = 16;
+
+/// Characters of a refusal that are noted on a claim: what the API server says takes 200.
+const REFUSAL_CHARS_MAX: usize = 400;
 
 /// What could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -218,7 +223,7 @@ pub async fn tend(
     let steps = orphans(current, wanted, plan.deletes_drained_volumes(), seen);
     let tending = Tending { pipeline, plan, seen, world };
     for claim in &steps.unmark {
-        tending.mark(claim, false).await?;
+        tending.mark(claim, Mark::None).await?;
     }
     for name in &steps.end {
         if let Some(job) = find(&world.cache.jobs, plan.names().namespace(), name) {
@@ -228,7 +233,7 @@ pub async fn tend(
     }
     for claim in steps.mark.iter().take(TOUCHED_MAX) {
         if tending.unused(claim).await?.is_some() {
-            tending.mark(claim, true).await?;
+            tending.mark(claim, Mark::Drained).await?;
         }
     }
     for claim in steps.delete.iter().take(TOUCHED_MAX) {
@@ -236,10 +241,22 @@ pub async fn tend(
             tending.delete(&unused).await?;
         }
     }
+    tending.ask_again(&steps.refused).await?;
     for drain in steps.drain.iter().take(TOUCHED_MAX) {
         tending.drain(drain).await?;
     }
     Ok(steps.replicas_max.map_or(wanted, |most| most.min(wanted)))
+}
+
+/// What is written on a claim. It is all that our field manager has there, so that what is not named goes.
+#[derive(Debug, Clone, Copy)]
+enum Mark<'a> {
+    /// Nothing: a gateway has it.
+    None,
+    /// A Job has found it empty.
+    Drained,
+    /// The same, and this is why it is not deleted.
+    NotDeleted(&'a str),
 }
 
 struct Tending<'a> {
@@ -274,36 +291,70 @@ impl Tending<'_> {
         }))
     }
 
-    async fn mark(&self, claim: &(String, String), is_drained: bool) -> Result<(), Error> {
+    async fn mark(&self, claim: &(String, String), mark: Mark<'_>) -> Result<(), Error> {
         let (name, uid) = claim;
-        let labels = if is_drained { json!({names::DRAINED: "true"}) } else { json!({}) };
+        let (metadata, what) = match mark {
+            Mark::None => (json!({}), "a gateway uses the queue volume again"),
+            Mark::Drained => (json!({"labels": {names::DRAINED: "true"}}), "the queue volume is empty"),
+            Mark::NotDeleted(why) => (
+                json!({"labels": {names::DRAINED: "true"}, "annotations": {names::NOT_DELETED: why}}),
+                "the queue volume is empty, and its claim may not be deleted: it is kept",
+            ),
+        };
         let api = claims_of(self.plan.names(), self.world);
         self.world.shared.metrics.wrote("PersistentVolumeClaim");
-        match patch(&api, (name, uid), MARKS, &json!({"metadata": {"labels": labels}})).await {
+        match patch(&api, (name, uid), MARKS, &json!({"metadata": metadata})).await {
             Ok(_) => {}
             // It went, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => return Ok(()),
             Err(source) => return Err(Error::Claim { name: name.clone(), source: source.into() }),
         }
-        let what =
-            if is_drained { "the queue volume is empty" } else { "a gateway uses the queue volume again" };
         info!(claim = %name, "{what}");
         Ok(())
     }
 
     /// The very claim that was looked at, in the version that was looked at. Without the right to delete claims it is kept, and where a
-    /// policy of the cluster refuses it.
+    /// policy of the cluster refuses it; that is noted on it, so that it is not asked for at each look, nor drained again for it.
     async fn delete(&self, claim: &PersistentVolumeClaim) -> Result<(), Error> {
         let name = claim.name_any();
         let exactly = Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
         match delete(claim, DeleteParams::background().preconditions(exactly), self.world).await {
             Ok(()) => info!(claim = %name, "a drained queue volume is deleted"),
             Err(error) if matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) => {
-                debug!(claim = %name, error = described(&error), "a drained volume is kept");
+                self.may_ask_again();
+                let why: String = described(&error).chars().take(REFUSAL_CHARS_MAX).collect();
+                self.mark(&(name, claim.uid().unwrap_or_default()), Mark::NotDeleted(&why)).await?;
             }
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// Asks once in a while, without deleting anything, whether claims may be deleted by now. Then the note goes, and they are drained once
+    /// more before they do.
+    async fn ask_again(&self, refused: &[(String, String)]) -> Result<(), Error> {
+        let Some((name, uid)) = refused.first().filter(|_| self.may_ask_again()) else { return Ok(()) };
+        let exactly = Preconditions { uid: Some(uid.clone()), resource_version: None };
+        let how = DeleteParams::background().dry_run().preconditions(exactly);
+        let named = (self.plan.names().namespace(), name.as_str());
+        match prune::delete_named::<PersistentVolumeClaim>(named, how, self.world).await {
+            Ok(()) => {}
+            Err(error) if matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Refused) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        for claim in refused {
+            self.mark(claim, Mark::Drained).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether it may be asked now; from then on it was.
+    fn may_ask_again(&self) -> bool {
+        let names = self.plan.names();
+        let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
+        self.world.shared.memory.may_ask_for_deletion(&key, Instant::now())
     }
 
     async fn drain(&self, drain: &Drain) -> Result<(), Error> {

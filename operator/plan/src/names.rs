@@ -29,6 +29,8 @@ pub const REPLACES_VOLUME: &str = "sluice.dev/replaces-volume";
 
 /// Label of a claim that no gateway uses: `true` when a Job has found the volume empty.
 pub const DRAINED: &str = "sluice.dev/drained";
+/// Annotation of a claim that was found empty and is to be deleted: what the API server said when it did not let it be.
+pub const NOT_DELETED: &str = "sluice.dev/not-deleted";
 /// Label: which part of the pipeline an object serves.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Label: the pipeline's name.

@@ -343,7 +343,54 @@ async fn without_the_right_to_delete_claims_drained_ones_are_kept() {
     bench.reconcile("prod").await.unwrap();
     assert_eq!(claim(&bench, 1)["metadata"]["labels"]["sluice.dev/drained"], "true");
     bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 DELETE", 403);
-    bench.reconcile("prod").await.unwrap();
+    bench.settle("prod").await;
     assert!(!claim(&bench, 1).is_null());
+    assert!(bench.server.get("jobs/prod-drain-1").is_none(), "the note says that it needs none");
+    assert_eq!(bench.condition("prod", "VolumesDrained"), "True NotDeleted");
+    // It is neither asked for at each look, nor drained again when others are scaled.
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(bench.server.take_writes(), []);
+    bench
+        .server
+        .change("statefulsets/prod-gateway", |workload| workload["metadata"]["generation"] = 7.into());
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    assert!(bench.server.list("jobs").is_empty());
+    assert_eq!(bench.condition("prod", "VolumesDrained"), "True NotDeleted");
+}
+
+#[tokio::test]
+async fn a_drained_claim_goes_once_it_may_be_deleted() {
+    let mut bench = running(retained("Delete")).await;
+    left_behind(&bench).await;
+    job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+    bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 DELETE", 403);
+    bench.settle("prod").await;
+    let note = || claim(&bench, 1)["metadata"]["annotations"]["sluice.dev/not-deleted"].clone();
+    assert!(note().as_str().unwrap().contains("scripted"));
+    bench.server.relent();
+    bench.settle("prod").await;
+    assert!(!note().is_null(), "it is asked once in a while");
+    bench.restart();
+    bench.settle("prod").await;
+    // Another Job: what has been on it since nobody knows.
+    assert!(!claim(&bench, 1).is_null() && bench.server.get("jobs/prod-drain-1").is_some());
+    job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+    bench.settle("prod").await;
+    assert!(claim(&bench, 1).is_null());
     assert_eq!(bench.condition("prod", "VolumesDrained"), "True Ok");
+}
+
+#[tokio::test]
+async fn a_gateway_that_uses_a_kept_volume_again_takes_the_note_away() {
+    let bench = running(retained("Delete")).await;
+    left_behind(&bench).await;
+    job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+    bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 DELETE", 403);
+    bench.settle("prod").await;
+    change(&bench, |spec| spec["replicas"] = 2.into());
+    bench.settle("prod").await;
+    let metadata = claim(&bench, 1)["metadata"].clone();
+    assert!(metadata["annotations"]["sluice.dev/not-deleted"].is_null(), "{metadata}");
+    assert!(metadata["labels"]["sluice.dev/drained"].is_null(), "{metadata}");
 }

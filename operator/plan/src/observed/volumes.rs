@@ -2,7 +2,7 @@
 //! gateway uses.
 
 use crate::{
-    names::{CLAIM_UID, DRAINED, WORKLOAD_VERSION},
+    names::{CLAIM_UID, DRAINED, NOT_DELETED, WORKLOAD_VERSION},
     observed::{HolderSeen, Termination},
     quantity,
     scale::workload::number_of,
@@ -87,6 +87,8 @@ pub struct ClaimSeen {
     pub waits_for_file_system: bool,
     /// Whether it carries the label that says so.
     pub is_drained: bool,
+    /// What the API server said when it did not let it be deleted once it was drained; it is kept then.
+    pub not_deleted: Option<String>,
     /// Whether it is on its way out, or goes with a pod that is.
     pub is_going: bool,
     /// Whether there is a pod of its gateway, in whatever state.
@@ -184,6 +186,7 @@ impl ClaimSeen {
                 .iter()
                 .flatten()
                 .any(|(key, value)| key == DRAINED && value == "true"),
+            not_deleted: metadata.annotations.as_ref().and_then(|all| all.get(NOT_DELETED)).cloned(),
             is_going: metadata.deletion_timestamp.is_some() || goes_with_pod,
             has_gateway: pods.iter().any(|other| other.metadata.name.as_ref() == Some(&pod)),
             name,
@@ -283,6 +286,8 @@ mod tests {
         assert!(!of(json!({"/metadata/ownerReferences": owner("StatefulSet")})).is_going);
         assert!(of(json!({"/metadata/labels": {DRAINED: "true"}})).is_drained);
         assert!(!of(json!({"/spec/volumeName": null})).is_bound);
+        let refused = of(json!({"/metadata/annotations": {NOT_DELETED: "forbidden"}}));
+        assert_eq!(refused.not_deleted.as_deref(), Some("forbidden"));
         let pending = json!([{"type": "FileSystemResizePending", "status": "True"}]);
         assert!(of(json!({"/status/conditions": pending})).waits_for_file_system);
     }

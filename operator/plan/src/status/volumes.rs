@@ -10,11 +10,11 @@ use crate::{
     volumes::{
         GrowthState,
         growth::is_small,
-        orphans::left,
+        orphans::{is_refused, left},
         replacement::{is_to_be_replaced, needs_class, outdated},
     },
 };
-use sluice_crds::{Commit, QueueMode, TracePipeline, VolumesStatus, status::reason};
+use sluice_crds::{Commit, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
 
 /// How many there are and how far they are; `None` when the spec wants none.
 pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
@@ -72,6 +72,9 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
 pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     let left: Vec<&ClaimSeen> = orphaned(pipeline, observed).collect();
     if left.is_empty() {
+        if let Some(message) = not_deleted(pipeline, observed) {
+            return Verdict::yes(reason::NOT_DELETED, message);
+        }
         return Verdict::yes(reason::OK, "no queue volume that may hold blocks is without a gateway");
     }
     let failed = left.iter().find_map(|claim| {
@@ -95,6 +98,20 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
             Verdict::no(reason::DRAINING, format!("{count} queue volumes that no gateway uses are drained"))
         }
     }
+}
+
+/// That drained volumes stay which are to be deleted; `None` where there is none.
+fn not_deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    let is_meant = pipeline.spec.queue.retention_policy.when_scaled == Retention::Delete;
+    let stays = |claim: &&ClaimSeen| is_refused(claim) && !claim.has_gateway && !claim.is_going;
+    let kept: Vec<&ClaimSeen> = observed.volumes.claims.iter().filter(stays).filter(|_| is_meant).collect();
+    let refusal = kept.first()?.not_deleted.as_ref()?;
+    Some(format!(
+        "no queue volume that may hold blocks is without a gateway; {} that are empty stay, since the API server does not let their \
+         claims be deleted: {refusal}; grant delete of persistentvolumeclaims (volumes.delete of the chart), delete them by hand, or set \
+         queue.retentionPolicy.whenScaled to Retain",
+        kept.len()
+    ))
 }
 
 /// The StatefulSet is made anew for larger volumes.

@@ -3,6 +3,7 @@
 //! ```text
 //!  claim without a gateway --> Job --> failed: run again after a while
 //!     ^                         `----> empty: marked --> deleted, or kept   (queue.retentionPolicy.whenScaled)
+//!     |                                                    `--> the API server does not let it: noted on the claim, and kept
 //!     `-- its gateway is wanted again: the Job ends first, then the gateway may start
 //! ```
 //!
@@ -38,6 +39,8 @@ pub struct Orphans {
     pub unmark: Vec<(String, String)>,
     /// Claims to delete.
     pub delete: Vec<(String, String)>,
+    /// Claims that are to be deleted, and that the API server did not let be: whether it does by now may be asked once in a while.
+    pub refused: Vec<(String, String)>,
     /// Jobs to end, by name.
     pub end: Vec<String>,
     /// Gateways at the most, for now: Jobs still use the volumes of the others.
@@ -73,7 +76,10 @@ pub fn orphans(current: u32, wanted: u32, deletes_drained: bool, seen: &VolumesS
             }
             continue;
         }
-        match fate(claim, template, deletes_drained, job_of(claim, seen)) {
+        if deletes_drained && is_refused(claim) {
+            steps.refused.push(key());
+        }
+        match fate(claim, template, deletes_drained && !is_refused(claim), job_of(claim, seen)) {
             Fate::Mark => steps.mark.push(key()),
             Fate::Delete => steps.delete.push(key()),
             Fate::Drain => steps.drain.push(Drain {
@@ -89,7 +95,7 @@ pub fn orphans(current: u32, wanted: u32, deletes_drained: bool, seen: &VolumesS
     steps.drain.truncate(DRAINS_MAX.saturating_sub(at_work));
     let is_over = |job: &&DrainJobSeen| {
         let used = |claim: &ClaimSeen| in_use(claim.ordinal) || claim.has_gateway;
-        let kept = |claim: &ClaimSeen| claim.is_drained && !deletes_drained;
+        let kept = |claim: &ClaimSeen| claim.is_drained && (!deletes_drained || is_refused(claim));
         let claim = claim_of(job, seen).filter(|claim| !used(claim) && !kept(claim));
         job.going_for.is_none() && claim.is_none_or(|_| has_failed_or_proves_nothing(job, template))
     };
@@ -103,6 +109,11 @@ pub(crate) fn left(current: u32, seen: &VolumesSeen) -> impl Iterator<Item = &Cl
         let is_unused = claim.ordinal >= current && !claim.has_gateway && !claim.is_going;
         is_unused && claim.is_bound && !claim.is_drained
     })
+}
+
+/// Whether a drained claim stays although it is to go: it is neither asked for again nor drained again for that.
+pub(crate) fn is_refused(claim: &ClaimSeen) -> bool {
+    claim.is_drained && claim.not_deleted.is_some()
 }
 
 /// What becomes of a claim that no gateway uses.

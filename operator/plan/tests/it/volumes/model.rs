@@ -246,3 +246,37 @@ fn a_claim_that_never_had_a_volume_needs_no_job() {
     assert_eq!(orphans(1, 1, true, &seen).delete.len(), 1);
     assert_eq!(orphans(1, 1, false, &seen), Orphans::default());
 }
+
+#[test]
+fn a_drained_claim_that_may_not_be_deleted_is_neither_asked_for_again_nor_drained_again() {
+    let refused = ClaimSeen {
+        has_gateway: false,
+        is_drained: true,
+        not_deleted: Some("forbidden".into()),
+        ..claim(3, 1, 1)
+    };
+    let key = (refused.name.clone(), refused.uid.clone());
+    let job = DrainJobSeen {
+        name: "demo-drain-3".into(),
+        ordinal: 3,
+        claim_uid: refused.uid.clone(),
+        workload_version: template("1Gi").version,
+        state: DrainJobState::Succeeded,
+        going_for: None,
+    };
+    let mut seen = VolumesSeen {
+        template: Some(template("1Gi")),
+        claims: vec![refused],
+        jobs: vec![job],
+        ..VolumesSeen::default()
+    };
+    let noted = Orphans { refused: vec![key.clone()], ..Orphans::default() };
+    let ended = Orphans { end: vec!["demo-drain-3".into()], ..noted.clone() };
+    assert_eq!(orphans(1, 1, true, &seen), ended, "the note says more than the Job");
+    seen.jobs.clear();
+    seen.template.as_mut().unwrap().version = "w.9".into();
+    assert_eq!(orphans(1, 1, true, &seen), noted);
+    assert_eq!(orphans(1, 1, false, &seen), Orphans::default());
+    // What a gateway has again is judged anew.
+    assert_eq!(orphans(4, 4, true, &seen).unmark, [key]);
+}
