@@ -32,6 +32,7 @@ pub mod plan_command;
 pub mod plugin;
 pub mod prune;
 pub mod reconcile;
+pub mod release;
 pub mod removal;
 pub mod replacement;
 pub mod report;

@@ -18,7 +18,7 @@ use crate::{
     metrics::{Metrics, ReconcileResult},
     next::{Next, REFUSED_SECONDS, WAITING_SECONDS, next},
     observe::{self, Facts},
-    offsets, prune, removal, replacement, report, resize,
+    offsets, prune, release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -121,6 +121,9 @@ pub enum Error {
     /// While seeing to the queue volumes.
     #[error(transparent)]
     Volumes(#[from] volumes::Error),
+    /// While having queue volumes outlive their StatefulSet.
+    #[error(transparent)]
+    Release(#[from] release::Error),
     /// While replacing queue volumes.
     #[error(transparent)]
     Replacement(#[from] replacement::Error),
@@ -148,6 +151,7 @@ impl Error {
             Self::Finalizer(error) => error.class(),
             Self::Removal(error) => error.class(),
             Self::Volumes(error) => error.class(),
+            Self::Release(error) => error.class(),
             Self::Replacement(error) => error.class(),
             Self::Rollout(error) => error.class(),
             Self::Resize(error) => error.class(),
@@ -308,11 +312,24 @@ async fn carry_out(
     world: &World,
 ) -> Result<(), Error> {
     let intent = Intent::of(pipeline);
-    if matches!(intent, Intent::Suspend | Intent::Run) {
-        // Before anybody is taken away, and also without a plan.
-        apply::retain(pipeline, &facts.observed.volumes, world).await?;
+    if matches!(intent, Intent::LeaveAlone | Intent::Remove) {
+        return Ok(());
     }
-    let plan = match (intent, plan) {
+    // Before anybody is taken away, and also without a plan.
+    apply::retain(pipeline, &facts.observed.volumes, world).await?;
+    let released = Box::pin(release::unused(pipeline, &facts.observed.volumes, world)).await;
+    Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await?;
+    // Nothing else waits for it.
+    Ok(released?)
+}
+
+async fn carry_out_spec(
+    pipeline: &TracePipeline,
+    (plan, replicas): (Option<&Plan>, u32),
+    facts: &mut Facts,
+    world: &World,
+) -> Result<(), Error> {
+    let plan = match (Intent::of(pipeline), plan) {
         (Intent::LeaveAlone | Intent::Remove, _) => return Ok(()),
         // Also without a plan: whatever is missing, a pipeline can rest.
         (Intent::Suspend, _) => {

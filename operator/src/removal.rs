@@ -25,7 +25,7 @@ use crate::{
     observe::{self, Facts},
     prune,
     reconcile::{Error as Failure, World},
-    replacement, report,
+    release, replacement, report,
     scaling::written,
 };
 use k8s_openapi::{
@@ -47,10 +47,13 @@ use serde_json::json;
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
     Names, WorkloadSeen,
-    lifecycle::{KeptVolumes, LetGo, Removal, removal, there},
+    lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
     removing, rollout,
     scale::drain::Step,
-    volumes::removal::{Shown, commits_after_insert, thrown_away, to_be_retained},
+    volumes::{
+        release::held,
+        removal::{Shown, commits_after_insert, thrown_away},
+    },
 };
 use tracing::{info, warn};
 
@@ -86,13 +89,16 @@ impl Error {
     }
 }
 
+/// Something is on its way.
+const LOOK_AGAIN: Next = Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS };
+
 /// Goes on with a pipeline that is deleted.
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = there(&facts.observed);
     let decided = removal(world.shared.scaling.now(), pipeline, workload.as_ref());
-    if retain(pipeline, &decided, &facts, world).await? {
-        return Ok(Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS });
+    if retain(pipeline, &decided, &mut facts, world).await? {
+        return Ok(LOOK_AGAIN);
     }
     match (decided, workload) {
         (Removal::Free, _) => Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS }),
@@ -101,24 +107,27 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
                 Some(workload) => ask(pipeline, &workload, &facts, world).await.1,
                 None => Vec::new(),
             };
-            let_go(pipeline, (why, &empty), &facts, world).await
+            let_go(pipeline, (why, &empty), &mut facts, world).await
         }
         (Removal::Orphan, _) => {
+            if release_claims(pipeline, &mut facts, world).await? {
+                return Ok(LOOK_AGAIN);
+            }
             replacement::give_back(pipeline, &facts, world).await?;
             orphan(pipeline, world).await?;
-            let_go(pipeline, (LetGo::Orphaned, &[]), &facts, world).await
+            let_go(pipeline, (LetGo::Orphaned, &[]), &mut facts, world).await
         }
-        (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, &[]), &facts, world).await,
+        (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, &[]), &mut facts, world).await,
         (Removal::Drain, Some(workload)) => {
             let (step, empty) = ask(pipeline, &workload, &facts, world).await;
             if step.replicas == 0 {
                 let why = left(pipeline, &workload, &empty);
-                return let_go(pipeline, (why, &empty), &facts, world).await;
+                return let_go(pipeline, (why, &empty), &mut facts, world).await;
             }
             facts.observed.scaling.drain = step.next;
             let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
             report::report(pipeline, key, said, world).await?;
-            Ok(Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS })
+            Ok(LOOK_AGAIN)
         }
     }
 }
@@ -144,27 +153,55 @@ fn left(pipeline: &TracePipeline, workload: &WorkloadSeen, empty: &[u32]) -> Let
     if all_said_so || !has_volumes { LetGo::Empty } else { LetGo::Unproved }
 }
 
-/// Has the StatefulSet keep its claims. Kubernetes takes it out of their owners then, for which it is given a moment: whether there is
-/// something to wait for.
+/// Has the StatefulSet keep its claims, before anybody leaves. Whether to look again first.
 async fn retain(
     pipeline: &TracePipeline,
     decided: &Removal,
-    facts: &Facts,
+    facts: &mut Facts,
     world: &World,
 ) -> Result<bool, Failure> {
-    let volumes = &facts.observed.volumes;
     // Whoever wants everything gone at once waits for nothing.
-    let keeps_none = matches!(decided, Removal::Free | Removal::LetGo(LetGo::AtOnce));
-    if keeps_none || to_be_retained(pipeline, volumes).is_empty() {
+    if matches!(decided, Removal::Free | Removal::LetGo(LetGo::AtOnce)) {
         return Ok(false);
     }
-    match apply::retain(pipeline, volumes, world).await {
-        Ok(is_written) => Ok(is_written),
-        Err(error) if matches!(decided, Removal::LetGo(why) if is_late(*why)) => {
+    let waits = !is_past_waiting(world.shared.scaling.now(), pipeline);
+    match apply::retain(pipeline, &facts.observed.volumes, world).await {
+        Ok(is_written) => {
+            if let Some(template) = facts.observed.volumes.template.as_mut().filter(|_| is_written) {
+                template.keeps_deleted = true;
+            }
+            Ok(is_written && waits)
+        }
+        Err(error) if waits => Err(error.into()),
+        Err(error) => {
             warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
             Ok(false)
         }
-        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes the StatefulSet out of the owners of claims that would go with it although it is told to keep them. Whether to look again first:
+/// nobody is let go before it is seen that none does, for as long as anything is waited for.
+async fn release_claims(
+    pipeline: &TracePipeline,
+    facts: &mut Facts,
+    world: &World,
+) -> Result<bool, release::Error> {
+    let Ok(names) = Names::of(pipeline) else { return Ok(false) };
+    let volumes = &mut facts.observed.volumes;
+    let is_held = held(volumes).next().is_some();
+    let (released, ended) = release::release(&names, held(volumes), world).await;
+    for claim in volumes.claims.iter_mut().filter(|claim| released.contains(&claim.name)) {
+        claim.goes_with_workload = false;
+    }
+    let waits = !is_past_waiting(world.shared.scaling.now(), pipeline);
+    match ended {
+        Err(error) if waits => Err(error),
+        Err(error) => {
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "queue volumes go with their StatefulSet");
+            Ok(false)
+        }
+        Ok(()) => Ok(is_held && waits),
     }
 }
 
@@ -173,9 +210,12 @@ async fn retain(
 async fn let_go(
     pipeline: &TracePipeline,
     (why, empty): (LetGo, &[u32]),
-    facts: &Facts,
+    facts: &mut Facts,
     world: &World,
 ) -> Result<Next, Failure> {
+    if why != LetGo::AtOnce && release_claims(pipeline, facts, world).await? {
+        return Ok(LOOK_AGAIN);
+    }
     let thrown_away = match why {
         LetGo::AtOnce | LetGo::Orphaned => Vec::new(),
         LetGo::Empty | LetGo::Unproved | LetGo::Late(_) => {

@@ -53,8 +53,9 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# Queue volumes: `patch` for their size and the mark of those that are drained; they, and those whose gateway is seen to be
-# empty when another volume takes their place or its pipeline is deleted, are all that is deleted.
+# Queue volumes: `patch` for their size, the mark of those that are drained, and to take the StatefulSet out of the owners of those that
+# are to outlive it; they, those whose gateway is seen to be empty when another volume takes their place or its pipeline is deleted, and
+# claims that never had a volume are all that is deleted.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]

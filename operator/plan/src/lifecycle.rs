@@ -25,6 +25,10 @@ use sluice_crds::{
 /// The limit in seconds of a removal whose spec does not say one that can be read: the default of `scaling.drain.timeout`.
 const REMOVAL_SECONDS: u32 = 900;
 
+/// Seconds that a removal may take beyond its limit until no queue volume that is to stay goes with its StatefulSet. It takes two looks,
+/// 4 s, when the API server answers; an API server that starts again, or an admission webhook that is away, is back by then. Chosen.
+const RELEASE_SECONDS_MAX: u32 = 60;
+
 /// What a pipeline is meant to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
@@ -141,7 +145,7 @@ pub fn removal(now: Moment, pipeline: &TracePipeline, workload: Option<&Workload
     else {
         return Removal::Free;
     };
-    let limit = Terms::of(&pipeline.spec).map_or(REMOVAL_SECONDS, |terms| terms.timeout_seconds);
+    let limit = limit_seconds(pipeline);
     let is_late = now.seconds_since(drain::moment(deleted_at)) >= f64::from(limit);
     match (pipeline.spec.deletion_policy, workload) {
         (DeletionPolicy::Immediate, _) => Removal::LetGo(LetGo::AtOnce),
@@ -150,6 +154,17 @@ pub fn removal(now: Moment, pipeline: &TracePipeline, workload: Option<&Workload
         (DeletionPolicy::Drain, Some(_)) => Removal::Drain,
         (DeletionPolicy::Orphan, _) => Removal::Orphan,
     }
+}
+
+fn limit_seconds(pipeline: &TracePipeline) -> u32 {
+    Terms::of(&pipeline.spec).map_or(REMOVAL_SECONDS, |terms| terms.timeout_seconds)
+}
+
+/// Whether nothing is waited for any more, not even that the volumes that are to stay do so.
+pub fn is_past_waiting(now: Moment, pipeline: &TracePipeline) -> bool {
+    let longest = limit_seconds(pipeline).saturating_add(RELEASE_SECONDS_MAX);
+    let deleted_at = pipeline.metadata.deletion_timestamp.as_ref();
+    deleted_at.is_some_and(|at| now.seconds_since(drain::moment(at)) >= f64::from(longest))
 }
 
 impl LetGo {
@@ -218,12 +233,13 @@ impl KeptVolumes {
         if left.is_empty() {
             return Self::None;
         }
-        if seen.template.as_ref().is_some_and(|template| !template.keeps_deleted) {
-            return Self::Unasked;
-        }
         // A Job has drained those that are marked, unless a gateway has them again.
         let is_known =
             |claim: &ClaimSeen| empty.contains(&claim.ordinal) || (claim.is_drained && !claim.has_gateway);
+        let keeps_none = seen.template.as_ref().is_some_and(|template| !template.keeps_deleted);
+        if keeps_none || left.iter().any(|claim| claim.goes_with_workload && !is_known(claim)) {
+            return Self::Unasked;
+        }
         let may_hold = left.iter().filter(|claim| !is_known(claim));
         let named: Vec<String> = may_hold.map(|claim| claim.name.clone()).collect();
         if named.is_empty() { Self::Empty } else { Self::MayHold(named) }
@@ -298,5 +314,13 @@ mod tests {
         let unasked = VolumesSeen { template: template(false), ..seen.clone() };
         let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])));
         assert!(words.ends_with("with rows on them that Kafka may no longer have"), "{words}");
+        let mut owned = seen.clone();
+        owned.claims[2].goes_with_workload = true;
+        assert_eq!(
+            KeptVolumes::of(&pipeline, &owned, (&[], &[])),
+            KeptVolumes::Unasked,
+            "one goes all the same"
+        );
+        assert_eq!(KeptVolumes::of(&pipeline, &owned, (&[0, 1, 2, 3, 4], &[])), KeptVolumes::Empty);
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod growth;
 pub mod orphans;
+pub mod release;
 pub mod removal;
 pub mod replacement;
 

@@ -171,8 +171,8 @@ impl ApiServer {
                     && !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]}))
                 {
                     (422, failure(422, "metadata.uid: field is immutable"))
-                } else if !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
-                    (409, failure(409, "another object of that name"))
+                } else if !state.is_exactly(object, &body["metadata"]) {
+                    (409, failure(409, "another object of that name, or another version"))
                 } else {
                     (200, state.patch(object, body, (&field_manager, is_apply)))
                 }

@@ -43,6 +43,29 @@ impl Scene {
         });
     }
 
+    /// As after `deletionPolicy: Immediate`: the StatefulSet throws its claims away, and is among their owners.
+    fn throws_claims_away(&self) {
+        self.bench.server.change("statefulsets/prod-gateway", |workload| {
+            workload["spec"]["persistentVolumeClaimRetentionPolicy"] =
+                json!({"whenDeleted": "Delete", "whenScaled": "Retain"});
+        });
+        let owner =
+            |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": name});
+        for claim in self.claims() {
+            self.bench.server.change(&format!("persistentvolumeclaims/{claim}"), |claim| {
+                claim["metadata"]["ownerReferences"] =
+                    json!([owner("StatefulSet", "prod-gateway"), owner("Backup", "nightly")]);
+            });
+        }
+    }
+
+    /// Kinds of the owners of a claim.
+    fn owners(&self, ordinal: u32) -> Vec<String> {
+        let claim = self.bench.server.get(&format!("persistentvolumeclaims/queue-prod-gateway-{ordinal}"));
+        let owners = claim.unwrap()["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        owners.iter().map(|owner| owner["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// What the StatefulSet does with claims.
     fn retention(&self) -> Value {
         let workload = self.bench.server.get("statefulsets/prod-gateway").unwrap();
@@ -176,4 +199,92 @@ async fn a_gateway_that_does_not_run_leaves_its_volume_to_a_job() {
     scene.control().await;
     scene.by_many_operators(|scene| scene.bench.server.get("jobs/prod-drain-1").is_some()).await;
     assert_eq!(scene.claims().len(), 2);
+}
+
+#[tokio::test]
+async fn a_volume_without_a_gateway_outlives_a_workload_that_is_told_to_keep_it() {
+    let mut scene = with_claims().await;
+    scene.change_spec(|spec| spec["suspend"] = true.into());
+    scene.by_many_operators(|scene| scene.replicas() == 0).await;
+    scene.control().await;
+    scene.bench.settle("prod").await;
+    scene.throws_claims_away();
+    // First the StatefulSet is told: it would put itself there again.
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!(scene.owners(0), ["StatefulSet", "Backup"]);
+    scene.bench.server.take_writes();
+    let writes = scene.bench.settle("prod").await;
+    let managers: Vec<&str> = writes.iter().map(|write| write.field_manager.as_str()).collect();
+    assert_eq!(managers, ["sluice-operator/owners"; 2]);
+    assert_eq!((scene.owners(0), scene.owners(1)), (vec!["Backup".to_owned()], vec!["Backup".to_owned()]));
+}
+
+#[tokio::test]
+async fn volumes_of_gateways_that_run_are_left_to_kubernetes() {
+    let scene = with_claims().await;
+    scene.throws_claims_away();
+    scene.bench.settle("prod").await;
+    assert_eq!(scene.retention()["whenDeleted"], "Retain");
+    assert_eq!(scene.owners(0), ["StatefulSet", "Backup"]);
+}
+
+#[tokio::test]
+async fn a_deleted_pipeline_waits_until_no_volume_goes_with_its_workload() {
+    for is_late in [false, true] {
+        let mut scene = with_claims().await;
+        scene.crashes(0);
+        scene.crashes(1);
+        scene.throws_claims_away();
+        scene.delete();
+        pass(if is_late { LIMIT_SECONDS } else { 0 });
+        scene.bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 PATCH", 500);
+        while scene.bench.reconcile("prod").await.is_ok() {
+            assert!(!scene.is_gone(), "with its volumes, {is_late}");
+        }
+        assert_eq!((scene.owners(0).len(), scene.owners(1).len()), (1, 2), "none keeps another waiting");
+        scene.bench.server.relent();
+        // Taken off, and seen to be.
+        scene.bench.reconcile("prod").await.unwrap();
+        assert!(!scene.is_gone(), "{is_late}");
+        scene.by_many_operators(Scene::is_gone).await;
+        assert_eq!((scene.claims().len(), scene.owners(1)), (2, vec!["Backup".to_owned()]), "{is_late}");
+        let note = scene.last_event().1;
+        assert!(
+            note.contains("but the queue volumes queue-prod-gateway-0, queue-prod-gateway-1, which"),
+            "{note}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_pipeline_waits_for_its_volumes_no_longer_than_a_minute_beyond_its_limit() {
+    let mut scene = with_claims().await;
+    scene.pods.each(|gateway| gateway.blocks = 1);
+    scene.throws_claims_away();
+    scene.delete();
+    pass(LIMIT_SECONDS + 59);
+    scene.bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 PATCH", 500);
+    scene.bench.reconcile("prod").await.unwrap();
+    scene.bench.fail("prod").await;
+    pass(1);
+    scene.by_many_operators(Scene::is_gone).await;
+    let (reason, note) = scene.last_event();
+    assert_eq!(reason, "DrainTimedOut");
+    assert!(note.contains("also the queue volumes, with rows on them"), "{note}");
+}
+
+#[tokio::test]
+async fn an_operator_that_comes_when_all_time_is_over_still_keeps_the_volumes() {
+    let scene = with_claims().await;
+    scene.pods.each(|gateway| gateway.blocks = 1);
+    scene.throws_claims_away();
+    scene.delete();
+    pass(LIMIT_SECONDS * 2);
+    scene.bench.reconcile("prod").await.unwrap();
+    assert!(scene.is_gone());
+    assert_eq!(
+        (scene.retention()["whenDeleted"].clone(), scene.owners(0)),
+        ("Retain".into(), vec!["Backup".to_owned()])
+    );
+    assert!(scene.last_event().1.contains("which may hold the only copy"));
 }

@@ -13,6 +13,7 @@ use k8s_openapi::{
         batch::v1::{Job, JobCondition},
         core::v1::{PersistentVolumeClaim, Pod},
     },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
     jiff::Timestamp,
 };
 use sluice_crds::ReplacementStatus;
@@ -93,6 +94,8 @@ pub struct ClaimSeen {
     pub is_going: bool,
     /// Whether there is a pod of its gateway, in whatever state.
     pub has_gateway: bool,
+    /// Whether the StatefulSet is among its owners: Kubernetes deletes it with that.
+    pub goes_with_workload: bool,
 }
 
 /// A Job that drains the volume of one gateway.
@@ -167,7 +170,9 @@ impl ClaimSeen {
         let ordinal = name.strip_prefix(prefix)?;
         let pod = format!("{}{ordinal}", prefix.split_once('-')?.1);
         let status = claim.status.clone().unwrap_or_default();
-        let goes_with_pod = metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Pod");
+        let mut owners = metadata.owner_references.iter().flatten();
+        let goes_with_pod = owners.clone().any(|owner| owner.kind == "Pod");
+        let goes_with_workload = owners.any(|owner| Self::is_workload(owner, prefix));
         let conditions = status.conditions.iter().flatten();
         Some(Self {
             ordinal: ordinal.parse().ok()?,
@@ -189,8 +194,16 @@ impl ClaimSeen {
             not_deleted: metadata.annotations.as_ref().and_then(|all| all.get(NOT_DELETED)).cloned(),
             is_going: metadata.deletion_timestamp.is_some() || goes_with_pod,
             has_gateway: pods.iter().any(|other| other.metadata.name.as_ref() == Some(&pod)),
+            goes_with_workload,
             name,
         })
+    }
+
+    /// Whether this owner of a claim is the StatefulSet of the gateways, also one of that name that is gone: a claim goes with either.
+    /// `prefix` is as for [`Self::of`].
+    pub fn is_workload(owner: &OwnerReference, prefix: &str) -> bool {
+        let name = prefix.strip_suffix('-').and_then(|prefix| prefix.split_once('-'));
+        owner.kind == "StatefulSet" && name.is_some_and(|(_, name)| owner.name == name)
     }
 }
 
@@ -283,7 +296,16 @@ mod tests {
         assert!(of(json!({"/metadata/deletionTimestamp": "2026-01-01T00:00:00Z"})).is_going);
         let owner = |kind: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "a", "uid": "u"}]);
         assert!(of(json!({"/metadata/ownerReferences": owner("Pod")})).is_going);
-        assert!(!of(json!({"/metadata/ownerReferences": owner("StatefulSet")})).is_going);
+        let named =
+            |kind: &str, name: &str| json!([{"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"}]);
+        for (kind, name, expected) in [
+            ("StatefulSet", "a-gateway", true),
+            ("StatefulSet", "a", false),
+            ("Deployment", "a-gateway", false),
+        ] {
+            let seen = of(json!({"/metadata/ownerReferences": named(kind, name)}));
+            assert_eq!((seen.goes_with_workload, seen.is_going), (expected, false), "{kind} {name}");
+        }
         assert!(of(json!({"/metadata/labels": {DRAINED: "true"}})).is_drained);
         assert!(!of(json!({"/spec/volumeName": null})).is_bound);
         let refused = of(json!({"/metadata/annotations": {NOT_DELETED: "forbidden"}}));
