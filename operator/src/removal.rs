@@ -10,9 +10,13 @@
 //!
 //! The volumes are what [`thrown_away`] says; those of which it is not known that they are empty stay, and the event names them.
 //!
+//! Claims that never had a volume go, too: [`unbound`].
+//!
 //! Gateways that are left without their StatefulSet leave in the same way, and are ended before their pipeline goes: nobody else would.
 //!
 //! What the status says is all that there is to go on from, so that an operator may end at any of these steps.
+
+mod unbound;
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
@@ -52,14 +56,18 @@ use sluice_plan::{
     scale::drain::Step,
     volumes::{
         release::held,
-        removal::{Shown, commits_after_insert, thrown_away},
+        removal::{Shown, commits_after_insert, never_bound_words, thrown_away},
     },
 };
 use tracing::{info, warn};
+use unbound::Outcome;
 
 /// What could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Claims that never had a volume.
+    #[error(transparent)]
+    Unbound(#[from] unbound::Error),
     /// The server did not say what there is.
     #[error("cannot list what of kind {kind} the pipeline owns")]
     List {
@@ -84,6 +92,7 @@ impl Error {
     /// What to do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
+            Self::Unbound(error) => error.class(),
             Self::List { source, .. } | Self::Orphan { source, .. } => source.class(),
         }
     }
@@ -222,6 +231,9 @@ async fn let_go(
             throw_away(pipeline, (why, empty), facts, world).await?
         }
     };
+    let Outcome::Done(left) = unbound_away(pipeline, why, facts, world).await? else {
+        return Ok(LOOK_AGAIN);
+    };
     let kept = KeptVolumes::of(pipeline, &facts.observed.volumes, (empty, &thrown_away));
     let why = match (why, &kept) {
         // Such as after a rest, or a deletion in the foreground, which takes the gateways away without a word.
@@ -240,9 +252,25 @@ async fn let_go(
         }
         Ok(()) => {}
     }
-    report::let_go(pipeline, why, &why.words(state, &kept), &world.shared).await;
+    let words = why.words(state, &kept) + &never_bound_words(&left);
+    report::let_go(pipeline, why, &words, &world.shared).await;
     finalizer::let_go(pipeline, world).await?;
     Ok(Next { result: ReconcileResult::Done, after_seconds: REFUSED_SECONDS })
+}
+
+/// Throws away the claims that never had a volume, but of a pipeline whose gateways stay.
+async fn unbound_away(
+    pipeline: &TracePipeline,
+    why: LetGo,
+    facts: &Facts,
+    world: &World,
+) -> Result<Outcome, Error> {
+    if why == LetGo::Orphaned {
+        return Ok(Outcome::Done(Vec::new()));
+    }
+    let waits = why != LetGo::AtOnce && !is_past_waiting(world.shared.scaling.now(), pipeline);
+    let namespace = pipeline.namespace().unwrap_or_default();
+    Ok(unbound::throw_away(&namespace, facts, waits, world).await?)
 }
 
 /// Gateways without a StatefulSet belong to nobody: they would read on when their pipeline is gone.

@@ -66,6 +66,16 @@ impl Scene {
         owners.iter().map(|owner| owner["kind"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Its pod finds no node, since its claim gets no volume.
+    fn waits_for_a_volume(&self, ordinal: usize) {
+        self.crashes(ordinal);
+        let claim = format!("persistentvolumeclaims/queue-prod-gateway-{ordinal}");
+        self.bench.server.change(&claim, |claim| {
+            claim["spec"]["volumeName"] = Value::Null;
+            claim["status"] = json!({"phase": "Pending"});
+        });
+    }
+
     /// What the StatefulSet does with claims.
     fn retention(&self) -> Value {
         let workload = self.bench.server.get("statefulsets/prod-gateway").unwrap();
@@ -287,4 +297,38 @@ async fn an_operator_that_comes_when_all_time_is_over_still_keeps_the_volumes() 
         ("Retain".into(), vec!["Backup".to_owned()])
     );
     assert!(scene.last_event().1.contains("which may hold the only copy"));
+}
+
+#[tokio::test]
+async fn a_claim_that_never_had_a_volume_goes_with_its_pipeline_and_is_not_made_again() {
+    let mut scene = with_claims().await;
+    scene.waits_for_a_volume(1);
+    scene.change_spec(|spec| spec["queue"] = json!({"retentionPolicy": {"whenDeleted": "Retain"}}));
+    scene.delete();
+    scene.bench.server.take_writes();
+    scene.by_many_operators(Scene::is_gone).await;
+    assert_eq!(scene.claims(), ["queue-prod-gateway-0"]);
+    let writes = scene.bench.server.take_writes();
+    let deleted = writes.iter().filter(|write| write.method == "DELETE");
+    let deleted: Vec<&str> = deleted.map(|write| write.what.as_str()).collect();
+    assert_eq!((deleted.len(), deleted[0]), (4, "statefulsets/prod-gateway"), "{deleted:?}");
+    assert!(deleted[1..3].iter().all(|what| what.starts_with("pods/")), "{deleted:?}");
+    assert_eq!(
+        deleted[3], "persistentvolumeclaims/queue-prod-gateway-1",
+        "nobody is left who would make it again"
+    );
+}
+
+#[tokio::test]
+async fn a_claim_that_never_had_a_volume_and_may_not_be_deleted_is_named() {
+    for policy in ["Drain", "Immediate"] {
+        let mut scene = with_claims().await;
+        scene.waits_for_a_volume(1);
+        scene.bench.server.refuse("persistentvolumeclaims/queue-prod-gateway-1 DELETE", 403);
+        scene.delete();
+        scene.change_spec(|spec| spec["deletionPolicy"] = policy.into());
+        scene.by_many_operators(Scene::is_gone).await;
+        let note = scene.last_event().1;
+        assert!(note.contains("The claims queue-prod-gateway-1 never had a volume"), "{policy}: {note}");
+    }
 }

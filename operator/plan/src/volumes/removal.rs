@@ -6,11 +6,12 @@
 //! | its gateway said that it is empty, and commits after the insert | goes | stays |
 //! | nothing, or its gateway may commit what is not inserted yet | stays | stays |
 //! | no gateway uses it (`orphans` deletes it while there is a pipeline) | stays | stays |
+//! | the claim never had a volume ([`unbound`]) | goes | goes |
 //!
 //! What a gateway reads after it has said that it is empty, since somebody starts it once more before it is taken away, was in Kafka a
 //! moment ago and is not committed before it is inserted. Where it is, the answer alone proves nothing ([`super::replacement`]).
 
-use crate::{ClaimSeen, VolumesSeen};
+use crate::{ClaimSeen, Observed, VolumesSeen};
 use k8s_openapi::api::core::v1::ConfigMap;
 use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
 
@@ -44,6 +45,37 @@ pub fn thrown_away<'a>(
     known.filter(|_| goes && shown.commits_after_insert).collect()
 }
 
+/// Claims that never had a volume, by what keeps them from being deleted for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unbound<'a> {
+    /// A StatefulSet makes one again as long as it has, or is to have, a pod that waits for it; a pod that is left keeps it.
+    MadeAgain(Vec<&'a ClaimSeen>),
+    /// Nobody asks for one.
+    Left(Vec<&'a ClaimSeen>),
+}
+
+/// The claims of a pipeline that is deleted that hold nothing, since they never had a volume, whatever the spec wants kept. As the copies
+/// have them: they are to be looked at once more.
+pub fn unbound(observed: &Observed) -> Unbound<'_> {
+    let never = |claim: &&ClaimSeen| !claim.is_bound && claim.capacity.is_none() && !claim.is_going;
+    let claims: Vec<&ClaimSeen> = observed.volumes.claims.iter().filter(never).collect();
+    let wanted = observed.workload.as_ref().map_or(0, |workload| workload.wanted);
+    let is_asked_for = |claim: &&ClaimSeen| claim.has_gateway || claim.ordinal < wanted;
+    if claims.iter().any(is_asked_for) { Unbound::MadeAgain(claims) } else { Unbound::Left(claims) }
+}
+
+/// What is said of claims that never had a volume and could not be deleted; nothing when there is none.
+pub fn never_bound_words(left: &[String]) -> String {
+    if left.is_empty() {
+        return String::new();
+    }
+    format!(
+        ". The claims {} never had a volume, and the API server does not let them be deleted: a pipeline of the same name with another \
+         storage class needs them gone",
+        left.join(", ")
+    )
+}
+
 /// The fields of the StatefulSet's `persistentVolumeClaimRetentionPolicy` that are to become `Retain` before any gateway is taken away:
 /// one that an operator before has made throws claims away, and it is not written anew for a pipeline that rests, goes, or cannot be
 /// planned.
@@ -60,7 +92,7 @@ pub fn to_be_retained(pipeline: &TracePipeline, seen: &VolumesSeen) -> Vec<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TemplateSeen;
+    use crate::{TemplateSeen, WorkloadSeen};
     use serde_json::{Value, json};
 
     fn pipeline(spec: &Value) -> TracePipeline {
@@ -97,6 +129,30 @@ mod tests {
         ] {
             assert!(of(&spec, &[0, 1], true).is_empty(), "{spec}");
         }
+    }
+
+    #[test]
+    fn a_claim_that_never_had_a_volume_goes_once_nobody_makes_it_again() {
+        let never =
+            |ordinal: u32, has_gateway: bool| ClaimSeen { is_bound: false, ..claim(ordinal, has_gateway) };
+        let of = |claims: Vec<ClaimSeen>, wanted: Option<u32>| {
+            let workload = wanted.map(|wanted| WorkloadSeen { wanted, ..WorkloadSeen::default() });
+            let volumes = VolumesSeen { claims, ..VolumesSeen::default() };
+            let observed = Observed { workload, volumes, ..Observed::default() };
+            let ordinals =
+                |claims: Vec<&ClaimSeen>| claims.iter().map(|claim| claim.ordinal).collect::<Vec<_>>();
+            match unbound(&observed) {
+                Unbound::MadeAgain(claims) => (true, ordinals(claims)),
+                Unbound::Left(claims) => (false, ordinals(claims)),
+            }
+        };
+        let going = ClaimSeen { is_going: true, ..never(3, true) };
+        let all = vec![claim(0, true), never(1, true), never(2, false), going];
+        assert_eq!(of(all.clone(), Some(3)), (true, vec![1, 2]));
+        assert_eq!(of(all, None), (true, vec![1, 2]), "a pod is left that keeps it");
+        assert_eq!(of(vec![never(2, false)], Some(3)), (true, vec![2]), "its pod is about to be made");
+        assert_eq!(of(vec![claim(0, true), never(2, false)], Some(2)), (false, vec![2]));
+        assert_eq!(of(vec![claim(0, true)], Some(1)), (false, vec![]));
     }
 
     #[test]
