@@ -7,24 +7,30 @@
 mod leaving;
 
 use crate::{
-    account::RowAccount,
-    admin,
-    batch::BlockAge,
-    block::Block,
-    buffers::Pool,
-    check::AFTER_ENQUEUE,
-    clock::Clock,
-    delivery::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
-    guarantee::{self, Standing},
-    health::Status,
-    metrics::Metrics,
-    read::Reader,
-    retry::{self, Pace},
-    route::Route,
-    sink::{self, Sink},
-    spool::Spool,
-    table_watch::{TableChanged, TableWatch},
-    worker::{self, Worker},
+    blocks::{batch::BlockAge, block::Block, buffers::Pool},
+    commands::check::AFTER_ENQUEUE,
+    delivery::{
+        clock::Clock,
+        retry::{self, Pace},
+        route::Route,
+        task::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
+    },
+    reading::{
+        reader::Reader,
+        worker::{self, Worker},
+    },
+    signals::{
+        account::RowAccount,
+        admin,
+        guarantee::{self, Standing},
+        health::Status,
+        metrics::Metrics,
+    },
+    table::{
+        sink::{self, Sink},
+        table_watch::{TableChanged, TableWatch},
+    },
+    volume::spool::Spool,
 };
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -260,7 +266,7 @@ impl Parts<'_> {
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
-        self.io.spawn(delivery::run(deliveries, self.stores(status.drain_asked()), blocks_in, orders_in));
+        self.io.spawn(task::run(deliveries, self.stores(status.drain_asked()), blocks_in, orders_in));
         let workers: Result<Vec<_>, _> = ends
             .into_iter()
             .enumerate()

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::audit::Moment;
+use crate::commands::audit::Moment;
 use clap::{Args, Parser, Subcommand};
 use sluice_gateway_config::Duration;
 use std::path::PathBuf;

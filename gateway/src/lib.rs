@@ -1,49 +1,46 @@
 //! The Sluice gateway: reads OTLP traces from Kafka and inserts them into ClickHouse.
 //!
-//! The program is a thin shell around this library, so that benchmarks can drive its parts.
+//! The program is a thin shell around this library, so that benchmarks can drive its parts. Its rooms, in the order in which data
+//! passes through them:
+//!
+//! ```text
+//!  Kafka --> reading --> rows --> blocks --> delivery --> table (ClickHouse)
+//!                                                |  ^
+//!                                                v  |
+//!                                               volume
+//! ```
+//!
+//! | room | what is in it | whose |
+//! | --- | --- | --- |
+//! | [`reading`] | messages are polled, read, and encoded or rejected | the worker threads |
+//! | [`rows`] | a message's spans become rows: the only place that knows both OTLP and the table | the worker threads |
+//! | [`blocks`] | rows are compressed into blocks, which live in one pool of memory | workers until they are sealed, delivery then |
+//! | [`delivery`] | sealed blocks are held, sent, tried again, and taken apart when they are refused | the delivery task |
+//! | [`table`] | the table and its servers: how to reach it, how it is made, what becomes of it | inserts, commands |
+//! | [`volume`] | blocks on the queue volume: who goes there, who comes back, what an earlier run has left | the spool thread |
+//! | [`signals`] | what is told about all that: metrics, health, guarantees, the account of rows | the admin server |
+//! | [`commands`] | what a person or the operator runs beside the gateway | the command's thread |
+//!
+//! [`app`] builds the parts, starts the threads, and takes them down; [`args`] is the command line.
 
-pub mod account;
-pub mod admin;
 pub mod app;
 pub mod args;
-pub mod attributes;
-pub mod audit;
-pub mod batch;
-pub mod bisect;
-pub mod block;
-pub mod breaker;
-pub mod buffers;
-pub mod cargo;
-pub mod check;
-pub mod clock;
-pub mod ddl;
-pub mod dead_letter;
-pub mod delivery;
-pub mod drain;
-pub mod encode;
-pub mod enqueue;
-pub mod guarantee;
-pub mod health;
-pub mod held;
-mod json_text;
-pub mod message_rows;
-pub mod metrics;
-pub mod only_copy;
-pub mod passport;
-pub mod read;
-pub mod reject;
-pub mod remaining;
-mod resources;
-pub mod retry;
-pub mod route;
-pub mod schema;
-pub mod shipment;
-pub mod sink;
-pub mod span_row;
-pub mod spill;
-pub mod spool;
-mod strays;
-pub mod table_watch;
-pub mod tries;
-mod value_text;
-pub mod worker;
+pub mod blocks;
+pub mod commands;
+#[expect(missing_docs, reason = "comes with its file")]
+pub mod delivery {
+    pub mod bisect;
+    pub mod breaker;
+    pub mod clock;
+    pub mod held;
+    pub mod retry;
+    pub mod route;
+    pub mod shipment;
+    pub mod task;
+    pub mod tries;
+}
+pub mod reading;
+pub mod rows;
+pub mod signals;
+pub mod table;
+pub mod volume;

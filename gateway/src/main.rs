@@ -7,12 +7,13 @@ use sluice_gateway::{
         Arguments, AuditArguments, Command, ConfigFile, DdlCommand, DeadLetterCommand, DrainArguments,
         EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, Letters,
     },
-    audit::{self, Progress},
-    check, ddl,
-    dead_letter::{self, Action, Selection},
-    drain::{self, Problem},
-    sink,
-    table_watch::TableChanged,
+    commands::{
+        audit::{self, Progress},
+        check, ddl,
+        dead_letter::{self, Action, Selection},
+        drain::{self, Problem},
+    },
+    table::{sink, table_watch::TableChanged},
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
 use sluice_kafka::TopicMadeAnew;

@@ -10,12 +10,16 @@ use sluice_clickhouse::{
     row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
 };
 use sluice_gateway::{
-    account::RowAccount,
-    block::{OpenBlock, Place},
-    buffers::Pool,
-    encode::{Encoded, Payload},
-    read::Reader,
-    span_row::{RowError, Scratch, SpanRows},
+    blocks::{
+        block::{OpenBlock, Place},
+        buffers::Pool,
+    },
+    reading::{
+        encode::{Encoded, Payload},
+        reader::Reader,
+    },
+    rows::span_row::{RowError, Scratch, SpanRows},
+    signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, Insert};
 use sluice_kafka::{
@@ -237,7 +241,7 @@ impl Worker {
                 self.seal(&closed, &mut rows, &mut bytes);
             }
             let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS };
-            match sluice_gateway::encode::encode(
+            match sluice_gateway::reading::encode::encode(
                 &self.pool,
                 &mut Reader::OtlpProto,
                 &mut self.scratch,

@@ -8,9 +8,9 @@ use sluice_clickhouse::column::{Column, Layout, TableColumns};
 use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
 use sluice_otlp::{keys_read, walk, walk_in_order};
 
-use crate::gateway::span_row::{RowError, Scratch, SpanRows};
 use crate::reader::frames;
 use crate::row;
+use crate::rows::span_row::{RowError, Scratch, SpanRows};
 
 /// Keys read per byte at the most. The gateway's sink reads attributes twice, links once a column, and what is in arrays and lists
 /// once more for each, so this is a few times what [`crate::otlp_walk`] allows.
@@ -73,7 +73,7 @@ fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
     assert_eq!(rest, good, "the message behind is as it would be without the one between");
 }
 
-/// Adds a message, or takes it back: what `sluice_gateway::encode` does, with memory without limits.
+/// Adds a message, or takes it back: what `sluice_gateway::reading::encode` does, with memory without limits.
 fn add(scratch: &mut Scratch, rows: &mut RowFrames, store: &mut Vec<u8>, message: &[u8]) -> Option<u64> {
     let mark = rows.mark(store);
     let in_order = walk_in_order(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));

@@ -3,7 +3,7 @@
 //! Owner: the first thread. Limits: the time to leave (`shutdown.deadline`), [`LATE_MAX`] and [`CLOSE_WAIT`] behind it.
 
 use super::Event;
-use crate::{health::Status, spool::Spool};
+use crate::{signals::health::Status, volume::spool::Spool};
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sluice_kafka::Stop;
@@ -140,7 +140,7 @@ fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{app::watch_signals, buffers::Pool, metrics::Metrics};
+    use crate::{app::watch_signals, blocks::buffers::Pool, signals::metrics::Metrics};
     use crossbeam_channel::bounded;
     use std::process::Command;
 

@@ -15,13 +15,17 @@ use sluice_clickhouse::{
     row_frames::RowFrames,
 };
 use sluice_gateway::{
-    account::RowAccount,
-    block::{OpenBlock, Place},
-    buffers::Pool,
-    encode::{Encoded, Payload, encode},
-    read::Reader,
-    reject::Reason,
-    span_row::Scratch,
+    blocks::{
+        block::{OpenBlock, Place},
+        buffers::Pool,
+    },
+    reading::{
+        encode::{Encoded, Payload, encode},
+        reader::Reader,
+        reject::Reason,
+    },
+    rows::span_row::Scratch,
+    signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, budget::ROW_BUFFER_BYTES};
 use sluice_kafka::{

@@ -15,7 +15,7 @@ use sluice_clickhouse::{
     json_type::JsonType,
     row_frames::RowFrames,
 };
-use sluice_gateway::span_row::{RowError, Scratch, SpanRows};
+use sluice_gateway::rows::span_row::{RowError, Scratch, SpanRows};
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, WORKER_BYTES};
 use sluice_otlp::walk;
 

@@ -2,10 +2,12 @@
 //! whose number of gateways is decided no more.
 
 use sluice_gateway::{
-    admin::Health,
-    buffers::Pool,
-    health::Status,
-    metrics::{Family, Metrics},
+    blocks::buffers::Pool,
+    signals::{
+        admin::Health,
+        health::Status,
+        metrics::{Family, Metrics},
+    },
 };
 use sluice_gateway_config::parse;
 use std::{

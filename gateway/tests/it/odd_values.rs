@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::{
     trace::v1::{ResourceSpans, ScopeSpans, Span, Status, TracesData, span::Event},
 };
 use prost::Message as _;
-use sluice_gateway::{encode::Encoded, reject::Reason};
+use sluice_gateway::reading::{encode::Encoded, reject::Reason};
 
 const TIMESTAMP: u64 = 1_700_000_000_000_000_000;
 

@@ -241,7 +241,7 @@ async fn the_check_says_whether_there_would_be_a_dead_letter_topic() {
     let topic = Topic::create("checked", 2).await;
     let check = || async {
         let checked = sluice_gateway_config::parse::from_yaml(&topic.config()).unwrap().check().unwrap();
-        sluice_gateway::check::check(&checked).await
+        sluice_gateway::commands::check::check(&checked).await
     };
     let about = |lines: &[String]| lines.iter().find(|line| line.contains(&topic.letters())).cloned();
     let made = about(&check().await.found).unwrap();

@@ -8,10 +8,10 @@ use crate::{
 use bytes::Bytes;
 use sluice_clickhouse::column::TableColumns;
 use sluice_gateway::{
-    drain::{self, Error, Fate, Problem, Report, Request, Tally},
-    message_rows::MessageRows,
-    passport::Passport,
-    sink::Sink,
+    blocks::message_rows::MessageRows,
+    commands::drain::{self, Error, Fate, Problem, Report, Request, Tally},
+    table::sink::Sink,
+    volume::passport::Passport,
 };
 use sluice_gateway_config::{CheckedConfig, parse};
 use sluice_kafka::{

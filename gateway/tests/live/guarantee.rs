@@ -4,8 +4,8 @@ use crate::{
     messages::{message, span},
     server::{Database, frames, send},
 };
-use sluice_gateway::guarantee::{Load, Reason, Verdict};
-use sluice_gateway::sink::Sink;
+use sluice_gateway::signals::guarantee::{Load, Reason, Verdict};
+use sluice_gateway::table::sink::Sink;
 use std::time::Duration;
 
 const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };

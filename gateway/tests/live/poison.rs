@@ -15,8 +15,8 @@ use sluice_clickhouse::{
     row_ends::RowShape,
 };
 use sluice_gateway::{
-    bisect::{self, Bisection, Fault, Outcome, Refusal, RefusedRow, Step, Window},
-    sink::Targets,
+    delivery::bisect::{self, Bisection, Fault, Outcome, Refusal, RefusedRow, Step, Window},
+    table::sink::Targets,
 };
 use sluice_gateway_config::{Layout, SchemaManagement};
 use sluice_kafka::{

@@ -5,9 +5,9 @@ use crate::{
     server::Database,
 };
 use sluice_gateway::{
-    metrics::Metrics,
-    table_watch::{TableChanged, TableWatch},
-    tries::Described,
+    delivery::tries::Described,
+    signals::metrics::Metrics,
+    table::table_watch::{TableChanged, TableWatch},
 };
 use sluice_gateway_config::{Layout, SchemaManagement, parse};
 use std::{

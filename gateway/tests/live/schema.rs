@@ -4,7 +4,10 @@ use crate::{
     messages::{message, span},
     server::{Database, frames, send},
 };
-use sluice_gateway::{ddl, schema::Report, sink::Sink};
+use sluice_gateway::{
+    commands::ddl,
+    table::{schema::Report, sink::Sink},
+};
 use sluice_gateway_config::{
     Duration, Engine, ExtraColumn, Insert, Layout, Schema, SchemaManagement, TypedPaths, Views,
 };

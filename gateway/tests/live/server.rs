@@ -10,13 +10,17 @@ use sluice_clickhouse::{
     row_frames::RowFrames,
 };
 use sluice_gateway::{
-    account::RowAccount,
-    block::{OpenBlock, Place},
-    buffers::Pool,
-    encode::{Encoded, Payload, encode},
-    read::Reader,
-    sink::Sink,
-    span_row::Scratch,
+    blocks::{
+        block::{OpenBlock, Place},
+        buffers::Pool,
+    },
+    reading::{
+        encode::{Encoded, Payload, encode},
+        reader::Reader,
+    },
+    rows::span_row::Scratch,
+    signals::account::RowAccount,
+    table::sink::Sink,
 };
 use sluice_gateway_config::{ClickHouse, Insert, Layout, Schema, SchemaManagement};
 use sluice_kafka::{

@@ -1,0 +1,250 @@
+//! Kafka's spans against the table's rows: which are missing, which are doubled. Pure.
+//!
+//! A key that occurs k times in Kafka must have k rows. Keys are judged a chunk at a time, as soon as their rows are counted:
+//!
+//! | rows of a key | seen in an earlier chunk | verdict |
+//! | --- | --- | --- |
+//! | as often as it is in the chunk | no | fine |
+//! | none | either | each of its spans is missing, or waits beyond the committed offset |
+//! | anything else | | in question |
+//!
+//! What is in question depends on how often the key occurs in all of the audited range. Kafka is read once more, and only keys in
+//! question are counted: [`Comparison::recount`], then [`Comparison::decide`].
+//!
+//! A span beyond the committed offset may have a row or not; only those in front of it can be missing.
+//!
+//! Limits: the [`Filter`], and [`QUESTIONED_MAX`] keys in question; beyond that a key is judged by its chunk alone, and the
+//! audit says so.
+
+use super::{
+    chunk::{Chunk, KeyHash, Occurrence},
+    filter::Filter,
+    report::{Finding, Findings, PartitionReport},
+};
+use std::collections::HashMap;
+
+/// Keys in question. Chosen: about 120 bytes each; there are few of them unless a whole block is doubled, and then ten largest
+/// blocks fit.
+pub const QUESTIONED_MAX: usize = 1_000_000;
+
+/// A key whose rows are not as many as its spans in one chunk.
+#[derive(Debug)]
+struct Questioned {
+    rows: u64,
+    /// Spans in front of the committed offset, and beyond it.
+    behind: u64,
+    beyond: u64,
+    /// Where the last of them is: index of the partition, and place in it.
+    last: (usize, Occurrence),
+    trace_id: Box<[u8]>,
+    span_id: Box<[u8]>,
+}
+
+/// How a key of a chunk is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    Absent,
+    InQuestion,
+    /// There is no room for the question.
+    ByChunk,
+}
+
+/// How often a key occurs in a chunk.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    behind: u64,
+    beyond: u64,
+    last: Occurrence,
+}
+
+/// What is known of all keys so far.
+pub struct Comparison {
+    filter: Filter,
+    questioned: HashMap<KeyHash, Questioned>,
+    questioned_max: usize,
+    /// Keys that were judged by their chunk alone.
+    by_chunk: u64,
+}
+
+impl Comparison {
+    /// Nothing was seen yet.
+    pub fn new(filter_bytes: usize, questioned_max: usize) -> Self {
+        Self { filter: Filter::new(filter_bytes), questioned: HashMap::new(), questioned_max, by_chunk: 0 }
+    }
+
+    /// Judges a chunk of the partition with this index. `rows` are the table's, by key; the last of the partition's ranges is
+    /// the chunk's.
+    pub fn judge(
+        &mut self,
+        chunk: &Chunk,
+        rows: &[u64],
+        at: usize,
+        report: (&mut PartitionReport, &mut Findings),
+    ) {
+        let (partition, findings) = report;
+        let committed = partition.committed;
+        let times = times(chunk, committed);
+        let verdicts: Vec<Verdict> =
+            (0..times.len()).map(|key| self.verdict(chunk, key, rows[key], (times[key], at))).collect();
+        let totals = &mut partition.ranges.last_mut().expect("a chunk has a range").totals;
+        totals.rows += rows.iter().sum::<u64>();
+        for occurrence in &chunk.occurrences {
+            if verdicts[occurrence.key as usize] != Verdict::Absent {
+                continue;
+            }
+            if is_behind(occurrence, committed) {
+                totals.missing += 1;
+                let ids = chunk.keys.ids(occurrence.key as usize);
+                findings.missing(|| finding(&partition.topic, partition.partition, occurrence, ids, (1, 0)));
+            } else {
+                totals.waiting += 1;
+            }
+        }
+        for (key, verdict) in verdicts.iter().enumerate() {
+            if *verdict == Verdict::ByChunk {
+                self.by_chunk += 1;
+                let Times { behind, beyond, last } = times[key];
+                let counted = Counted { behind, beyond, rows: rows[key] };
+                settle(partition, findings, &last, chunk.keys.ids(key), counted);
+            }
+        }
+    }
+
+    fn verdict(&mut self, chunk: &Chunk, key: usize, rows: u64, (times, at): (Times, usize)) -> Verdict {
+        let hash = chunk.hashes[key];
+        let was_seen = self.filter.add(hash);
+        if let Some(questioned) = self.questioned.get_mut(&hash) {
+            questioned.rows = rows;
+            return Verdict::InQuestion;
+        }
+        match rows {
+            0 => Verdict::Absent,
+            _ if !was_seen && rows == times.behind + times.beyond => Verdict::Fine,
+            _ if self.questioned.len() >= self.questioned_max => Verdict::ByChunk,
+            _ => {
+                let (trace_id, span_id) = chunk.keys.ids(key);
+                let questioned = Questioned {
+                    rows,
+                    behind: 0,
+                    beyond: 0,
+                    last: (at, times.last),
+                    trace_id: trace_id.into(),
+                    span_id: span_id.into(),
+                };
+                self.questioned.insert(hash, questioned);
+                Verdict::InQuestion
+            }
+        }
+    }
+
+    /// Whether Kafka has to be read once more.
+    pub fn has_questions(&self) -> bool {
+        !self.questioned.is_empty()
+    }
+
+    /// Counts the keys in question in a chunk of the second reading.
+    pub fn recount(&mut self, chunk: &Chunk, at: usize, committed: Option<i64>) {
+        for occurrence in &chunk.occurrences {
+            let Some(questioned) = self.questioned.get_mut(&chunk.hashes[occurrence.key as usize]) else {
+                continue;
+            };
+            if is_behind(occurrence, committed) {
+                questioned.behind += 1;
+            } else {
+                questioned.beyond += 1;
+            }
+            questioned.last = (at, *occurrence);
+        }
+    }
+
+    /// Decides what was in question. Returns how many keys were judged by their chunk alone, which may be wrong for those that
+    /// occur in several.
+    pub fn decide(self, partitions: &mut [PartitionReport], findings: &mut Findings) -> u64 {
+        let mut questioned: Vec<Questioned> = self.questioned.into_values().collect();
+        questioned.sort_unstable_by_key(|q| (q.last.0, q.last.1.offset, q.last.1.row));
+        for Questioned { rows, behind, beyond, last: (at, last), trace_id, span_id } in questioned {
+            let counted = Counted { behind, beyond, rows };
+            settle(&mut partitions[at], findings, &last, (&trace_id, &span_id), counted);
+        }
+        self.by_chunk
+    }
+}
+
+/// What is known of a key in the end.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    behind: u64,
+    beyond: u64,
+    rows: u64,
+}
+
+/// Takes down what a key's numbers mean, in the range of its last span.
+fn settle(
+    partition: &mut PartitionReport,
+    findings: &mut Findings,
+    last: &Occurrence,
+    ids: (&[u8], &[u8]),
+    Counted { behind, beyond, rows }: Counted,
+) {
+    let found = || finding(&partition.topic, partition.partition, last, ids, (behind + beyond, rows));
+    let (missing, doubled) = (behind.saturating_sub(rows), rows.saturating_sub(behind + beyond));
+    if missing > 0 {
+        findings.missing(found);
+    }
+    if doubled > 0 {
+        findings.doubled(found);
+    }
+    let index = partition.ranges.partition_point(|range| range.next <= last.offset);
+    let totals = &mut partition.ranges[index].totals;
+    totals.missing += missing;
+    totals.doubled += doubled;
+    totals.waiting += (behind + beyond).saturating_sub(rows).min(beyond);
+}
+
+fn times(chunk: &Chunk, committed: Option<i64>) -> Vec<Times> {
+    let nowhere = Occurrence { key: 0, row: 0, offset: 0 };
+    let mut times = vec![Times { behind: 0, beyond: 0, last: nowhere }; chunk.keys.len()];
+    for occurrence in &chunk.occurrences {
+        let times = &mut times[occurrence.key as usize];
+        if is_behind(occurrence, committed) {
+            times.behind += 1;
+        } else {
+            times.beyond += 1;
+        }
+        times.last = *occurrence;
+    }
+    times
+}
+
+/// Whether the group has committed past it. Without a commit nothing is.
+fn is_behind(occurrence: &Occurrence, committed: Option<i64>) -> bool {
+    committed.is_some_and(|committed| occurrence.offset < committed)
+}
+
+fn finding(
+    topic: &str,
+    partition: i32,
+    occurrence: &Occurrence,
+    (trace_id, span_id): (&[u8], &[u8]),
+    (in_kafka, rows): (u64, u64),
+) -> Finding {
+    Finding {
+        topic: topic.to_owned(),
+        partition,
+        offset: occurrence.offset,
+        span: occurrence.row,
+        trace_id: hex(trace_id),
+        span_id: hex(span_id),
+        in_kafka,
+        rows,
+    }
+}
+
+fn hex(id: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits are a digit");
+    id.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+#[cfg(test)]
+mod tests;

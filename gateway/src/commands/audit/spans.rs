@@ -1,0 +1,126 @@
+//! The spans of a message, as the gateway reads it: encoded as a worker would, to learn whether it is rejected, and walked once
+//! more for the keys.
+//!
+//! Encoding costs three times what the walk does, and is what makes the audit's judgement the gateway's: a span with an attribute
+//! that cannot be read, or too large a row, rejects the whole message.
+//!
+//! Owner: the audit's thread. Limits: one block of the gateway's largest size, [`POOL_BYTES`], which is emptied after every message.
+
+use super::{chunk::Chunk, letters::Letters, report::Totals};
+use crate::{
+    blocks::{
+        block::OpenBlock,
+        buffers::{CHUNK_BYTES, Pool},
+    },
+    reading::{
+        encode::{Encoded, Payload, encode},
+        reader::Reader,
+    },
+    rows::span_row::{Scratch, usable},
+    signals::account::RowAccount,
+};
+use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
+use sluice_gateway_config::{Kafka, budget::BLOCK_BYTES_MAX};
+use sluice_kafka::Message;
+use sluice_otlp::{Malformed, Resource, Scope, Span, SpanSink, walk};
+use std::time::Instant;
+
+/// Memory for one block, and the reserve that sealing would need.
+pub const POOL_BYTES: u64 = BLOCK_BYTES_MAX + 8 * CHUNK_BYTES as u64;
+
+/// Reads messages.
+pub struct SpanReader {
+    reader: Reader,
+    scratch: Scratch,
+    pool: Pool,
+    block: OpenBlock,
+}
+
+impl SpanReader {
+    /// Reads messages as a gateway of this config does, for a table with these columns.
+    pub fn new(kafka: &Kafka, columns: TableColumns) -> Self {
+        Self {
+            reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
+            scratch: Scratch::new(columns),
+            pool: Pool::new(POOL_BYTES, 1, 1),
+            block: OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now()),
+        }
+    }
+
+    /// Adds the spans of a message that must have a row to `chunk`, and counts all of it in `totals`.
+    pub fn read(
+        &mut self,
+        message: &impl Message,
+        letters: &Letters,
+        chunk: &mut Chunk,
+        totals: &mut Totals,
+    ) {
+        let (partition, offset) = (message.partition(), message.offset());
+        totals.messages += 1;
+        let is_lettered = letters.has_message(partition, offset);
+        totals.dead_lettered_messages += u64::from(is_lettered);
+        let bytes = message.payload().unwrap_or_default();
+        let millis = message.timestamp().to_millis().unwrap_or(0);
+        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
+        if !self.gives_rows(payload) {
+            totals.rejected_messages += 1;
+            return;
+        }
+        if is_lettered {
+            return;
+        }
+        let wire = self.reader.wire(bytes).expect("a message that gives rows can be read");
+        let mut sink = KeySink { payload, offset, row: 0, partition, letters, chunk, totals };
+        walk(wire, &mut sink).expect("a message that gives rows can be walked");
+    }
+
+    /// Whether the gateway makes rows of it.
+    fn gives_rows(&mut self, payload: Payload<'_>) -> bool {
+        let Self { reader, scratch, pool, block } = self;
+        let mark = block.mark(pool);
+        match encode(pool, reader, scratch, block, payload) {
+            Encoded::Whole { .. } => {
+                block.rewind(pool, mark);
+                true
+            }
+            Encoded::Rejected(_) | Encoded::BlockFull => false,
+            Encoded::NoRoom => unreachable!("the pool holds the largest block"),
+        }
+    }
+}
+
+/// A sink that takes the keys.
+struct KeySink<'a> {
+    payload: Payload<'a>,
+    partition: i32,
+    offset: i64,
+    row: u32,
+    letters: &'a Letters,
+    chunk: &'a mut Chunk,
+    totals: &'a mut Totals,
+}
+
+impl SpanSink for KeySink<'_> {
+    type Error = Malformed;
+
+    fn resource(&mut self, _: &Resource<'_>) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn scope(&mut self, _: &Scope<'_>) -> Result<(), Malformed> {
+        Ok(())
+    }
+
+    fn span(&mut self, span: &Span<'_>) -> Result<(), Malformed> {
+        let row = self.row;
+        self.row = self.row.saturating_add(1);
+        if self.letters.has_span(self.partition, self.offset, row) {
+            self.totals.dead_lettered_spans += 1;
+            return Ok(());
+        }
+        let (nanos, _) = usable(span.start_time_unix_nano, self.payload.timestamp_nanos);
+        self.totals.spans += 1;
+        self.chunk.add((self.offset, row), (span.trace_id, span.span_id), nanos);
+        Ok(())
+    }
+}

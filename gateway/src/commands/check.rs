@@ -1,0 +1,276 @@
+//! `sluice-gateway check`: everything that can be known before a message is read; nothing is changed.
+
+use crate::{
+    signals::guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Verdict},
+    table::sink::{self, Sink, shards},
+};
+use serde::Serialize;
+use sluice_clickhouse::probe::ProbeError;
+use sluice_gateway_config::{
+    ByteSize, CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement,
+};
+use sluice_kafka::{
+    TopicPartitions, batch_bytes_max,
+    dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
+    probe_topics, received_bytes_max, would_make,
+};
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+/// How long Kafka may take to answer for a topic.
+const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
+const BATCH_OVERHEAD_BYTES: u64 = 12;
+
+/// What `delivery.commit: AfterEnqueue` gives up.
+pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
+                                 volume that is lost takes them with it; rows are doubled no more than otherwise";
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Findings {
+    /// The memory limit, divided: name and bytes.
+    pub memory_budget: Vec<Part>,
+    /// What is there.
+    pub found: Vec<String>,
+    /// What may come to stand in the way.
+    pub warnings: Vec<String>,
+    /// What stands in the way.
+    pub problems: Vec<String>,
+}
+
+/// A part of the memory budget.
+#[derive(Debug, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub part: &'static str,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Asks Kafka and ClickHouse.
+pub async fn check(checked: &CheckedConfig) -> Findings {
+    let memory_budget =
+        checked.budget().parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
+    let mut findings =
+        Findings { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() };
+    if checked.config().delivery.commit == Commit::AfterEnqueue {
+        findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
+    }
+    let kafka = &checked.config().source.kafka;
+    let topics = check_topics(kafka, &mut findings).await;
+    check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;
+    let clickhouse = &checked.config().sink.clickhouse;
+    match shards(clickhouse) {
+        Ok(shards) => {
+            for sink in &shards {
+                if let Err(error) = check_sink(clickhouse, sink, &mut findings).await {
+                    findings.problems.push(format!("sink.clickhouse: {error}"));
+                }
+            }
+        }
+        Err(error) => findings.problems.push(format!("sink.clickhouse: {error}")),
+    }
+    findings
+}
+
+/// The config's topics with the number of their partitions; those that are not there are not among them.
+async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, usize)> {
+    let mut there = Vec::new();
+    let topics = match ask(kafka).await {
+        Ok(topics) => topics,
+        Err(problem) => {
+            findings.problems.push(problem);
+            return there;
+        }
+    };
+    for topic in topics {
+        let Some(count) = topic.partitions else {
+            findings.problems.push(format!(
+                "source.kafka.topics: the topic {} does not exist; create it, or name another",
+                topic.topic
+            ));
+            continue;
+        };
+        findings.found.push(format!("topic {} has {count} partitions", topic.topic));
+        if let Some(bytes) = batch_bytes_max(kafka, &topic.topic, KAFKA_TIMEOUT).await {
+            findings.warnings.extend(batch_warning(kafka, &topic.topic, bytes));
+        }
+        there.push((topic.topic, count));
+    }
+    there
+}
+
+/// The brokers' answer for the config's topics, or what stands in its way.
+async fn ask(kafka: &Kafka) -> Result<Vec<TopicPartitions>, String> {
+    let asking = kafka.clone();
+    match tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await {
+        Ok(Ok(topics)) => Ok(topics),
+        Ok(Err(error)) => Err(format!("source.kafka.bootstrapServers: {error}")),
+        Err(error) => Err(format!("the question to Kafka was not finished: {error}")),
+    }
+}
+
+/// Whether there are dead-letter topics, or would be. A gateway without bad messages needs none: what is missing is no problem yet.
+async fn check_dead_letters(
+    kafka: &Kafka,
+    dead_letter: &DeadLetter,
+    sources: &[(String, usize)],
+    findings: &mut Findings,
+) {
+    let names = sources.iter().map(|(source, count)| {
+        let topic = dead_letter.topic.clone().unwrap_or_else(|| default_topic(source));
+        (topic, (*count).min(TOPIC_PARTITIONS_MAX))
+    });
+    // One topic may be for all sources.
+    for (topic, count) in names.collect::<BTreeMap<_, _>>() {
+        let asking = Kafka { topics: vec![topic.clone()], ..kafka.clone() };
+        let is_there = match ask(&asking).await {
+            Ok(found) => found.iter().any(|found| found.partitions.is_some()),
+            // That the brokers do not answer was said of the sources.
+            Err(problem) => return findings.warnings.push(problem),
+        };
+        if is_there {
+            findings.found.push(format!("dead-letter topic {topic} exists"));
+            continue;
+        }
+        match would_make(kafka, &topic, count, KAFKA_TIMEOUT).await {
+            Ok(()) => findings.found.push(format!(
+                "dead-letter topic {topic} does not exist; a gateway makes it with its first letter"
+            )),
+            Err(why) => findings.warnings.push(missing_letters(dead_letter.on_missing, &topic, &why)),
+        }
+    }
+}
+
+/// What it means that a dead-letter topic can neither be found nor made.
+fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
+    let consequence = match on_missing {
+        OnMissing::Stop => "stops its partition until the topic is there",
+        OnMissing::Skip => "is skipped, counted and in no dead-letter topic",
+    };
+    format!(
+        "delivery.deadLetter: the topic {topic} is not there, or may not be looked at, and making it would be refused ({why}); \
+         a message that cannot be read {consequence}; create it, or allow the gateway's user to describe and write to it"
+    )
+}
+
+/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
+/// when it is decompressed, of which the limit says nothing.
+fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
+    let expected = kafka.record_batch_bytes_max;
+    if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
+        return None;
+    }
+    let consequence = if bytes > received_bytes_max(kafka) {
+        "breaks the connection to its broker, for all of the broker's partitions"
+    } else {
+        "stops its partition"
+    };
+    let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
+    Some(format!(
+        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
+         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
+    ))
+}
+
+async fn check_sink(
+    clickhouse: &ClickHouse,
+    sink: &Sink,
+    findings: &mut Findings,
+) -> Result<(), sink::Error> {
+    findings.found.push(format!("ClickHouse {} at {}", sink.server_version().await?, sink.servers_named()));
+    let name = format!("{}.{}", clickhouse.database, clickhouse.table);
+    match sink.check_table().await {
+        Ok(fit) => {
+            findings.found.push(format!("table {name} fits: {}", fit.columns));
+            findings.found.extend(fit.notes);
+            findings.found.push(format!("delivery {}", promised(sink).await));
+            let report = sink.differences(&mut |_| ()).await?;
+            let differences =
+                report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
+            findings.warnings.extend(differences);
+        }
+        Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
+            if may_create(clickhouse.schema.management) =>
+        {
+            findings
+                .found
+                .push(format!("table {name} does not exist; `sluice-gateway ddl apply` creates it"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn may_create(management: SchemaManagement) -> bool {
+    matches!(management, SchemaManagement::CreateIfMissing | SchemaManagement::Evolve)
+}
+
+/// What the table allows to be promised when it is busy.
+async fn promised(sink: &Sink) -> String {
+    let answers = sink.deduplication().await;
+    let errors: Vec<_> =
+        answers.iter().filter_map(|answer| answer.as_ref().err().map(ToString::to_string)).collect();
+    let answers: Vec<_> = answers.into_iter().flatten().collect();
+    let load = Load { blocks_per_second: BUSY_BLOCKS_PER_SECOND, insert_timeout: sink.insert_timeout() };
+    let verdict = Verdict::of(&answers, sink.servers(), &load);
+    let text = format!("{verdict} (at {BUSY_BLOCKS_PER_SECOND} blocks a second)");
+    errors.iter().fold(text, |text, error| format!("{text}; {error}"))
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "memory budget")?;
+        for Part { part, bytes } in &self.memory_budget {
+            writeln!(f, "  {part:<8} {:>7} KiB", bytes / 1024)?;
+        }
+        for line in &self.found {
+            writeln!(f, "ok       {line}")?;
+        }
+        for line in &self.warnings {
+            writeln!(f, "warning  {line}")?;
+        }
+        for line in &self.problems {
+            writeln!(f, "problem  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::parse;
+
+    fn kafka(batch: &str) -> Kafka {
+        let config = format!(
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 4GiB}}, \
+             source: {{kafka: {{bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g, recordBatchBytesMax: {batch}}}}}, \
+             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}"
+        );
+        parse::from_yaml(&config).unwrap().source.kafka
+    }
+
+    #[test]
+    fn a_topic_of_larger_batches_than_are_expected_is_warned_of_with_the_value_that_would_do() {
+        // The broker's own default fits the gateway's.
+        assert_eq!(batch_warning(&kafka("1MiB"), "t", 1_048_588), None);
+        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
+        let stops = warning("1MiB", 8 << 20);
+        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
+        let breaks = warning("1MiB", (16 << 20) + 12);
+        assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
+        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
+        assert_eq!(batch_warning(&kafka("16MiB"), "t", (16 << 20) + 12), None, "what would do does");
+    }
+
+    #[test]
+    fn a_batch_up_to_what_is_received_does_not_break_a_connection() {
+        let kafka = kafka("1MiB");
+        let most = received_bytes_max(&kafka);
+        assert!(batch_warning(&kafka, "t", most).unwrap().contains("stops its partition"));
+        assert!(batch_warning(&kafka, "t", most + 1).unwrap().contains("breaks"));
+    }
+}

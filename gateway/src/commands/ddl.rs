@@ -1,0 +1,109 @@
+//! `sluice-gateway ddl`: the table's definition, printed, compared or applied.
+//!
+//! What it prints is either for people or JSON; the last line of `apply` that something differs, or failed, is JSON in any case: the
+//! operator reads it from the end of the Job's pod.
+
+use crate::{
+    args::{EXIT_DIFFERS, EXIT_FINDINGS},
+    table::{
+        schema::Report,
+        sink::{Error, Sink},
+    },
+};
+use sluice_clickhouse::ddl::create_all;
+use sluice_gateway_config::ClickHouse;
+
+/// The word for a table that rows can be written to, and that differs otherwise: a reason of the condition `SchemaReady`.
+pub const DIFFERS: &str = "SchemaDiffers";
+
+/// Characters of the last line's message. Chosen: what Kubernetes keeps of a pod's end is 2 KiB of its log.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+
+/// What is to be written, and the exit code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Told {
+    /// For standard output.
+    pub text: String,
+    /// For standard error, as its last line.
+    pub last_line: Option<String>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Told {
+    fn plain(text: String) -> Self {
+        Self { text, last_line: None, code: 0 }
+    }
+}
+
+/// The statements that make everything, each ended by a semicolon; or as a list.
+pub fn print(config: &ClickHouse, json: bool) -> Result<Told, Error> {
+    let statements = create_all(Sink::new(config)?.table_spec());
+    let text = if json { to_json(&statements) } else { statements.join(";\n") + ";\n" };
+    Ok(Told::plain(text))
+}
+
+/// What differs.
+pub async fn diff(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -> Result<Told, Error> {
+    let report = Sink::new(config)?.differences(&mut tell).await?;
+    let code = if report.differences.is_empty() { 0 } else { EXIT_DIFFERS };
+    Ok(Told { code, ..Told::plain(told(&report, json)) })
+}
+
+/// Makes what is missing, as far as `schema.management` allows, and compares the rest.
+pub async fn apply(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -> Result<Told, Error> {
+    let report = Sink::new(config)?.apply_telling(config.schema.management, &mut tell).await?;
+    let text = told(&report, json);
+    if report.differences.is_empty() {
+        return Ok(Told::plain(text));
+    }
+    let last_line = last_line(Some(DIFFERS), &report.messages().join("; "));
+    Ok(Told { text, last_line: Some(last_line), code: EXIT_FINDINGS })
+}
+
+/// Why a command ends, for the operator.
+pub fn last_line(reason: Option<&str>, message: &str) -> String {
+    let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+    serde_json::json!({ "reason": reason, "message": message }).to_string()
+}
+
+fn told(report: &Report, json: bool) -> String {
+    if json { to_json(report) } else { format!("{report}\n") }
+}
+
+fn to_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("texts and lists of texts serialise") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::parse;
+
+    fn config() -> ClickHouse {
+        let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 1GiB}, \
+             source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+             sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t, schema: {views: {traceTimes: true}}}}}";
+        parse::from_yaml(config).unwrap().sink.clickhouse
+    }
+
+    #[test]
+    fn statements_are_printed_for_a_shell_and_as_a_list() {
+        let text = print(&config(), false).unwrap().text;
+        assert!(
+            text.starts_with("CREATE DATABASE IF NOT EXISTS `d`;\nCREATE TABLE IF NOT EXISTS `d`.`t`\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("WHERE TraceId != \'\' GROUP BY TraceId;\n"), "{text}");
+        let list: Vec<String> = serde_json::from_str(&print(&config(), true).unwrap().text).unwrap();
+        assert_eq!(list.len(), 4);
+        assert_eq!(list.join(";\n") + ";\n", text);
+    }
+
+    #[test]
+    fn the_last_line_fits_what_is_kept_of_it() {
+        let line = last_line(Some(DIFFERS), &"\u{e9}".repeat(5_000));
+        assert!(line.len() <= 2_048, "{}", line.len());
+        assert_eq!(last_line(None, "m"), r#"{"message":"m","reason":null}"#);
+    }
+}

@@ -1,0 +1,401 @@
+//! `sluice-gateway drain`: empties a queue volume whose gateway is gone.
+//!
+//! Place in the flow: run by the operator or a person beside the gateways, with the volume mounted where the config says. It joins no
+//! group and commits nothing. What becomes of each block follows from what Kafka says ([`crate::volume::only_copy`]); what must be inserted
+//! goes as a gateway's blocks do, under its own token, with the same retries, parts and dead letters.
+//!
+//! ```text
+//!  claim, open --> ask Kafka --> drop what is in the table, or is read again --> insert the rest --> report
+//!                     |                                                            |
+//!                     `-- nobody answers: what is left, exit code 69 --------------'
+//! ```
+//!
+//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token.
+//!
+//! Rows may be doubled, and are counted then: those of blocks that were sent before and whose tokens the server may have forgotten; those
+//! of messages that are in the table or are read again although others of their block are not; and those of blocks that nobody has
+//! sent and whose end another owner need not know.
+//!
+//! Owner: the command's thread. Limits: [`Request::timeout`] without anything that gets on; memory as a gateway's with this config, without
+//! what it reads Kafka with and without its pool.
+
+mod inserts;
+mod report;
+
+pub use report::{Damaged, Fate, Problem, Report, Tally};
+
+use crate::{
+    delivery::retry::{self, Pace},
+    reading::reject::ROW_REFUSED,
+    signals::{account::RowAccount, metrics::Metrics},
+    table::sink,
+    volume::{
+        only_copy::{Caster, Logs, OnlyCopy, Whereabouts, partition_of},
+        spool::{self, Ended, LeftBlock, Spool},
+    },
+};
+use crossbeam_channel::{Receiver, bounded};
+use inserts::Inserts;
+use sluice_clickhouse::column::TableColumns;
+use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig};
+use sluice_kafka::{PartitionId, Patience, TopicReader};
+use sluice_spool::{Fatal, Identity, Options, Recovered, Volume};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long brokers may take for an answer. Chosen: above an election of a coordinator.
+const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
+
+/// How often it is said what is left.
+const SAY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long the volume may take to make everything durable at the end.
+const CLOSE_WAIT: Duration = Duration::from_secs(30);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// How long it goes on while nothing gets on.
+    pub timeout: Duration,
+    /// Records that cannot be read and whose rows are nowhere else are given up.
+    pub give_up_damaged: bool,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// What it is doing.
+    pub action: &'a str,
+    /// What is left of what can be read.
+    pub left: Tally,
+    /// Records that cannot be read and are left.
+    pub damaged: usize,
+}
+
+/// Why a volume cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be claimed.
+    #[error("{0}; nothing was changed")]
+    Volume(#[from] sluice_spool::Error),
+    /// It cannot be opened.
+    #[error(transparent)]
+    Spool(#[from] spool::Error),
+    /// A call on it failed.
+    #[error("the queue volume has failed, and what was done last is not certain: {0}")]
+    Failed(Fatal),
+    /// It did not end in time.
+    #[error("the queue volume took longer than {} s to make everything durable", CLOSE_WAIT.as_secs())]
+    Close,
+    /// No runtime.
+    #[error("cannot start the I/O runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+/// Empties the volume of the config as far as it can be. `tell` hears of each step and, while it takes long, of what is left.
+pub fn drain(
+    checked: &CheckedConfig,
+    request: Request,
+    tell: impl FnMut(&Progress<'_>),
+) -> Result<Report, Error> {
+    let config = checked.config();
+    let path = Path::new(&config.queue.path);
+    let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    let volume = Volume::claim(path, &identity)?;
+    let options = Options::new(identity.number(), config.queue.bytes_max(volume.space()?.total));
+    let (failed_out, failed) = bounded(1);
+    let (spool, recovered) = Spool::start(path, options, move |fatal| {
+        if failed_out.send(fatal).is_err() {
+            // The command has ended already.
+        }
+    })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let mut course = Course {
+        config,
+        request,
+        tell,
+        metrics: Arc::new(Metrics::new(checked.budget())),
+        account: RowAccount::default(),
+        failed,
+        moved: Instant::now(),
+        said: Instant::now(),
+        report: Report { volume: config.queue.path.clone(), ..Report::default() },
+        spool: spool.clone(),
+    };
+    runtime.map_err(Error::Runtime)?.block_on(course.run(&recovered))?;
+    let Course { report, failed, .. } = course;
+    if let Ok(fatal) = failed.try_recv() {
+        return Err(Error::Failed(fatal));
+    }
+    if !spool.close(CLOSE_WAIT) {
+        return Err(failed.try_recv().map_or(Error::Close, Error::Failed));
+    }
+    Ok(report)
+}
+
+struct Course<'a, F> {
+    config: &'a GatewayConfig,
+    request: Request,
+    tell: F,
+    spool: Spool,
+    metrics: Arc<Metrics>,
+    account: RowAccount,
+    /// Where a failure of the volume is told.
+    failed: Receiver<Fatal>,
+    /// When something got on last.
+    moved: Instant,
+    said: Instant,
+    report: Report,
+}
+
+/// Nobody has answered in time.
+struct Away(String);
+
+impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
+    async fn run(&mut self, recovered: &Recovered) -> Result<(), Error> {
+        let left = self.spool.left().take_all();
+        for block in &left {
+            self.report.found += Tally::of(block.rows());
+        }
+        self.report.left = self.report.found;
+        self.report.damaged = damaged(recovered);
+        self.say("opened the queue volume");
+        if self.spool.usage().blocks > self.report.found.blocks {
+            let text = "blocks that could be read a moment ago cannot any more; run it again".to_owned();
+            self.report.problem = Some(Problem::ByHand(text));
+        }
+        if self.report.is_empty() {
+            return Ok(());
+        }
+        let partitions = partitions(&left, recovered);
+        let logs = match self.ask(partitions).await {
+            Ok(logs) => logs,
+            Err(Away(text)) => {
+                self.report.problem = Some(Problem::Unavailable(text));
+                return Ok(());
+            }
+        };
+        self.judge_damaged(recovered, &logs);
+        let only_copies = self.drop_others(left, &logs);
+        self.say("asked Kafka");
+        if !only_copies.is_empty() {
+            self.insert(only_copies, &logs).await?;
+        }
+        if self.report.problem.is_none() && !self.report.is_empty() {
+            let count = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
+            let text = format!("{count} records cannot be read, and are nowhere else");
+            self.report.problem = Some(Problem::ByHand(text));
+        }
+        Ok(())
+    }
+
+    /// Asks Kafka until it answers, or the time is over.
+    async fn ask(&mut self, partitions: BTreeSet<PartitionId>) -> Result<Logs, Away> {
+        for tries in 1.. {
+            let kafka = self.config.source.kafka.clone();
+            let wanted = partitions.clone();
+            let asked = tokio::task::spawn_blocking(move || {
+                let reader = TopicReader::new(&kafka, "drain", PATIENCE)?;
+                Logs::ask(&reader, &kafka, &wanted)
+            });
+            match asked.await {
+                Ok(Ok(logs)) => return Ok(logs),
+                Ok(Err(error)) => self.again(&error.to_string(), tries).await?,
+                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+            }
+        }
+        unreachable!("it is asked until the time is over")
+    }
+
+    /// Waits before the next try, unless the time is over.
+    async fn again(&mut self, error: &str, tries: u32) -> Result<(), Away> {
+        if self.moved.elapsed() >= self.request.timeout {
+            let seconds = self.request.timeout.as_secs();
+            return Err(Away(format!("nothing got on for {seconds} s (--timeout): {error}")));
+        }
+        if self.said.elapsed() >= SAY_INTERVAL || tries == 1 {
+            self.say(&format!("{error}; asking again"));
+        }
+        tokio::time::sleep(retry::wait(Pace::Quick, tries, 1.0)).await;
+        Ok(())
+    }
+
+    fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
+        let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
+        let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
+        for (damaged, lost) in self.report.damaged.iter_mut().zip(lost) {
+            damaged.fate = match logs.whereabouts_of_lost(lost, enqueues) {
+                Some(Whereabouts::Settled) => Fate::Settled,
+                Some(Whereabouts::InKafka) => Fate::InKafka,
+                Some(Whereabouts::OnlyCopy(_)) | None if self.request.give_up_damaged => Fate::GivenUp,
+                Some(Whereabouts::OnlyCopy(_)) => Fate::Nowhere,
+                None => Fate::Unknown,
+            };
+            if !damaged.stays() {
+                self.spool.end(lost.id, Ended::Damaged);
+            }
+        }
+    }
+
+    /// Drops what is in the table or is read again, and gives what is left.
+    fn drop_others(&mut self, left: Vec<LeftBlock>, logs: &Logs) -> Vec<(LeftBlock, OnlyCopy)> {
+        let mut only_copies = Vec::new();
+        for block in left {
+            let tally = Tally::of(block.rows());
+            match logs.whereabouts(&block) {
+                Whereabouts::OnlyCopy(only) => {
+                    only_copies.push((block, only));
+                    continue;
+                }
+                Whereabouts::Settled => self.report.settled += tally,
+                Whereabouts::InKafka => self.report.in_kafka += tally,
+            }
+            self.spool.end(block.record(), Ended::Dropped);
+            self.report.left.blocks -= tally.blocks;
+            self.report.left.rows -= tally.rows;
+        }
+        self.moved = Instant::now();
+        only_copies
+    }
+
+    async fn insert(&mut self, blocks: Vec<(LeftBlock, OnlyCopy)>, logs: &Logs) -> Result<(), Error> {
+        let mut inserts = match self.prepare().await {
+            Ok(inserts) => inserts,
+            Err(Away(text)) => {
+                self.report.problem = Some(Problem::Unavailable(text));
+                return Ok(());
+            }
+        };
+        let before = self.report.left;
+        let mut unfit = Tally::default();
+        let caster = Caster {
+            spool: self.spool.clone(),
+            account: self.account.clone(),
+            metrics: self.metrics.clone(),
+            route: inserts.docks().route(),
+            columns: inserts.columns(),
+        };
+        for (block, only) in blocks {
+            match caster.ready(&block, only, logs).await {
+                Some(ready) => inserts.add(ready),
+                None => unfit += Tally::of(block.rows()),
+            }
+        }
+        let sent = Tally { blocks: before.blocks - unfit.blocks, rows: before.rows - unfit.rows };
+        let is_over = self.wait(&mut inserts, sent, unfit).await?;
+        if !is_over {
+            let seconds = self.request.timeout.as_secs();
+            let text = format!("nothing was inserted for {seconds} s (--timeout); the log says why");
+            self.report.problem = Some(Problem::Unavailable(text));
+        } else if unfit.blocks > 0 {
+            let text = format!(
+                "{unfit} are encoded for other columns than the table {} has now; give it those of before",
+                self.config.sink.clickhouse.table
+            );
+            self.report.problem = Some(Problem::ByHand(text));
+        }
+        Ok(())
+    }
+
+    /// Waits until the table is seen to fit, or the time is over.
+    async fn prepare(&mut self) -> Result<Inserts, Away> {
+        for tries in 1.. {
+            let clickhouse = &self.config.sink.clickhouse;
+            let shards = sink::shards(clickhouse).map_err(|error| Away(error.to_string()))?;
+            match sink::check_shards(&shards).await {
+                Ok(fit) => {
+                    self.moved = Instant::now();
+                    return self.inserts(shards, &fit.columns).await;
+                }
+                Err(error) => self.again(&error.to_string(), tries).await?,
+            }
+        }
+        unreachable!("it is asked until the time is over")
+    }
+
+    async fn inserts(&self, shards: Vec<sink::Sink>, columns: &TableColumns) -> Result<Inserts, Away> {
+        let made = Inserts::new(self.config, shards, columns, &self.metrics, &self.spool).await;
+        made.map_err(|error| Away(error.to_string()))
+    }
+
+    /// Waits until `sent` is in, and says so now and then. `false` when nothing got on for too long.
+    async fn wait(&mut self, inserts: &mut Inserts, sent: Tally, unfit: Tally) -> Result<bool, Error> {
+        self.moved = Instant::now();
+        let is_over = loop {
+            let ended = tokio::time::timeout(SAY_INTERVAL, inserts.next()).await;
+            self.count(sent, unfit);
+            match ended {
+                Ok(true) => self.moved = Instant::now(),
+                Ok(false) => break true,
+                Err(_) => {}
+            }
+            if self.said.elapsed() >= SAY_INTERVAL {
+                self.say("inserting");
+            }
+            if let Ok(fatal) = self.failed.try_recv() {
+                return Err(Error::Failed(fatal));
+            }
+            if self.moved.elapsed() >= self.request.timeout {
+                break false;
+            }
+        };
+        self.say("inserted");
+        Ok(is_over)
+    }
+
+    /// Takes down what became of what was to be inserted.
+    fn count(&mut self, sent: Tally, unfit: Tally) {
+        let metrics = &self.metrics;
+        let in_flight = u64::try_from(metrics.blocks_in_flight.get()).unwrap_or(0);
+        let report = &mut self.report;
+        report.dead_lettered_rows = metrics.dead_letters.with_label_values(&[ROW_REFUSED]).get();
+        report.skipped_rows = metrics.refused.rows_skipped.get();
+        report.possible_duplicate_rows = metrics.guarantee.possible_duplicate_rows.get();
+        let rows_left = self.account.in_flight();
+        let lost_rows = metrics.spool.rows_lost.get();
+        let blocks = metrics.blocks_inserted.get();
+        // A block that is ending now may be counted in two places; once all have ended none is.
+        let rows = sent.rows.saturating_sub(rows_left).saturating_sub(lost_rows);
+        let lost_blocks = sent.blocks.saturating_sub(in_flight).saturating_sub(blocks);
+        report.inserted = Tally { blocks, rows };
+        report.lost = Tally { blocks: lost_blocks, rows: lost_rows };
+        report.left = Tally { blocks: in_flight, rows: rows_left };
+        report.left += unfit;
+    }
+
+    fn say(&mut self, action: &str) {
+        self.said = Instant::now();
+        let damaged = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
+        (self.tell)(&Progress { action, left: self.report.left, damaged });
+    }
+}
+
+/// The records that cannot be read, in the order of what was found. What becomes of them is not known yet.
+fn damaged(recovered: &Recovered) -> Vec<Damaged> {
+    let asides = recovered.set_aside.iter();
+    let each = asides.flat_map(|aside| aside.lost.iter().map(move |lost| (aside, lost)));
+    each.map(|(aside, lost)| {
+        let covers = lost.coordinates.as_ref();
+        Damaged {
+            file: aside.file.clone(),
+            reason: aside.reason.clone(),
+            partition: covers.map(|c| format!("{}/{}", c.partition.topic, c.partition.partition)),
+            first: covers.map(|covers| covers.first),
+            next: covers.map(|covers| covers.next),
+            rows: covers.map(|covers| covers.rows),
+            fate: Fate::Unknown,
+        }
+    })
+    .collect()
+}
+
+/// Of which partitions a volume has blocks, or had.
+fn partitions(left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
+    let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
+    let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(partition_of);
+    left.iter().map(LeftBlock::partition).chain(of_lost).collect()
+}

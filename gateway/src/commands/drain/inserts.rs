@@ -1,0 +1,141 @@
+//! The inserts of a drain: the same shipments as a gateway's, of blocks that no partition is owned for.
+//!
+//! Owner: the command's thread, on a runtime of its own. Limits: [`SENDING_PER_INSERT`] blocks a shard and insert are under way; what waits
+//! is on the volume.
+
+use crate::{
+    app::identity,
+    blocks::buffers::Pool,
+    delivery::{
+        clock::Clock,
+        held::Ready,
+        shipment::Shipment,
+        task::{Delivery, Docks, SENDING_PER_INSERT},
+    },
+    signals::{
+        guarantee::{Standing, Watch},
+        metrics::Metrics,
+    },
+    table::{
+        sink::{self, Sink},
+        table_watch::TableWatch,
+    },
+    volume::spool::Spool,
+};
+use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
+use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
+use sluice_kafka::{
+    PartitionId,
+    dead_letter::{DeadLetters, StartError},
+};
+use std::{collections::VecDeque, sync::Arc};
+use tokio::task::JoinSet;
+
+/// Why nothing can be inserted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The inserts cannot be prepared.
+    #[error(transparent)]
+    Sink(sink::Error),
+    /// There is no way to the dead-letter topic.
+    #[error("cannot prepare dead letters: {0}")]
+    DeadLetters(#[source] StartError),
+}
+
+/// Blocks on their way into the table.
+pub struct Inserts {
+    docks: Docks,
+    columns: u64,
+    sending_max: usize,
+    waiting: VecDeque<Ready>,
+    shipments: JoinSet<PartitionId>,
+}
+
+impl Inserts {
+    /// Prepares them; nothing is sent, but what the guarantee rests on is asked.
+    pub async fn new(
+        config: &GatewayConfig,
+        shards: Vec<Sink>,
+        columns: &TableColumns,
+        metrics: &Arc<Metrics>,
+        spool: &Spool,
+    ) -> Result<Self, Error> {
+        let standing = Arc::new(Standing::new(metrics.guarantee.clone(), []));
+        // Nothing is read here, so that nothing is known of what would be.
+        let mut watch = Watch::new(shards.clone(), standing.clone(), Arc::default());
+        let clock = Clock::start();
+        watch.look(clock.now()).await;
+        tokio::spawn(watch.run(move || clock.now()));
+        let kafka = &config.source.kafka;
+        let letters = &config.delivery.dead_letter;
+        let client_id = identity(config).client_id;
+        let started = DeadLetters::start(kafka, letters.topic.as_deref(), &client_id);
+        let dead_letters = started.map_err(Error::DeadLetters)?;
+        let shape = Arc::new(RowShape::of(columns));
+        let concurrency = config.sink.clickhouse.insert.concurrency;
+        // Nobody owns a partition here: shipments of only copies report to nobody.
+        let (reports, _) = crossbeam_channel::bounded(1);
+        let sending_max = SENDING_PER_INSERT * concurrency.max(1) as usize * shards.len();
+        let deliveries: Result<Vec<_>, Error> = shards
+            .into_iter()
+            .map(|sink| {
+                Ok(Delivery {
+                    targets: sink.targets(columns).map_err(Error::Sink)?,
+                    // What was encoded for other columns waits until the table is mended, or the time is over.
+                    watch: TableWatch::new(sink.clone(), columns.clone(), metrics.clone(), |changed| {
+                        tracing::error!("{changed}");
+                    }),
+                    standing: standing.clone(),
+                    sink,
+                    concurrency,
+                    reports: reports.clone(),
+                    dead_letters: dead_letters.clone(),
+                    on_missing: letters.on_missing,
+                    kafka: kafka.clone(),
+                    shape: shape.clone(),
+                    metrics: metrics.clone(),
+                    spool: Some(spool.clone()),
+                })
+            })
+            .collect();
+        let deliveries = deliveries?;
+        let columns = deliveries.first().map_or(0, |delivery| delivery.targets.columns());
+        // Nothing is read here that would need the pool: it is what one block in parts may have.
+        let pool = Arc::new(Pool::new(BLOCK_BYTES_MAX, 0, 0));
+        let docks = Docks::new(deliveries, &pool);
+        Ok(Self { docks, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
+    }
+
+    /// The columns that are sent, as a number.
+    pub fn columns(&self) -> u64 {
+        self.columns
+    }
+
+    /// Where blocks go.
+    pub fn docks(&self) -> &Docks {
+        &self.docks
+    }
+
+    /// Takes a block in, to be sent in its turn.
+    pub fn add(&mut self, ready: Ready) {
+        self.docks.count_in();
+        self.waiting.push_back(ready);
+    }
+
+    /// Sends what may be sent and waits until the next block has ended. `false` when there is none.
+    pub async fn next(&mut self) -> bool {
+        while self.shipments.len() < self.sending_max
+            && let Some(ready) = self.waiting.pop_front()
+        {
+            let dock = self.docks.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(dock, ready).run());
+        }
+        match self.shipments.join_next().await {
+            Some(ended) => {
+                ended.expect("a panic ends the process");
+                true
+            }
+            None => false,
+        }
+    }
+}

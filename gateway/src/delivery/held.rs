@@ -1,0 +1,381 @@
+//! Blocks that wait until they may be sent, and then for their turn.
+//!
+//! Place in the flow: delivery puts every block and every order of the poll thread in here, and takes out what is to be sent.
+//! Owner: the delivery task. Limits: every block holds chunks of the pool or a record on the queue volume, which bound them;
+//! releases that came before their block are bounded by the ranges in flight.
+//!
+//! Blocks come out in the order in which they were released, of each partition at most [`Held::new`]'s number at a time: a block that
+//! is refused, and waits for someone to act, holds up blocks of its own partition at the most.
+
+use crate::{
+    blocks::block::Block,
+    volume::{
+        cargo::Cargo,
+        enqueue::{Enqueued, Enqueuing},
+        spool::{Ended, Spool},
+    },
+};
+use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// Whether the generation of a block is still ours: shared by everything that is being sent of it.
+#[derive(Debug, Default)]
+pub struct Tenure {
+    is_over: AtomicBool,
+    /// Whether that is because this process leaves.
+    is_leaving: AtomicBool,
+    /// When the partition was last known to be ours, in ms by [`sluice_kafka::clock`].
+    proved_ms: AtomicU64,
+    told: Notify,
+}
+
+impl Tenure {
+    /// Whether another owner has the partition.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until another owner has it.
+    pub async fn over(&self) {
+        let told = self.told.notified();
+        if !self.is_over() {
+            told.await;
+        }
+    }
+
+    /// When the partition was last known to be ours, by [`sluice_kafka::clock`]; zero when nobody has said since it was assigned.
+    pub fn proved(&self) -> Duration {
+        Duration::from_millis(self.proved_ms.load(Ordering::Relaxed))
+    }
+
+    fn prove(&self, at: Duration) {
+        self.proved_ms.fetch_max(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether it is over because this process leaves: what is on the queue volume is for its next run.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
+    }
+
+    fn end(&self, is_leaving: bool) {
+        self.is_leaving.store(is_leaving, Ordering::Release);
+        self.is_over.store(true, Ordering::Release);
+        self.told.notify_waiters();
+    }
+}
+
+/// A block and where its bytes are.
+#[derive(Debug)]
+pub struct Stowed {
+    /// The block, without its frames.
+    pub block: Block,
+    /// Those.
+    pub cargo: Arc<Cargo>,
+}
+
+impl Stowed {
+    /// Gives it up: its messages are another owner's. With `is_leaving` its record, if it has one, stays for the next run.
+    pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
+        if !is_leaving {
+            self.cargo.end(spool, Ended::Dropped);
+        }
+        self.block.account.abandon();
+    }
+}
+
+/// One partition's blocks, by the first offset of their range.
+#[derive(Debug, Default)]
+struct OfPartition {
+    /// The latest generation that is over.
+    forgotten: Option<Generation>,
+    blocks: BTreeMap<i64, Stowed>,
+    released: BTreeMap<i64, Release>,
+    tenures: BTreeMap<Generation, Arc<Tenure>>,
+    /// Blocks that may be sent, with their place among all of them.
+    ready: VecDeque<(u64, Ready)>,
+    /// Blocks that were taken out to be sent, and are not done.
+    sending: usize,
+}
+
+/// All blocks that wait.
+#[derive(Debug)]
+pub struct Held {
+    partitions: BTreeMap<PartitionId, OfPartition>,
+    /// Blocks of one partition that are being sent at a time.
+    sending_max: usize,
+    /// Blocks that were released so far.
+    releases: u64,
+}
+
+/// A block that may be sent.
+#[derive(Debug)]
+pub struct Ready {
+    /// The block.
+    pub stowed: Stowed,
+    /// What its release says.
+    pub release: Release,
+    /// Whether its generation is still ours.
+    pub tenure: Arc<Tenure>,
+}
+
+impl Held {
+    /// Nothing waits. Of each partition `sending_max` blocks are sent at a time.
+    pub fn new(sending_max: usize) -> Self {
+        Self { partitions: BTreeMap::new(), sending_max, releases: 0 }
+    }
+
+    /// Takes a block in. Gives back those to be given up: this one when its generation is over.
+    #[must_use]
+    pub fn block(&mut self, stowed: Stowed) -> Vec<Stowed> {
+        let of = self.partitions.entry(stowed.block.id.clone()).or_default();
+        if of.forgotten.is_some_and(|forgotten| stowed.block.generation <= forgotten) {
+            return vec![stowed];
+        }
+        let first = stowed.block.range.first;
+        of.blocks.insert(first, stowed);
+        if let Some(release) = of.released.remove(&first) {
+            of.release(release, &mut self.releases);
+        }
+        Vec::new()
+    }
+
+    /// Takes an order. Gives back the blocks to be given up.
+    #[must_use]
+    pub fn order(&mut self, order: Order) -> Vec<Stowed> {
+        match order {
+            Order::Send { id, generation, release } => {
+                let of = self.partitions.entry(id).or_default();
+                if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
+                    of.release(release, &mut self.releases);
+                }
+                Vec::new()
+            }
+            Order::Proved { id, generation, at, offset: _ } => {
+                let of = self.partitions.entry(id).or_default();
+                if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
+                    of.tenures.entry(generation).or_default().prove(at);
+                }
+                Vec::new()
+            }
+            // Delivery has the blocks.
+            Order::TakeOver { .. } => Vec::new(),
+            Order::Forget { id, generation, is_leaving } => self.forget(&id, generation, is_leaving),
+        }
+    }
+
+    /// The next block to send. [`Self::done`] must be said of it.
+    pub fn pop(&mut self) -> Option<Ready> {
+        let may_send = |of: &&mut OfPartition| of.sending < self.sending_max && !of.ready.is_empty();
+        let oldest = |of: &&mut OfPartition| of.ready.front().map(|(place, _)| *place);
+        let of = self.partitions.values_mut().filter(may_send).min_by_key(oldest)?;
+        let (_, ready) = of.ready.pop_front()?;
+        of.sending += 1;
+        Some(ready)
+    }
+
+    /// A block of this partition is not being sent any more.
+    pub fn done(&mut self, id: &PartitionId) {
+        if let Some(of) = self.partitions.get_mut(id) {
+            of.sending = of.sending.saturating_sub(1);
+        }
+    }
+
+    /// Whether a block may be sent that is not.
+    pub fn has_ready(&self) -> bool {
+        self.partitions.values().any(|of| !of.ready.is_empty())
+    }
+
+    /// Blocks that may be sent and have become only copies on the volume since the last question.
+    pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
+        let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
+        let new =
+            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.stowed.cargo.become_only_copy()?)));
+        new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
+    }
+
+    /// Blocks that wait.
+    pub fn len(&self) -> usize {
+        self.partitions.values().map(|of| of.blocks.len() + of.ready.len()).sum()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn forget(&mut self, id: &PartitionId, generation: Generation, is_leaving: bool) -> Vec<Stowed> {
+        let Some(of) = self.partitions.get_mut(id) else { return Vec::new() };
+        of.forgotten = of.forgotten.max(Some(generation));
+        let is_over = |stowed: &Stowed| stowed.block.generation <= generation;
+        let mut dropped: Vec<Stowed> =
+            of.blocks.extract_if(.., |_, stowed| is_over(stowed)).map(|(_, stowed)| stowed).collect();
+        // A generation's releases are given before the next one begins.
+        of.released.clear();
+        while let Some(entry) = of.tenures.first_entry().filter(|entry| *entry.key() <= generation) {
+            entry.remove().end(is_leaving);
+        }
+        let (over, ready): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| {
+                // The volume has the only copy of some: they are sent, whoever owns the partition.
+                is_over(&ready.stowed) && !ready.stowed.cargo.is_only_copy()
+            });
+        of.ready = ready;
+        dropped.extend(over.into_iter().map(|(_, ready)| ready.stowed));
+        dropped
+    }
+}
+
+impl OfPartition {
+    /// The block of a range may be sent now; it may be still on its way here.
+    fn release(&mut self, release: Release, releases: &mut u64) {
+        let Some(stowed) = self.blocks.remove(&release.range.first) else {
+            self.released.insert(release.range.first, release);
+            return;
+        };
+        let tenure = self.tenures.entry(stowed.block.generation).or_default().clone();
+        *releases += 1;
+        stowed.cargo.release();
+        self.ready.push_back((*releases, Ready { stowed, release, tenure }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{blocks::message_rows::MessageRows, signals::account::RowAccount};
+    use sluice_kafka::{
+        OffsetRange,
+        ranges::{Content, Token},
+    };
+
+    fn id(partition: i32) -> PartitionId {
+        PartitionId { topic: "spans".into(), partition }
+    }
+
+    fn of(partition: i32, generation: u64, first: i64) -> Stowed {
+        let range = OffsetRange { first, next: first + 10 };
+        let id = id(partition);
+        let mut block = Block {
+            token: Token::of("c", &id, range, Content::default()),
+            id,
+            generation: Generation(generation),
+            range,
+            rows: 1,
+            account: RowAccount::default().open().seal(1),
+            messages: MessageRows::default(),
+            raw_bytes: 1,
+            frames: Vec::new(),
+            bytes: 0,
+            span_end_nanos_max: 0,
+            passport: crate::volume::passport::Passport::default(),
+        };
+        let cargo = Cargo::of(&mut block, 0);
+        Stowed { block, cargo }
+    }
+
+    fn block(generation: u64, first: i64) -> Stowed {
+        of(3, generation, first)
+    }
+
+    fn send_of(partition: i32, generation: u64, first: i64) -> Order {
+        let release = Release {
+            range: OffsetRange { first, next: first + 10 },
+            first_sent: 1,
+            is_inherited: false,
+            parts: None,
+            routing_epoch: 0,
+        };
+        Order::Send { id: id(partition), generation: Generation(generation), release }
+    }
+
+    fn send(generation: u64, first: i64) -> Order {
+        send_of(3, generation, first)
+    }
+
+    fn forget(generation: u64) -> Order {
+        Order::Forget { id: id(3), generation: Generation(generation), is_leaving: false }
+    }
+
+    fn next(held: &mut Held) -> Option<i64> {
+        held.pop().map(|ready| ready.stowed.block.range.first)
+    }
+
+    #[test]
+    fn a_block_waits_for_its_release_and_a_release_for_its_block() {
+        let mut held = Held::new(9);
+        assert!(held.block(block(1, 0)).is_empty());
+        assert_eq!(next(&mut held), None);
+        assert!(held.order(send(1, 10)).is_empty());
+        assert!(held.order(send(1, 0)).is_empty());
+        assert_eq!(next(&mut held), Some(0));
+        assert!(held.block(block(1, 10)).is_empty());
+        assert_eq!(next(&mut held), Some(10));
+        assert_eq!(next(&mut held), None);
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_generation_that_is_over_sends_nothing_more() {
+        let mut held = Held::new(9);
+        assert!(held.block(block(1, 0)).is_empty());
+        assert!(held.order(send(1, 0)).is_empty());
+        let tenure = held.pop().unwrap().tenure;
+        assert!(held.block(block(1, 10)).is_empty());
+        assert!(held.block(block(1, 20)).is_empty());
+        assert!(held.order(send(1, 20)).is_empty());
+        assert_eq!(held.order(forget(1)).len(), 2);
+        assert!(tenure.is_over());
+        assert_eq!(next(&mut held), None);
+        assert_eq!(held.block(block(1, 30)).len(), 1, "a late one is dropped too");
+        assert!(held.order(send(1, 30)).is_empty());
+        assert!(held.block(block(2, 10)).is_empty());
+        assert!(held.order(send(2, 10)).is_empty());
+        let begun = held.pop().unwrap();
+        assert_eq!((begun.stowed.block.range.first, begun.tenure.is_over()), (10, false));
+    }
+
+    #[test]
+    fn an_only_copy_is_sent_after_its_generation_is_over() {
+        let mut held = Held::new(9);
+        let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
+        for first in [0, 10] {
+            let stowed = block(1, first);
+            let cargo = Cargo::left(id_of(u32::try_from(first).unwrap()), false, true);
+            assert!(held.block(Stowed { cargo, ..stowed }).is_empty());
+        }
+        assert!(held.become_only_copies().is_empty(), "their ranges may not be sent yet");
+        assert!(held.order(send(1, 0)).is_empty());
+        let range = OffsetRange { first: 0, next: 10 };
+        let enqueuing = Enqueuing { id: id(3), generation: Generation(1), range, is_inherited: false };
+        assert_eq!(held.become_only_copies(), [Enqueued { enqueuing, record: id_of(0) }]);
+        assert!(held.become_only_copies().is_empty());
+        assert!(held.order(send(1, 10)).is_empty());
+        assert_eq!(held.order(forget(1)).len(), 1, "the other one is read again");
+        let ready = held.pop().unwrap();
+        assert_eq!((ready.stowed.block.range, ready.tenure.is_over()), (range, true));
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_no_partition_takes_all_places() {
+        let mut held = Held::new(2);
+        for first in [0, 10, 20] {
+            assert!(held.block(of(1, 1, first)).is_empty());
+            assert!(held.order(send_of(1, 1, first)).is_empty());
+        }
+        assert!(held.block(of(2, 1, 500)).is_empty());
+        assert!(held.order(send_of(2, 1, 500)).is_empty());
+        assert_eq!([next(&mut held), next(&mut held), next(&mut held)], [Some(0), Some(10), Some(500)]);
+        assert_eq!((next(&mut held), held.len()), (None, 1), "the third of the first partition waits");
+        held.done(&id(1));
+        assert_eq!(next(&mut held), Some(20));
+    }
+}

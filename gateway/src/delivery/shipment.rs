@@ -1,0 +1,450 @@
+//! One block on its way into the table: sends it, and does what its [`Tries`] say until it is in.
+//!
+//! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
+//! has one of its [`Dock`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
+//! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
+//!
+//! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's. One that is the
+//! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
+
+mod dock;
+mod ending;
+mod in_parts;
+mod letters;
+
+pub use dock::{Dock, IN_PARTS_MAX};
+
+use crate::{
+    blocks::{block::Block, message_rows::MessageRows},
+    delivery::{
+        bisect::{Bisection, Fault, Refusal},
+        breaker::Answer,
+        held::{Ready, Stowed, Tenure},
+        retry,
+        tries::{At, Failure, Next, Replica, Tries},
+    },
+    volume::{
+        cargo::{Cargo, Loaded},
+        spool::{Ended, Unreadable},
+    },
+};
+use sluice_clickhouse::{
+    body::InsertBody,
+    fate::Lost,
+    insert::{InsertError, InsertId},
+    outcome::Class,
+};
+use sluice_kafka::{
+    PartitionId,
+    ranges::{PROOF_AGE_MAX, Release},
+};
+use std::{
+    hash::BuildHasher as _,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// One block on its way.
+pub struct Shipment {
+    dock: Arc<Dock>,
+    block: Block,
+    cargo: Arc<Cargo>,
+    /// Why its record on the queue volume cannot be read.
+    damage: Option<Unreadable>,
+    release: Release,
+    tenure: Arc<Tenure>,
+    sending: Sending,
+    last: Option<(usize, Replica)>,
+    /// Of the last try, for the next one: parts of a block do not wait behind all other blocks, each for itself.
+    permit: Option<OwnedSemaphorePermit>,
+    is_in_parts: bool,
+    refused: Instant,
+    /// What the server said last.
+    refusal: Option<(Option<u32>, String)>,
+    /// Its number among those in doubt.
+    doubt: Option<u64>,
+}
+
+/// What is sent under one token: the block, or a part of it.
+struct Sending {
+    token: String,
+    rows: u64,
+    /// Of a part; the block's own is loaded for each try.
+    body: InsertBody,
+    tries: Tries,
+    attempts: u32,
+    /// When it might first be sent: then this process owned the partition.
+    released: Duration,
+}
+
+/// What has become of it.
+enum Sent {
+    /// It is in.
+    In,
+    /// The server does not take it, or not at once.
+    Refused(Refusal),
+    /// Someone must act; it is sent again after this time.
+    Halted(Duration),
+    /// Its generation is over.
+    Over,
+}
+
+impl Shipment {
+    /// A block that may be sent.
+    pub fn new(dock: Arc<Dock>, ready: Ready) -> Self {
+        let Ready { stowed: Stowed { block, cargo }, release, tenure } = ready;
+        let views = dock.delivery.standing.has_views();
+        let tries = if release.is_inherited {
+            Tries::inherited(views, Duration::from_secs(release.first_sent))
+        } else {
+            Tries::new(views)
+        };
+        let sending = Sending {
+            token: block.token.to_string(),
+            rows: block.rows,
+            body: InsertBody::new(Vec::new()),
+            tries,
+            attempts: 0,
+            released: dock.clock.now(),
+        };
+        let refused = Instant::now();
+        Self {
+            dock,
+            block,
+            cargo,
+            damage: None,
+            release,
+            tenure,
+            sending,
+            last: None,
+            permit: None,
+            is_in_parts: false,
+            refused,
+            refusal: None,
+            doubt: None,
+        }
+    }
+
+    /// Tries until it is in, or its generation is over. Ends with its partition.
+    pub async fn run(mut self) -> PartitionId {
+        let id = self.block.id.clone();
+        // Not while no try would come of it: what was never sent need not be marked as if it were.
+        if !self.dock.is_failing() {
+            let prepared = self.cargo.prepare(self.dock.spool(), self.dock.now_ms()).await;
+            self.damage = prepared.err();
+        }
+        self.deliver().await;
+        id
+    }
+
+    async fn deliver(mut self) {
+        let refusal = match self.gone_on_with() {
+            Some(bisection) => Err(bisection),
+            None => Ok(self.send_whole().await),
+        };
+        let dead_lettered = match refusal {
+            Ok(Sent::In) => Some(0),
+            Ok(Sent::Refused(refusal)) => {
+                let bisection = Bisection::new(self.block.token, self.block.rows, refusal);
+                self.send_in_parts(bisection, None).await
+            }
+            Ok(Sent::Halted(_) | Sent::Over) => None,
+            Err(bisection) => {
+                let first_sent = Duration::from_secs(self.release.first_sent);
+                self.send_in_parts(bisection, Some(first_sent)).await
+            }
+        };
+        self.leave_doubt();
+        match dead_lettered {
+            Some(rows) => self.settle(rows),
+            None if self.damage.is_some() => {
+                self.cargo.end(self.dock.spool(), Ended::Damaged);
+                // From here on it does not become one.
+                if self.cargo.is_only_copy() { self.lose() } else { self.read_again() }
+            }
+            None => {
+                let is_leaving = self.tenure.is_leaving();
+                self.dock.abandon(vec![Stowed { block: self.block, cargo: self.cargo }], is_leaving);
+            }
+        }
+    }
+
+    /// Sends the block as it is until something else than waiting for someone has become of it.
+    async fn send_whole(&mut self) -> Sent {
+        loop {
+            match self.send().await {
+                Sent::Halted(after) => self.pause(after, Replica::Same).await,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Sends what there is to send until something has become of it.
+    async fn send(&mut self) -> Sent {
+        let mut next = None;
+        while !self.is_over() {
+            let step = match next.take() {
+                Some(step) => step,
+                None => match self.attempt().await {
+                    Some(step) => step,
+                    None => return Sent::In,
+                },
+            };
+            self.tell_doubt();
+            let step = self.whole_or_row(step);
+            match step {
+                Next::SendAgain { after, replica, may_double } => {
+                    self.count_double(may_double);
+                    self.last = self.last.map(|(endpoint, _)| (endpoint, replica));
+                    self.pause(after, replica).await;
+                }
+                Next::Describe => {
+                    let found = self.dock.delivery.watch.described(self.refused).await;
+                    next = Some(self.sending.tries.described(found, &self.at()));
+                }
+                Next::Look => {
+                    self.permit = None;
+                    tokio::select! {
+                        () = self.dock.delivery.standing.look(self.dock.shard) => {}
+                        () = self.over() => {}
+                    }
+                    next = Some(self.sending.tries.looked(&self.at()));
+                }
+                Next::AskFate(_) => next = Some(self.ask_fate().await),
+                Next::Bisect { may_double } => return self.refused(Fault::Rows, may_double),
+                Next::Split { may_double } => return self.refused(Fault::Size, may_double),
+                Next::Halt { actor, after } => {
+                    tracing::debug!(partition = %self.block.id, actor = actor.label(), "a block waits for someone to act");
+                    return Sent::Halted(after);
+                }
+                Next::Settle { views_incomplete } => {
+                    if views_incomplete {
+                        self.dock.delivery.metrics.guarantee.view_gaps.inc();
+                    }
+                    return Sent::In;
+                }
+            }
+        }
+        Sent::Over
+    }
+
+    /// A single row cannot be split.
+    fn whole_or_row(&self, step: Next) -> Next {
+        match step {
+            Next::Split { may_double } if self.sending.rows == 1 => {
+                match self.sending.tries.indivisible(&self.at()) {
+                    Next::Bisect { .. } => Next::Bisect { may_double },
+                    halt => halt,
+                }
+            }
+            step => step,
+        }
+    }
+
+    fn refused(&mut self, fault: Fault, may_double: bool) -> Sent {
+        self.count_double(may_double);
+        let (code, text) = self.refusal.take().unwrap_or_default();
+        Sent::Refused(Refusal { fault, code, text })
+    }
+
+    /// Sends it once. `None` when it is in.
+    async fn attempt(&mut self) -> Option<Next> {
+        let dock = self.dock.clone();
+        let (endpoint, pass, permit) = tokio::select! {
+            pass = dock.pass(self.last, self.permit.take()) => pass,
+            () = self.over() => {
+                return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
+            }
+        };
+        let Some(loaded) = self.load().await else {
+            dock.give_up(endpoint, pass);
+            return Some(Next::SendAgain {
+                after: Duration::ZERO,
+                replica: Replica::Same,
+                may_double: false,
+            });
+        };
+        if self.is_unproved() {
+            // Another owner may have sent it since, unnoticed: this process may have stood still.
+            self.sending.tries.doubted(self.sending.released);
+        }
+        let at = self.at();
+        if let Some(step) = self.sending.tries.sending(&at) {
+            dock.give_up(endpoint, pass);
+            return Some(step);
+        }
+        let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
+        self.sending.attempts = self.sending.attempts.saturating_add(1);
+        self.last = Some((endpoint, Replica::Same));
+        let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
+        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &loaded.body, id).await;
+        drop(loaded);
+        self.permit = Some(permit).filter(|_| self.is_in_parts);
+        match sent {
+            Ok(inserted) => {
+                dock.give_back(endpoint, pass, Answer::Well, at.random);
+                dock.delivery.metrics.insert_seconds.observe(inserted.elapsed.as_secs_f64());
+                None
+            }
+            Err(error) => {
+                self.refused = Instant::now();
+                if error.code.is_none() {
+                    self.cargo.distrust();
+                }
+                let failure = Failure { class: error.class, code: error.code };
+                dock.give_back(endpoint, pass, Answer::of(failure), at.random);
+                self.log_failure(&error);
+                self.refusal = Some((error.code, error.message));
+                Some(self.sending.tries.failed(failure, &self.at()))
+            }
+        }
+    }
+
+    /// What the next try sends. `None` when it cannot be read.
+    async fn load(&mut self) -> Option<Loaded> {
+        if self.is_in_parts {
+            return Some(Loaded::part(self.sending.body.clone()));
+        }
+        let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+        loaded.map_err(|damage| self.damage = Some(damage)).ok()
+    }
+
+    /// Which message each of its rows is of. `None` when it cannot be read.
+    async fn messages(&mut self) -> Option<MessageRows> {
+        let messages = self.cargo.messages(self.dock.spool(), self.dock.now_ms()).await;
+        messages.map_err(|damage| self.damage = Some(damage)).ok()
+    }
+
+    /// Whether nothing more is sent of it.
+    fn is_over(&self) -> bool {
+        (self.tenure.is_over() && !self.cargo.is_only_copy()) || self.damage.is_some()
+    }
+
+    /// Waits until another owner reads its messages.
+    async fn over(&self) {
+        self.tenure.over().await;
+        if self.cargo.is_only_copy() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether the partition may have had another owner since this might first be sent.
+    fn is_unproved(&self) -> bool {
+        if self.cargo.is_only_copy() {
+            return false;
+        }
+        let since_release = self.dock.clock.now().saturating_sub(self.sending.released);
+        let since_proof = sluice_kafka::clock::now().steady.saturating_sub(self.tenure.proved());
+        since_release.min(since_proof) > PROOF_AGE_MAX
+    }
+
+    fn at(&self) -> At {
+        let (delivery, now) = (&self.dock.delivery, self.dock.clock.now());
+        At {
+            now,
+            age_budget: delivery.standing.age_budget(self.sending.tries.first_sent()),
+            is_outdated: delivery.standing.is_outdated(self.dock.shard, now),
+            insert_timeout: delivery.sink.insert_timeout(),
+            random: self.random(),
+        }
+    }
+
+    /// A number from 0 to 1 that differs between processes, blocks and tries.
+    fn random(&self) -> f64 {
+        let [_, _, _, _, a, b, c, d] =
+            self.dock.jitter.hash_one((&self.sending.token, self.sending.attempts)).to_le_bytes();
+        f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+    }
+
+    async fn ask_fate(&mut self) -> Next {
+        self.permit = None;
+        let query_id_start = format!("{}-", self.sending.token);
+        let lost = Lost {
+            query_id_start: &query_id_start,
+            attempts: self.sending.tries.begun(),
+            rows: self.sending.rows,
+            since: self.sending.tries.first_sent(),
+        };
+        let fate = self.dock.delivery.sink.fate(&lost).await;
+        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
+        let at = self.at();
+        self.sending.tries.told(fate, &at)
+    }
+
+    /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
+    /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
+    async fn pause(&mut self, wait: Duration, replica: Replica) {
+        self.permit = None;
+        let soonest = wait.min(retry::WAIT_MIN);
+        tokio::time::sleep(soonest).await;
+        let rest = tokio::time::sleep(wait.saturating_sub(soonest));
+        let recovered = async {
+            match replica {
+                Replica::Another => self.dock.recovered.notified().await,
+                Replica::Same => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = rest => {}
+            () = recovered => {}
+            () = self.over() => {}
+        }
+    }
+
+    fn count_double(&self, may_double: bool) {
+        if may_double {
+            self.dock.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
+            tracing::warn!(
+                partition = %self.block.id,
+                rows = self.sending.rows,
+                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
+            );
+        }
+    }
+
+    fn tell_doubt(&mut self) {
+        match (self.sending.tries.doubt_since(), self.doubt) {
+            (Some(since), None) => self.doubt = Some(self.dock.delivery.standing.enter_doubt(since)),
+            (None, Some(_)) => self.leave_doubt(),
+            _ => {}
+        }
+    }
+
+    fn leave_doubt(&mut self) {
+        if let Some(number) = self.doubt.take() {
+            self.dock.delivery.standing.leave_doubt(number);
+        }
+    }
+
+    fn log_failure(&self, error: &InsertError) {
+        self.dock.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+        // What a block is refused for says nothing of others.
+        let said = match error.class {
+            Class::Poison | Class::Split => &self.dock.refusing,
+            _ => &self.dock.failing,
+        };
+        let first = !said.swap(true, Ordering::Relaxed);
+        let (class, code) = (error.class.label(), error.code);
+        if first {
+            tracing::warn!(class, code, %error, partition = %self.block.id, "inserts fail; {}", advice(error.class));
+        } else {
+            tracing::debug!(class, code, %error, partition = %self.block.id, "an insert failed again");
+        }
+    }
+}
+
+fn advice(class: Class) -> &'static str {
+    match class {
+        Class::Retry | Class::InDoubt | Class::Done => "they are tried again, nothing is lost",
+        Class::BackPressure => "the server is overloaded; they are tried again more slowly, nothing is lost",
+        Class::RefreshSchema => "the table may have changed; its columns are read again",
+        Class::Poison => {
+            "the server refuses rows of this block; they are looked for and dead-lettered, those of others too, without a line for each"
+        }
+        Class::Split => {
+            "the server cannot take this block at once; it is sent in parts, and so are others, without a line for each"
+        }
+        Class::Halt => "someone must act: look at the table and at the user's rights",
+    }
+}

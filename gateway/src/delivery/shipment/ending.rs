@@ -1,0 +1,85 @@
+//! How a block ends that is not left to another owner: it is in, or its record on the queue volume cannot be read.
+//!
+//! Owner: the shipment's task. Each end is counted once, and told to the volume, the account of rows and the poll thread.
+
+use super::Shipment;
+use crate::{blocks::block::Block, volume::spool::Ended};
+use sluice_kafka::Report;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+impl Shipment {
+    /// It is in, but for so many rows that are dead letters.
+    pub(super) fn settle(self, dead_lettered: u64) {
+        self.cargo.end(self.dock.spool(), Ended::Settled);
+        let is_only_copy = self.cargo.is_only_copy();
+        let Self { dock, block, is_in_parts, .. } = self;
+        if dock.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("inserts succeed again");
+            dock.recovered.notify_waiters();
+            dock.delivery.watch.accepted();
+        }
+        let metrics = &dock.delivery.metrics;
+        metrics.rows_inserted.inc_by(block.rows - dead_lettered);
+        metrics.blocks_inserted.inc();
+        metrics.bytes_inserted.inc_by(block.bytes as u64);
+        metrics.blocks_in_flight.dec();
+        if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
+            metrics.freshness_seconds.observe(seconds);
+        }
+        block.account.settled_but(dead_lettered);
+        if is_only_copy {
+            // No range of its partition is in flight for it.
+            if let Some(spool) = dock.spool().filter(|_| is_in_parts) {
+                spool.unnote(block.token);
+            }
+            return;
+        }
+        let Block { id, generation, range, .. } = block;
+        if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
+            // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
+        }
+    }
+
+    /// Its record on the queue volume is damaged: its partition begins anew where it is committed.
+    pub(super) fn read_again(self) {
+        tracing::error!(
+            partition = %self.block.id,
+            first = self.block.range.first,
+            next = self.block.range.next,
+            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
+            "a block on the queue volume cannot be read; its messages are read again"
+        );
+        self.dock.delivery.metrics.blocks_in_flight.dec();
+        self.block.account.abandon();
+        let Block { id, generation, .. } = self.block;
+        if self.dock.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
+            // The poll thread has ended; whoever has the partition next begins where it is committed.
+        }
+    }
+
+    /// Its record on the queue volume is damaged, and nobody reads its messages again.
+    pub(super) fn lose(self) {
+        let rows = self.block.rows;
+        tracing::error!(
+            partition = %self.block.id,
+            first = self.block.range.first,
+            next = self.block.range.next,
+            rows,
+            damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
+            "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
+        );
+        self.dock.delivery.metrics.blocks_in_flight.dec();
+        self.dock.delivery.metrics.spool.rows_lost.inc_by(rows);
+        self.block.account.lost();
+    }
+}
+
+/// Seconds since the end of the latest span; `None` without one, or when it ends in the future.
+fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);
+    Some(now.checked_sub(end)?.as_secs_f64())
+}

@@ -1,0 +1,246 @@
+//! A block that the server does not take whole, on its way into the table in parts.
+//!
+//! Job: does what the block's [`Bisection`] says: has each level written into the partition's plan, sends its windows, each with tries of
+//! its own, and dead-letters the rows that remain. Place in the flow: a shipment calls it after a refusal, or at once where the plan says
+//! that an owner before was at it. Owner: the shipment's task; one per process has its turn ([`super::IN_PARTS_MAX`]), which it gives back
+//! whenever it waits for a plan, which may wait for other blocks, for memory, or for someone to act.
+//!
+//! Memory: [`PARTS_BYTES`](sluice_gateway_config::budget::PARTS_BYTES) of the budget are for whoever has the turn. The frames themselves are
+//! in chunks of the pool; those of a block on the queue volume are read back for each window, into the room of chunks that the pool
+//! lends. Blocks in memory need none of that, so that they pass a block that waits for it, and leave their chunks behind.
+//!
+//! Nothing is sent before the poll thread has said that the plan is stored: until then another owner would send the block whole. How far a
+//! block is that is the [only copy](crate::volume::only_copy) of its rows is written to the queue volume instead.
+
+use super::{Sending, Sent, Shipment};
+use crate::{
+    blocks::buffers::Loan,
+    delivery::{
+        bisect::{self, Bisection, Excess, Outcome, Step, Window},
+        retry::{self, Pace},
+        tries::Replica,
+    },
+    volume::spool::{Note, Unreadable},
+};
+use bytes::Bytes;
+use sluice_clickhouse::{block_rows::Header, body::InsertBody, outcome::Actor};
+use sluice_kafka::{Noted, Report, ranges::Parts};
+use std::{sync::PoisonError, time::Duration};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// How often it is looked whether the pool has room for a block of the queue volume. Chosen: inserts take about as long.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// How far it is beside what the bisection knows.
+#[derive(Default)]
+pub(super) struct Course {
+    turn: Option<OwnedSemaphorePermit>,
+    /// The room of frames that were read back from the queue volume; they go first.
+    loan: Option<Loan>,
+    /// When an owner before may have sent windows of this level for the first time.
+    first_sent: Option<Duration>,
+    /// Waits for someone to act, one after another.
+    halts: u32,
+}
+
+impl Shipment {
+    /// What an owner before has begun to send in parts.
+    pub(super) fn gone_on_with(&self) -> Option<Bisection> {
+        let parts = self.release.parts.as_ref()?;
+        let found = Bisection::resume(self.block.token, self.block.rows, parts);
+        if found.is_none() {
+            tracing::warn!(
+                partition = %self.block.id,
+                "a block that was sent in parts has other messages now: those that were there before may be doubled"
+            );
+            self.count_double(true);
+        }
+        found
+    }
+
+    /// Sends the block in parts until all of it is in but the rows that are refused, and those are dead-lettered: gives their number.
+    /// `None` when its generation is over. `first_sent` says when an owner before may have begun with it.
+    pub(super) async fn send_in_parts(
+        &mut self,
+        mut bisection: Bisection,
+        first_sent: Option<Duration>,
+    ) -> Option<u64> {
+        tracing::debug!(partition = %self.block.id, rows = self.block.rows, "a block is sent in parts");
+        self.dock.delivery.metrics.refused.blocks_in_parts.inc();
+        self.is_in_parts = true;
+        self.cargo.begin_parts();
+        let mut course = Course { first_sent, ..Course::default() };
+        loop {
+            self.have_turn(&mut course).await?;
+            match bisection.step() {
+                Step::Send(window) => bisection.take(self.send_window(&window, &mut course).await?),
+                Step::Note(parts) if parts.height == 0 && !self.admits(parts.refused.len()) => {
+                    self.halt(Excess::Quota, &mut course).await;
+                }
+                Step::Note(parts) => {
+                    self.give_turn_back(&mut course);
+                    self.note(parts).await?;
+                    bisection.noted();
+                    course.first_sent = None;
+                }
+                Step::Halt(excess) => {
+                    self.halt(excess, &mut course).await;
+                    bisection.renew();
+                }
+                Step::Done(rows) => {
+                    self.drop_frames(&mut course);
+                    self.permit = None;
+                    return self.dead_letter(rows, &mut course).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for the turn, unless this block has it. `None` when its generation is over.
+    pub(super) async fn have_turn(&self, course: &mut Course) -> Option<()> {
+        if self.is_over() {
+            return None;
+        }
+        if course.turn.is_none() {
+            let turns = self.dock.in_parts.clone();
+            tokio::select! {
+                turn = turns.acquire_owned() => course.turn = Some(turn.expect("the semaphore is never closed")),
+                () = self.over() => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Others may have the memory.
+    pub(super) fn give_turn_back(&mut self, course: &mut Course) {
+        self.drop_frames(course);
+        self.permit = None;
+        course.turn = None;
+    }
+
+    /// Lets the frames go that are in memory for the last window.
+    fn drop_frames(&mut self, course: &mut Course) {
+        self.sending.body = InsertBody::new(Vec::new());
+        course.loan = None;
+    }
+
+    /// Has a level written into the plan. `None` when the generation is over before it is.
+    async fn note(&self, parts: Parts) -> Option<()> {
+        let noted = Noted::default();
+        let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
+        if let Some(spool) = self.dock.spool().filter(|_| self.cargo.is_only_copy()) {
+            // Its range is in no plan: whoever has the volume goes on with it.
+            spool.note(Note { token: self.block.token, range, parts }).await;
+            return Some(());
+        }
+        let report = Report::Parted { id, generation, range, parts, noted: noted.clone() };
+        // Without a poll thread nothing is committed any more: the process is ending.
+        self.dock.delivery.reports.send(report).ok()?;
+        tokio::select! {
+            () = noted.told() => Some(()),
+            () = self.over() => None,
+        }
+    }
+
+    /// Sends a window until something has become of it. `None` when the generation is over.
+    async fn send_window(&mut self, window: &Window, course: &mut Course) -> Option<Outcome> {
+        let tries = match course.first_sent {
+            Some(first_sent) => self.sending.tries.of_inherited_part(first_sent),
+            None => self.sending.tries.of_part(),
+        };
+        self.leave_doubt();
+        let body = self.body(window, course).await?;
+        self.sending = Sending {
+            token: window.token.clone(),
+            rows: window.rows.end - window.rows.start,
+            body,
+            tries,
+            attempts: 0,
+            released: self.dock.clock.now(),
+        };
+        loop {
+            match self.send().await {
+                Sent::In => {
+                    course.halts = 0;
+                    return Some(Outcome::Stored);
+                }
+                Sent::Refused(refusal) => return Some(Outcome::Refused(refusal)),
+                Sent::Over => return None,
+                Sent::Halted(after) => {
+                    self.give_turn_back(course);
+                    self.pause(after, Replica::Same).await;
+                    self.have_turn(course).await?;
+                    self.sending.body = self.body(window, course).await?;
+                }
+            }
+        }
+    }
+
+    /// The rows of a window; `None` when the block cannot be read, or its generation is over. Finding them takes tens of milliseconds,
+    /// which the I/O thread has not.
+    async fn body(&mut self, window: &Window, course: &mut Course) -> Option<InsertBody> {
+        let frames = self.frames(course).await?;
+        let shape = self.dock.delivery.shape.clone();
+        let window = window.clone();
+        let made =
+            tokio::task::spawn_blocking(move || bisect::body(&shape, &frames, Header::None, &window)).await;
+        match made {
+            Ok(body) => Some(body.expect("a block in memory has the rows that were written to it")),
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    /// The block's frames in memory.
+    async fn frames(&mut self, course: &mut Course) -> Option<Vec<Bytes>> {
+        self.drop_frames(course);
+        loop {
+            let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+            let loaded = loaded.map_err(|damage| self.damage = Some(damage)).ok()?;
+            if let Some(chunks) = loaded.body.chunks() {
+                return Some(chunks.to_vec());
+            }
+            course.loan = self.dock.pool.lend(loaded.body.len());
+            if course.loan.is_some() {
+                let read = loaded.body.read().await;
+                return read.map_err(|broken| self.damage = Some(Unreadable(broken.to_string()))).ok();
+            }
+            drop(loaded);
+            self.give_turn_back(course);
+            self.pause(ROOM_WAIT, Replica::Same).await;
+            self.have_turn(course).await?;
+        }
+    }
+
+    fn admits(&self, rows: usize) -> bool {
+        // Two numbers, whole whatever the task that held them died of.
+        let mut quota = self.dock.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        quota.admits(self.dock.clock.now(), rows)
+    }
+
+    /// Has the poll thread know why the partition stands. One that has the only copy of its rows holds up none.
+    pub(super) fn say_halted(&self) {
+        let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
+        if !self.cargo.is_only_copy()
+            && self.dock.delivery.reports.send(Report::Halted { id, generation, range }).is_err()
+        {
+            // The poll thread has ended, and nobody asks it why partitions stand.
+        }
+    }
+
+    /// Says that too much is refused, and waits for someone to act.
+    async fn halt(&mut self, excess: Excess, course: &mut Course) {
+        self.give_turn_back(course);
+        course.halts = course.halts.saturating_add(1);
+        let dock = self.dock.clone();
+        let refused = &dock.delivery.metrics.refused;
+        refused.blocks_halted.inc();
+        if course.halts == 1 {
+            self.say_halted();
+            let (partition, actor) = (&self.block.id, Actor::Table.label());
+            tracing::error!(%partition, actor, %excess, "a block waits for someone to act; it is tried again by itself");
+        }
+        let wait = retry::wait(Pace::Slow, course.halts, self.random());
+        self.pause(wait, Replica::Same).await;
+        refused.blocks_halted.dec();
+    }
+}

@@ -1,0 +1,319 @@
+//! Sealed blocks into ClickHouse.
+//!
+//! Place in the flow: workers → channel of [`BLOCKS_WAITING_MAX`] → held here → [`Order::Send`] from the poll thread → insert →
+//! [`Report::Settled`] to the poll thread. Owner: one task on the I/O runtime; each block that may be sent is a task of its own, of which
+//! `sink.clickhouse.insert.concurrency` send at a time. What is held or waits is bounded by the pool of chunks.
+//!
+//! When memory runs short, blocks that wait go to the queue volume ([`crate::volume::spill`]), so that reading goes on while the sink is
+//! slow or away.
+//!
+//! A block is sent once its range may be; what happens to it then is a [`Shipment`].
+
+use crate::{
+    blocks::{block::Block, buffers::Pool},
+    delivery::{
+        breaker::Endpoints,
+        held::{Held, Stowed},
+        route::Route,
+        shipment::{Dock, IN_PARTS_MAX, Shipment},
+    },
+    signals::{account::RowAccount, guarantee::Standing, metrics::Metrics},
+    table::{
+        sink::{Sink, Targets},
+        table_watch::TableWatch,
+    },
+    volume::{
+        cargo::Cargo,
+        enqueue::Enqueue,
+        only_copy::Caster,
+        spill::Spill,
+        spool::Spool,
+        strays::{self, Strays},
+    },
+};
+use crossbeam_channel::Sender;
+use sluice_clickhouse::row_ends::RowShape;
+use sluice_gateway_config::{Commit, Kafka, OnMissing};
+use sluice_kafka::{
+    Drain, Generation, OffsetRange, Order, PartitionId, Report, dead_letter::DeadLetters, ranges::Release,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::MissedTickBehavior,
+};
+
+/// Sealed blocks that wait for an insert. The pool of chunks is what really bounds them; this many small ones may wait
+/// before the workers do.
+pub const BLOCKS_WAITING_MAX: usize = 256;
+
+/// Orders that wait for this task. The poll thread keeps what does not fit, at most one per range in flight.
+pub const ORDERS_WAITING_MAX: usize = 1_024;
+
+/// Blocks of one partition that are sent or wait for a next try, for each insert at the same time. Chosen: while some are sent the
+/// next ones are at hand; and a partition whose blocks are all refused has so many tasks, whatever is on the queue volume.
+pub(crate) const SENDING_PER_INSERT: usize = 2;
+
+/// How often it is looked whether memory runs short. Chosen: a worker fills a block in 50 ms, and so an eighth of the smallest pool in
+/// twice that.
+const SPILL_LOOK: Duration = Duration::from_millis(25);
+
+/// How long blocks wait for a turn to be sent before the sink counts as behind. Chosen: inserts of a second are none of its faults.
+const BEHIND_AFTER: Duration = Duration::from_secs(2);
+
+/// What delivery to one shard is made of.
+pub struct Delivery {
+    /// Where blocks go.
+    pub targets: Targets,
+    /// Who looks at the table after a refusal.
+    pub watch: TableWatch,
+    /// Who is asked what became of a block in doubt.
+    pub sink: Sink,
+    /// What may be relied on.
+    pub standing: Arc<Standing>,
+    /// Inserts at the same time, to this shard.
+    pub concurrency: u32,
+    /// Who is told that a block is in.
+    pub reports: Sender<Report>,
+    /// Where rows go that ClickHouse refuses.
+    pub dead_letters: DeadLetters,
+    /// What becomes of them when the dead-letter topic takes none.
+    pub on_missing: OnMissing,
+    /// Where their messages are read again.
+    pub kafka: Kafka,
+    /// How a row is told from the next one in a block.
+    pub shape: Arc<RowShape>,
+    /// The process' metrics.
+    pub metrics: Arc<Metrics>,
+    /// The queue volume, if there is one.
+    pub spool: Option<Spool>,
+}
+
+/// What delivery to all shards has in common.
+pub struct Stores {
+    /// The memory that blocks are in.
+    pub pool: Arc<Pool>,
+    /// The queue volume, if there is one.
+    pub spool: Option<Spool>,
+    /// Where rows are accounted for that an earlier run has walked.
+    pub account: RowAccount,
+    /// The process' metrics.
+    pub metrics: Arc<Metrics>,
+    /// Whether the group is to be left.
+    pub drain: Drain,
+    /// When offsets may be committed.
+    pub commit: Commit,
+}
+
+/// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
+/// health of its own: one that is away stops nothing but its own blocks. Dropping the future gives up what is in flight; it is read
+/// again.
+pub async fn run(
+    shards: Vec<Delivery>,
+    stores: Stores,
+    mut blocks: mpsc::Receiver<Block>,
+    mut orders: mpsc::Receiver<Order>,
+) {
+    let mut holding = Holding::new(shards, stores);
+    let mut look = tokio::time::interval(SPILL_LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gone = false;
+    while !gone || !holding.is_empty() {
+        holding.send();
+        tokio::select! {
+            Some(block) = blocks.recv() => holding.block(block),
+            Some(order) = orders.recv() => {
+                // What a worker sent before the poll thread gave the order is in the channel.
+                while let Ok(block) = blocks.try_recv() {
+                    holding.block(block);
+                }
+                holding.order(order);
+            }
+            Some(done) = holding.shipments.join_next() => {
+                holding.held.done(&done.expect("a panic ends the process"));
+            }
+            _ = look.tick() => {
+                holding.look();
+                gone = blocks.is_closed() && blocks.is_empty() && orders.is_closed() && orders.is_empty();
+            }
+        }
+    }
+}
+
+/// What the delivery task holds.
+struct Holding {
+    docks: Docks,
+    held: Held,
+    spill: Option<Spill>,
+    strays: Option<Strays>,
+    /// With `delivery.commit: AfterEnqueue`.
+    enqueue: Option<Enqueue>,
+    /// Each ends with the partition of its block.
+    shipments: JoinSet<PartitionId>,
+    /// Of the columns that blocks are encoded for.
+    columns: u64,
+    spool: Option<Spool>,
+    account: RowAccount,
+    /// Since when blocks wait that may be sent.
+    behind_since: Option<Instant>,
+    metrics: Arc<Metrics>,
+}
+
+impl Holding {
+    fn new(shards: Vec<Delivery>, stores: Stores) -> Self {
+        let Stores { pool, spool, account, metrics, drain, commit } = stores;
+        let first = shards.first().expect("the config names a shard");
+        let columns = first.targets.columns();
+        let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
+        let kafka = first.kafka.clone();
+        let enqueues = commit == Commit::AfterEnqueue;
+        let spill = spool.clone().map(|spool| Spill::new(pool.clone(), spool, enqueues));
+        let on_volume = spool.clone().filter(|_| enqueues);
+        let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
+        let (held, shipments) = (Held::new(sending_max), JoinSet::new());
+        let (docks, behind_since) = (Docks::new(shards, &pool), None);
+        let strays = spool.clone().map(|spool| {
+            let (account, metrics, route) = (account.clone(), metrics.clone(), docks.route());
+            let caster = Caster { spool, account, metrics, route, columns };
+            Strays::new(caster, kafka, strays::Policy { drain, enqueues, sending_max })
+        });
+        Self {
+            docks,
+            held,
+            spill,
+            strays,
+            enqueue,
+            shipments,
+            columns,
+            spool,
+            account,
+            behind_since,
+            metrics,
+        }
+    }
+
+    /// Whether nothing is being sent, and nothing may be.
+    fn is_empty(&self) -> bool {
+        self.shipments.is_empty() && !self.held.has_ready()
+    }
+
+    fn block(&mut self, mut block: Block) {
+        block.passport.is_enqueued = self.enqueue.is_some();
+        let cargo = Cargo::of(&mut block, self.columns);
+        if let Some(spill) = &mut self.spill {
+            let now = Instant::now();
+            spill.add(&cargo, now);
+            spill.look(self.docks.is_any_failing(), now);
+        }
+        self.docks.abandon(self.held.block(Stowed { block, cargo }), false);
+    }
+
+    fn order(&mut self, order: Order) {
+        let order = match order {
+            Order::TakeOver { id, generation, ranges } => return self.take_over(&id, generation, &ranges),
+            order => order,
+        };
+        if let Some(enqueue) = &mut self.enqueue {
+            enqueue.order(&order);
+        }
+        let is_leaving = matches!(order, Order::Forget { is_leaving: true, .. });
+        self.docks.abandon(self.held.order(order), is_leaving);
+    }
+
+    /// Blocks of an earlier run go on as if this one had made them.
+    fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
+        let Some(spool) = &self.spool else { return };
+        for stowed in spool.left().take(id, (generation, ranges), &self.account, spool) {
+            self.docks.count_in();
+            self.docks.abandon(self.held.block(stowed), false);
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(ready) = self.held.pop() {
+            if let Some(enqueue) = &mut self.enqueue {
+                enqueue.add(&ready);
+            }
+            let dock = self.docks.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(dock, ready).run());
+        }
+    }
+
+    fn look(&mut self) {
+        if let Some(spill) = &mut self.spill {
+            spill.look(self.docks.is_any_failing(), Instant::now());
+        }
+        if let Some(enqueue) = &mut self.enqueue {
+            enqueue.look(&mut self.held);
+        }
+        if let Some(strays) = &mut self.strays {
+            strays.look(&self.docks);
+        }
+        self.look_at_sink();
+    }
+
+    /// Memory and volume hide a slow sink from the workers, who read on: it is told here.
+    fn look_at_sink(&mut self) {
+        let on_volume = self.spool.as_ref().is_some_and(|spool| spool.usage().blocks > 0);
+        let waits = on_volume || self.held.has_ready();
+        self.behind_since = waits.then(|| self.behind_since.unwrap_or_else(Instant::now));
+        let is_behind = self.behind_since.is_some_and(|since| since.elapsed() >= BEHIND_AFTER);
+        self.metrics.sink_behind.set(i64::from(is_behind));
+    }
+}
+
+/// A dock for each shard, in the order of the config.
+pub(crate) struct Docks {
+    docks: Vec<Arc<Dock>>,
+    route: Route,
+}
+
+impl Docks {
+    pub fn new(shards: Vec<Delivery>, pool: &Arc<Pool>) -> Self {
+        let in_parts = Arc::new(Semaphore::new(IN_PARTS_MAX));
+        let dock = |(shard, delivery): (usize, Delivery)| {
+            let endpoints = Endpoints::new(delivery.targets.len(), delivery.concurrency);
+            Arc::new(Dock::new((shard, delivery), endpoints, in_parts.clone(), pool.clone()))
+        };
+        let docks: Vec<_> = shards.into_iter().enumerate().map(dock).collect();
+        Self { route: Route::new(docks.len()), docks }
+    }
+
+    /// Where a block goes: where its range has always gone, if that shard is still there.
+    pub fn of(&self, block: &Block, release: &Release) -> Arc<Dock> {
+        let then = Route::of_epoch(release.routing_epoch);
+        let place = then.shard_of(&block.id);
+        if let Some(dock) = self.docks.get(place) {
+            return dock.clone();
+        }
+        let dock = &self.docks[self.route.shard_of(&block.id)];
+        if release.is_inherited {
+            dock.count_moved(block, then.shards());
+        }
+        dock.clone()
+    }
+
+    /// A block has come that no worker has sealed.
+    pub fn count_in(&self) {
+        self.docks[0].count_in();
+    }
+
+    /// Where blocks go that are sent for the first time.
+    pub fn route(&self) -> Route {
+        self.route
+    }
+
+    /// Whether inserts into any of them fail.
+    fn is_any_failing(&self) -> bool {
+        self.docks.iter().any(|dock| dock.is_failing())
+    }
+
+    fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
+        // Any of them: what is given up goes nowhere.
+        self.docks[0].abandon(blocks, is_leaving);
+    }
+}

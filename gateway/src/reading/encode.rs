@@ -1,0 +1,96 @@
+//! One message into one block: whole, or not at all.
+//!
+//! What a message has written before it turned out to be unreadable, or to have no room, is taken back to the last byte.
+//! One in JSON is on the wire before anything is written.
+//!
+//! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. When that
+//! does not come to a good end, whatever the reason, the message is walked again by the walk that looks for them behind
+//! the spans too, and what this one says counts. Looking costs 60 ns a span.
+
+use crate::{
+    blocks::{
+        block::OpenBlock,
+        buffers::{ChunkStore, Pool, Purpose, StoreError},
+    },
+    reading::{reader::Reader, reject::Reason},
+    rows::span_row::{RowError, Scratch, SpanRows},
+};
+use sluice_otlp::{walk, walk_in_order};
+
+/// What became of the rows of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Encoded {
+    /// All of them are in the block.
+    Whole {
+        /// Spans, which are rows.
+        spans: u64,
+        /// The latest end of a span; 0 without spans.
+        end_nanos_max: u64,
+    },
+    /// The pool has no chunk; none of them is in the block.
+    NoRoom,
+    /// The block would be too large; none of them is in it.
+    BlockFull,
+    /// The message cannot be read; none of its rows is in the block.
+    Rejected(Reason),
+}
+
+/// A message as Kafka has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload<'a> {
+    /// Its value.
+    pub bytes: &'a [u8],
+    /// Its timestamp in ns since 1970, for spans without a usable one.
+    pub timestamp_nanos: i64,
+}
+
+/// Encodes a message into a block, whole or not at all.
+pub fn encode(
+    pool: &Pool,
+    reader: &mut Reader,
+    scratch: &mut Scratch,
+    block: &mut OpenBlock,
+    message: Payload<'_>,
+) -> Encoded {
+    let message = match reader.wire(message.bytes) {
+        Ok(bytes) => Payload { bytes, ..message },
+        Err(reason) => return Encoded::Rejected(reason),
+    };
+    let mark = block.mark(pool);
+    let mut rows = rows_of(pool, scratch, block, message);
+    if let Ok(Some(spans)) = walk_in_order(message.bytes, &mut rows) {
+        return whole(spans, &rows);
+    }
+    block.rewind(pool, mark);
+    let mut rows = rows_of(pool, scratch, block, message);
+    match walk(message.bytes, &mut rows) {
+        Ok(spans) => whole(spans, &rows),
+        Err(error) => {
+            block.rewind(pool, mark);
+            not_encoded(&error)
+        }
+    }
+}
+
+fn rows_of<'a>(
+    pool: &'a Pool,
+    scratch: &'a mut Scratch,
+    block: &'a mut OpenBlock,
+    message: Payload<'_>,
+) -> SpanRows<'a, ChunkStore<'a>> {
+    let store = block.chunks.store(pool, Purpose::Fill);
+    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos)
+}
+
+fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {
+    Encoded::Whole { spans, end_nanos_max: rows.end_nanos_max() }
+}
+
+fn not_encoded(error: &RowError<StoreError>) -> Encoded {
+    match error {
+        RowError::Store(StoreError::PoolEmpty) => Encoded::NoRoom,
+        RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
+        RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(*malformed)),
+        RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
+    }
+}

@@ -1,0 +1,49 @@
+//! How a worker reads messages: as the walk wants them, or rewritten from JSON to that.
+//!
+//! Owner: a worker thread. Limits: a message in JSON has at most `source.kafka.recordBatchBytesMax`; the budget counts
+//! `JSON_BYTES_PER_MESSAGE_BYTE` of memory for each byte of it.
+
+use crate::reading::reject::Reason;
+use sluice_gateway_config::{ByteSize, Format, budget::JSON_BYTES_PER_MESSAGE_BYTE};
+use sluice_otlp_json::{JsonRewriter, SCRATCH_BYTES_PER_MESSAGE_BYTE};
+
+const _: () = assert!(
+    SCRATCH_BYTES_PER_MESSAGE_BYTE <= JSON_BYTES_PER_MESSAGE_BYTE,
+    "the rewriter needs more than the budget counts"
+);
+
+/// Reads messages of one format.
+#[derive(Debug)]
+pub enum Reader {
+    /// Messages are walked over as they are.
+    OtlpProto,
+    /// Messages are rewritten before.
+    OtlpJson(JsonRewriter),
+}
+
+impl Reader {
+    /// For messages of this format and of up to so many bytes.
+    pub fn new(format: Format, message_bytes_max: ByteSize) -> Self {
+        match format {
+            Format::OtlpProto => Self::OtlpProto,
+            Format::OtlpJson => {
+                let bytes = usize::try_from(message_bytes_max.get()).unwrap_or(usize::MAX);
+                Self::OtlpJson(JsonRewriter::new(bytes))
+            }
+        }
+    }
+
+    /// The message as the walk reads it.
+    #[inline]
+    pub fn wire<'m>(&'m mut self, message: &'m [u8]) -> Result<&'m [u8], Reason> {
+        match self {
+            Self::OtlpProto => Ok(message),
+            Self::OtlpJson(rewriter) => {
+                rewriter.rewrite(message).map_err(|malformed| match malformed.reason() {
+                    sluice_otlp_json::Reason::TooLong => Reason::MessageTooLong,
+                    _ => Reason::MalformedJson(malformed),
+                })
+            }
+        }
+    }
+}

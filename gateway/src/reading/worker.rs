@@ -1,0 +1,501 @@
+//! One worker thread: polls its partitions, walks and encodes messages, seals a block per range.
+//!
+//! Owner of everything it names but the pool, which it shares. Nothing is allocated per span, and the only clock reads
+//! are per message and per turn.
+//!
+//! ```text
+//!  take_ownership -> turn: for each partition up to MESSAGES_PER_TURN messages -> seal what is due -> wait
+//! ```
+//!
+//! When the pool of chunks is empty, the message in hand is taken back whole, everything that can be sealed is sealed, and
+//! the worker reads nothing until a block's worth of chunks is free again. The partitions are not paused in
+//! librdkafka: it stops fetching by itself once the partition's queue is full.
+//!
+//! A message that cannot be read goes to the dead-letter topic, and holds up its own partition alone: [`lettering`].
+//!
+//! Where a range ends, the partition's [`Cutter`] says. While it replays the cuts of an owner before, a block cannot be sealed to
+//! make room; blocks that would fill the pool like that are given up, and their partitions begin anew ([`Renew::Memory`]).
+//!
+//! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
+
+mod lettering;
+mod partition;
+mod room;
+mod seal;
+
+use crate::{
+    blocks::{
+        batch::BlockAge,
+        block::{Block, OpenBlock, Place},
+        buffers::{Pool, Waiting},
+    },
+    delivery::route::Route,
+    reading::{
+        encode::{Encoded, Payload, encode},
+        reader::Reader,
+        reject::{BadBatch, Reason},
+    },
+    rows::span_row::Scratch,
+    signals::{
+        account::RowAccount,
+        metrics::{Metrics, WorkerSeconds},
+    },
+};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use lettering::Letters;
+use partition::{Owned, Reading, State};
+use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
+use sluice_gateway_config::{OnMissing, Sizing};
+use sluice_kafka::{
+    BorrowedMessage, Generation, KafkaError, OwnedMessage, Ownership, PartitionId, QueueProblem, Renew,
+    Report, Shortage, dead_letter::DeadLetters, ranges::Offer,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc;
+
+/// Messages that one partition gets before the next one has its turn. A message is about a thousand spans, so that a
+/// turn is a few milliseconds.
+const MESSAGES_PER_TURN: usize = 8;
+
+/// The longest wait. A token wakes the worker when a queue has messages; this only bounds what a lost token costs.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// How often a worker without memory looks whether there is some.
+const ROOM_WAIT: Duration = Duration::from_millis(10);
+
+/// What a worker is made of.
+pub struct Parts {
+    /// Gained and lost partitions.
+    pub ownership: Receiver<Ownership>,
+    /// A token when a queue has messages.
+    pub wake: Receiver<()>,
+    /// Where it says that it waits for memory, or to hand over a block.
+    pub shortage: Shortage,
+    /// Sealed blocks.
+    pub blocks: mpsc::Sender<Block>,
+    /// Ranges without rows, and partitions that were let go.
+    pub reports: Sender<Report>,
+    /// Where messages go that cannot be read.
+    pub dead_letters: DeadLetters,
+    /// Wakes this worker.
+    pub waker: Sender<()>,
+    /// Memory for blocks.
+    pub pool: Arc<Pool>,
+    /// How old an open block becomes.
+    pub age_max: BlockAge,
+    /// Workers that share the pool.
+    pub workers: usize,
+    /// Which shard a partition's blocks go to. Each shard has its share of the pool.
+    pub route: Route,
+    /// How messages are read.
+    pub reader: Reader,
+    /// What the memory budget depends on: it says which limit would do for a batch that is too large.
+    pub sizing: Sizing,
+    /// What becomes of messages that cannot be read when the dead-letter topic takes none.
+    pub on_missing: OnMissing,
+    /// How attributes lie in the table.
+    pub columns: TableColumns,
+    /// Row buffers, and so open blocks, at the most.
+    pub row_buffers_max: usize,
+    /// Where every row is.
+    pub account: RowAccount,
+    /// The process' metrics.
+    pub metrics: Arc<Metrics>,
+    /// This worker's share of them.
+    pub seconds: WorkerSeconds,
+}
+
+/// A worker; [`Worker::run`] is its thread.
+pub struct Worker {
+    parts: Parts,
+    scratch: Scratch,
+    /// Row buffers that no block is using.
+    row_buffers: Vec<RowFrames>,
+    row_buffers_made: usize,
+    partitions: Vec<Owned>,
+    /// The partition that has the first turn next.
+    first: usize,
+    /// There is no room for a message that was read; see [`State::Pending`].
+    out_of_room: bool,
+    /// What it has from the pool while there is none.
+    waiting: Option<Waiting>,
+    /// A block that was due could not be sealed for want of memory.
+    unsealed: bool,
+    /// What is the same for all its letters.
+    letters: Letters,
+    /// The partition that may fill the pool with a block that may not be ended early.
+    replays: Option<(PartitionId, Generation)>,
+    /// Time of this turn that went into handing blocks over.
+    handing: Duration,
+}
+
+/// What became of a message.
+enum Taken {
+    /// It is in the block, or passed over.
+    Yes,
+    /// There is no room for it now.
+    NoRoom,
+    /// There is no room for its letter now.
+    NoRoomForLetter,
+}
+
+impl Worker {
+    /// A worker without partitions.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            scratch: Scratch::new(parts.columns.clone()),
+            parts,
+            row_buffers: Vec::new(),
+            row_buffers_made: 0,
+            partitions: Vec::new(),
+            first: 0,
+            out_of_room: false,
+            waiting: None,
+            unsealed: false,
+            letters: Letters::default(),
+            replays: None,
+            handing: Duration::ZERO,
+        }
+    }
+
+    /// Works until nobody can give it partitions any more.
+    pub fn run(mut self) {
+        let mut last = Instant::now();
+        while self.take_ownership() {
+            let tended = self.tend_letters();
+            let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
+            if self.out_of_room && self.letters.holds_message {
+                self.let_go_of_crowded();
+            }
+            self.share_room();
+            self.advance(Instant::now());
+            self.parts.shortage.say(self.out_of_room || self.unsealed);
+            self.parts
+                .shortage
+                .say_blocks(u64::try_from(self.parts.metrics.blocks_in_flight.get()).unwrap_or(0));
+            let worked = Instant::now();
+            // Handing over a block may have had to wait, which is counted as that.
+            let handing = std::mem::take(&mut self.handing);
+            self.parts.seconds.busy.inc_by((worked - last).saturating_sub(handing).as_secs_f64());
+            if !progressed {
+                self.wait(worked);
+            }
+            last = Instant::now();
+        }
+    }
+
+    /// Takes what the poll thread has to say. `false` once it has gone.
+    fn take_ownership(&mut self) -> bool {
+        loop {
+            match self.parts.ownership.try_recv() {
+                Ok(Ownership::Gained(partition)) => self.partitions.push(Owned::new(*partition)),
+                Ok(Ownership::Lost { id, generation, seal }) => self.lose(&id, generation, seal),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Lets a partition go, because it is asked for.
+    fn lose(&mut self, id: &PartitionId, generation: Generation, seal: bool) {
+        let is_it = |owned: &Owned| owned.reading.is(id, generation);
+        let Some(index) = self.partitions.iter().position(is_it) else { return };
+        let Owned { queue, mut reading } = self.partitions.swap_remove(index);
+        // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+        drop(queue);
+        if seal && self.flush(&mut reading).is_err() {
+            tracing::debug!(partition = %id, "an open block is given up; its messages are read again");
+        }
+        self.release(reading, None);
+    }
+
+    /// Ends a partition. What is open of it is dropped; whoever has it next reads it.
+    fn release(&mut self, reading: Reading, renew: Option<Renew>) {
+        match reading.state {
+            State::Stopped => self.parts.metrics.partitions_stopped.dec(),
+            State::Pending(_) => self.out_of_room = self.partitions.iter().any(Owned::is_pending),
+            State::Lettering(mut letter) => {
+                if letter.is_stopped() {
+                    self.parts.metrics.partitions_stopped.dec();
+                }
+                self.letters.holds_message &= !letter.let_go();
+            }
+            State::Polling | State::Leaving(_) => {}
+        }
+        if let Some(open) = reading.block {
+            self.row_buffers_made -= 1;
+            open.abandon();
+        }
+        let Place { id, generation, .. } = reading.place;
+        if self.replays.take_if(|replays| *replays == (id.clone(), generation)).is_some() {
+            self.parts.pool.release_replay();
+        }
+        self.report(Report::Released { id, generation, renew });
+    }
+
+    /// Gives every partition its turn. `false` when none had a message.
+    fn turn(&mut self) -> bool {
+        let mut partitions = std::mem::take(&mut self.partitions);
+        let count = partitions.len();
+        let mut progressed = false;
+        for step in 0..count {
+            let owned = &mut partitions[(self.first + step) % count];
+            progressed |= self.read(owned);
+            if self.out_of_room {
+                break;
+            }
+        }
+        self.first = (self.first + 1) % count.max(1);
+        self.partitions = partitions;
+        if self.out_of_room {
+            self.seal_all();
+        }
+        progressed
+    }
+
+    fn read(&mut self, owned: &mut Owned) -> bool {
+        let Owned { queue, reading } = owned;
+        let mut progressed = false;
+        let may_fill = self.may_fill(reading);
+        if !self.may_open(reading) && matches!(reading.state, State::Polling) {
+            self.parts.age_max.crowd(Instant::now());
+        }
+        for _ in 0..MESSAGES_PER_TURN {
+            match reading.state {
+                // What was fetched behind the place where it stopped would keep its memory, which the budget gives to those
+                // that are read.
+                State::Stopped if queue.poll(Duration::ZERO).is_some() => continue,
+                State::Polling if may_fill && self.may_open(reading) => {}
+                State::Lettering(_) if self.reads_ahead(reading) => {}
+                _ => break,
+            }
+            match queue.poll(Duration::ZERO) {
+                None => break,
+                Some(Err(KafkaError::PartitionEOF(_))) => reading.ends(|| queue.position()),
+                Some(Err(error)) => {
+                    if let Err(error) = reading.keep_problem(error) {
+                        self.heed(reading, &error);
+                    }
+                }
+                Some(Ok(message)) if matches!(reading.state, State::Lettering(_)) => {
+                    progressed = true;
+                    self.take_ahead(reading, &message, || message.detach());
+                }
+                Some(Ok(message)) => {
+                    progressed = true;
+                    match self.take(reading, &message) {
+                        Taken::Yes => {}
+                        Taken::NoRoom => self.keep(reading, &message),
+                        Taken::NoRoomForLetter => self.keep_for_letter(reading, || message.detach()),
+                    }
+                }
+            }
+        }
+        progressed
+    }
+
+    /// Stops a partition whose next batch cannot be read; other errors pass.
+    fn heed(&mut self, reading: &mut Reading, error: &KafkaError) {
+        let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
+            QueueProblem::ReadAgain => return,
+            QueueProblem::OutOfRange => {
+                tracing::warn!(
+                    partition = %reading.place.id,
+                    offset = reading.cutter.position(),
+                    "Kafka does not have the next offset; it is looked up where the log begins"
+                );
+                reading.leave(Renew::OutOfRange);
+                return;
+            }
+            QueueProblem::Passing => {
+                tracing::warn!(partition = %reading.place.id, %error, "the partition reports a problem");
+                return;
+            }
+            QueueProblem::Undecompressed { bytes: Some(bytes) } => BadBatch::TooLarge { bytes },
+            QueueProblem::Undecompressed { bytes: None } => BadBatch::Broken,
+            QueueProblem::Unreadable => BadBatch::Foreign,
+        };
+        self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
+        batch.log(&reading.place.id, reading.cutter.position(), &self.parts.sizing);
+        self.stop(reading);
+    }
+
+    /// Reads nothing more of a partition; it is paused, and others have its turn.
+    fn stop(&mut self, reading: &mut Reading) {
+        self.stand(reading);
+        reading.state = State::Stopped;
+        self.parts.metrics.partitions_stopped.inc();
+        let Place { id, generation, .. } = reading.place.clone();
+        self.report(Report::Stopped { id, generation });
+    }
+
+    /// Reads nothing more of a partition for a while. What was read before is inserted, as far as it may be ended here, else given
+    /// back. `true` when something was given back.
+    fn stand(&mut self, reading: &mut Reading) -> bool {
+        if self.flush(reading).is_err() {
+            tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+        }
+        let is_empty = reading.cutter.fill().messages == 0;
+        let stays_open = reading.cutter.is_replaying() || is_empty;
+        let mut gave_back = false;
+        if stays_open
+            && reading.closing.is_none()
+            && let Some(open) = reading.block.take()
+        {
+            // It would keep its memory for as long as the partition stands.
+            self.row_buffers_made -= 1;
+            open.abandon();
+            gave_back = !is_empty;
+        }
+        self.yield_replay(reading);
+        gave_back
+    }
+
+    /// Keeps a message for which there is no room.
+    fn keep(&mut self, reading: &mut Reading, message: &BorrowedMessage<'_>) {
+        self.out_of_room = true;
+        reading.state = State::Pending(message.detach());
+    }
+
+    /// Keeps a message for whose letter there is no room, if it is the only one; else it is read again.
+    fn keep_for_letter(&mut self, reading: &mut Reading, message: impl FnOnce() -> OwnedMessage) {
+        if let State::Lettering(letter) = &mut reading.state
+            && !self.letters.holds_message
+        {
+            letter.keep(message());
+            self.letters.holds_message = true;
+        }
+    }
+
+    /// Whether the shard of the partition has not more than its share of the pool: one that is away fills it, and others read on. A block
+    /// that may not be ended early is filled all the same.
+    fn may_fill(&self, reading: &Reading) -> bool {
+        reading.cutter.is_replaying()
+            || self.parts.pool.has_share(self.parts.route.shard_of(&reading.place.id))
+    }
+
+    /// Whether a message of the partition would find a block. None is opened before there is a message: partitions that wait for
+    /// their turn would hold the row buffers of those that have it.
+    fn may_open(&self, reading: &Reading) -> bool {
+        reading.block.is_some()
+            || !self.row_buffers.is_empty()
+            || self.row_buffers_made < self.parts.row_buffers_max
+    }
+
+    /// Sees to it that there is an open block. `false` when every row buffer is in use.
+    fn opens(&mut self, reading: &mut Reading) -> bool {
+        if reading.block.is_some() {
+            return true;
+        }
+        let rows = self.row_buffers.pop().or_else(|| {
+            (self.row_buffers_made < self.parts.row_buffers_max).then(|| {
+                self.row_buffers_made += 1;
+                RowFrames::new()
+            })
+        });
+        let shard = self.parts.route.shard_of(&reading.place.id);
+        reading.block = rows.map(|rows| {
+            OpenBlock::new(rows, self.parts.account.open(), Instant::now())
+                .of_shard(shard)
+                .counted_by(&self.parts.age_max)
+        });
+        reading.block.is_some()
+    }
+
+    /// Puts the rows of a message into the partition's block.
+    fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
+        let bytes = message.payload().unwrap_or_default();
+        let millis = message.timestamp().to_millis().unwrap_or(0);
+        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
+        loop {
+            if self.seal_closing(reading).is_err() {
+                return Taken::NoRoom;
+            }
+            match reading.cutter.offer(message.offset(), bytes.len() as u64) {
+                Offer::Take => {}
+                Offer::Seen => return Taken::Yes,
+                Offer::Hold => {
+                    reading.leave(Renew::Rule);
+                    return Taken::Yes;
+                }
+                Offer::Close(closed) => {
+                    reading.closing = Some(closed);
+                    continue;
+                }
+            }
+            if !self.opens(reading) {
+                return Taken::NoRoom;
+            }
+            let block = reading.block.as_mut().expect("a block was opened just now");
+            match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
+                Encoded::Whole { spans, end_nanos_max } => {
+                    block.add_message(message.offset(), spans, end_nanos_max);
+                    self.count(spans, bytes.len());
+                    self.took(reading, message);
+                    return Taken::Yes;
+                }
+                Encoded::NoRoom => return Taken::NoRoom,
+                Encoded::BlockFull => {
+                    reading.closing = reading.cutter.split();
+                    if reading.closing.is_none() {
+                        return self.reject(reading, message, &Reason::MessageTooLarge);
+                    }
+                }
+                Encoded::Rejected(reason) => return self.reject(reading, message, &reason),
+            }
+        }
+    }
+
+    /// A message belongs to the open range now, which may end with it.
+    fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
+        reading.rejected_in_a_row = 0;
+        reading.closing = reading.cutter.take(message.offset(), message.payload());
+        self.seal_taken(reading);
+    }
+
+    /// Seals the range that has ended with the message that was taken last.
+    fn seal_taken(&mut self, reading: &mut Reading) {
+        if self.seal_closing(reading).is_err() {
+            // It is tried again before the next message.
+            self.out_of_room = true;
+        }
+    }
+
+    fn count(&self, spans: u64, message_bytes: usize) {
+        self.parts.metrics.spans.inc_by(spans);
+        self.parts.metrics.messages.inc();
+        self.parts.metrics.message_bytes.inc_by(message_bytes as u64);
+    }
+
+    fn report(&self, report: Report) {
+        if self.parts.reports.send(report).is_err() {
+            // The poll thread has ended, and with it the process: nothing is committed any more.
+        }
+    }
+
+    fn wait(&self, now: Instant) {
+        let (wait, waited_for) = if self.out_of_room {
+            (ROOM_WAIT, &self.parts.seconds.buffers)
+        } else {
+            let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
+            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened(), now));
+            // One that may not end yet stays due.
+            let due = left.filter(|left| !left.is_zero()).min();
+            let seconds = &self.parts.seconds;
+            // Whoever reads on because blocks wait elsewhere would else seem to have nothing to do.
+            let is_behind = self.parts.metrics.sink_behind.get() > 0;
+            let cause = if is_behind { &seconds.sink } else { &seconds.source };
+            (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), cause)
+        };
+        if self.parts.wake.recv_timeout(wait).is_err() {
+            // Time is up, or the poll thread has gone, which the next turn sees.
+        }
+        waited_for.inc_by(now.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Messages that cannot be read, one behind the other: their letters are under way at the same time.
+//!
+//! ```text
+//!  polled:    bad   bad   bad   good
+//!  letters:   ^     ^     ^     |
+//!             |     under way   `--> kept until the letters in front of it are delivered: the run ends here
+//!             first: the only one whose answer is looked at; delivered, its message joins the range, and the next one is first
+//! ```
+//!
+//! A letter at a time would make a topic of nothing but such messages as slow as the brokers' acknowledgements. What they wait for stays
+//! as it was: messages join their range one by one, each after its letter's acknowledgement, in the order of the log. Letters go to the
+//! brokers in that order, too; one that these refuse stands behind those that they took meanwhile, once it is taken.
+//!
+//! Nobody knows that the next message is a bad one before it is polled, and a good one cannot be given back without a seek. So there are
+//! as many ahead as there were bad ones in a row before: a single bad message among good ones costs nothing more.
+//!
+//! Owner: the worker thread. Limits: [`LETTERS_AHEAD_MAX`] letters a partition, which leave [`ROOM_LEFT_BYTES`] of all letters' room; one
+//! message that ends a run a worker, other ones are read again.
+
+use super::{Lettering, Reading, Stage, State, Taken, Worker};
+use crate::reading::reject::{Reason, Rejected};
+use sluice_kafka::{
+    KafkaError, Message, OwnedMessage, Renew,
+    dead_letter::{LETTER_QUEUE_BYTES, LETTERS_MAX},
+};
+use std::collections::VecDeque;
+
+/// Letters of a partition under way beside its first. Chosen: acknowledgements that take 5 ms let 6,000 a second pass; eight partitions have
+/// half of the letters that there may be.
+pub(in super::super) const LETTERS_AHEAD_MAX: usize = 31;
+
+/// Room that is left to partitions which have no letter under way.
+const ROOM_LEFT_BYTES: u64 = LETTER_QUEUE_BYTES / 2;
+
+const _: () =
+    assert!(8 * (LETTERS_AHEAD_MAX + 1) * 2 <= LETTERS_MAX, "eight partitions leave half of the letters");
+
+/// What was polled behind a message whose letter is under way.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// Messages that cannot be read either, with their letters.
+    letters: VecDeque<Lettering>,
+    /// What came behind them, and is to be done with once they are passed over.
+    next: Option<Next>,
+}
+
+/// What ends a run.
+enum Next {
+    /// A message that can be read, or for whose letter there is no room.
+    Message(OwnedMessage),
+    /// The same, which was not kept.
+    ReadAgain,
+    /// The broker has no more, up to there.
+    End(Option<i64>),
+    /// The queue reports this.
+    Problem(KafkaError),
+}
+
+impl Ahead {
+    /// Lets the message go, to be read again. `false` when it has none.
+    pub fn let_go(&mut self) -> bool {
+        let has_message = matches!(self.next, Some(Next::Message(_)));
+        if has_message {
+            self.next = Some(Next::ReadAgain);
+        }
+        has_message
+    }
+}
+
+impl Lettering {
+    fn last_offset(&self) -> i64 {
+        self.ahead.letters.back().unwrap_or(self).rejected.offset
+    }
+}
+
+impl Worker {
+    /// Whether a partition whose letter is under way is polled on.
+    pub(in super::super) fn reads_ahead(&self, reading: &Reading) -> bool {
+        let State::Lettering(first) = &reading.state else { return false };
+        let most = reading.rejected_in_a_row.min(LETTERS_AHEAD_MAX);
+        let goes_well = matches!(first.stage, Stage::UnderWay(_)) && !first.is_told;
+        goes_well
+            && first.ahead.next.is_none()
+            && first.ahead.letters.len() < most
+            && self.parts.dead_letters.has_room(ROOM_LEFT_BYTES)
+    }
+
+    /// Takes a message that was polled behind one whose letter is under way.
+    pub(in super::super) fn take_ahead(
+        &mut self,
+        reading: &mut Reading,
+        message: &impl Message,
+        detach: impl FnOnce() -> OwnedMessage,
+    ) {
+        let State::Lettering(first) = &mut reading.state else { return };
+        if message.offset() <= first.last_offset() {
+            return;
+        }
+        if let Some(reason) = self.malformed(message) {
+            let rejected = Rejected::of(message, &reason);
+            if let stage @ Stage::UnderWay(_) = self.post(&rejected, message) {
+                self.parts.metrics.rejected.with_label_values(&[rejected.label]).inc();
+                first.ahead.letters.push_back(Lettering::new(rejected, stage));
+                return;
+            }
+        }
+        let keeps = !std::mem::replace(&mut self.letters.holds_message, true);
+        first.ahead.next = Some(if keeps { Next::Message(detach()) } else { Next::ReadAgain });
+    }
+
+    /// Why a message cannot be read, as far as that is known without making rows of it.
+    fn malformed(&mut self, message: &impl Message) -> Option<Reason> {
+        match self.parts.reader.wire(message.payload().unwrap_or_default()) {
+            Ok(wire) => sluice_otlp::validate(wire).err().map(Reason::Malformed),
+            Err(reason) => Some(reason),
+        }
+    }
+
+    /// Goes on behind a message that was passed over: with the next letter, or with what came behind the last.
+    pub(super) fn go_on_behind(&mut self, reading: &mut Reading, mut ahead: Ahead) {
+        if !matches!(reading.state, State::Polling) {
+            // The partition begins anew; those letters may be there twice.
+            self.letters.holds_message &= !ahead.let_go();
+            return;
+        }
+        if let Some(mut first) = ahead.letters.pop_front() {
+            first.ahead = ahead;
+            reading.state = State::Lettering(Box::new(first));
+            return;
+        }
+        match ahead.next {
+            None => {}
+            Some(Next::Message(message)) => {
+                self.letters.holds_message = false;
+                self.take_kept(reading, message);
+            }
+            Some(Next::ReadAgain) => reading.begin_anew(Renew::Letter),
+            Some(Next::End(polled)) => reading.came_to_an_end(|| polled),
+            Some(Next::Problem(error)) => self.heed(reading, &error),
+        }
+    }
+
+    fn take_kept(&mut self, reading: &mut Reading, message: OwnedMessage) {
+        match self.take(reading, &message) {
+            Taken::Yes => {}
+            Taken::NoRoom => {
+                self.out_of_room = true;
+                reading.state = State::Pending(message);
+            }
+            Taken::NoRoomForLetter => self.keep_for_letter(reading, || message),
+        }
+    }
+}
+
+impl Reading {
+    /// Takes down that the broker has no more; behind letters that are under way once they are delivered. An end without them is not the
+    /// end of what was read.
+    pub(in super::super) fn ends(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
+        match &mut self.state {
+            State::Lettering(first) => first.ahead.next = Some(Next::End(polled_up_to())),
+            _ => self.came_to_an_end(polled_up_to),
+        }
+    }
+
+    /// Keeps a problem for later, where letters are under way in front of it. `Err` gives it back.
+    pub(in super::super) fn keep_problem(&mut self, error: KafkaError) -> Result<(), KafkaError> {
+        match &mut self.state {
+            State::Lettering(first) => {
+                first.ahead.next = Some(Next::Problem(error));
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}

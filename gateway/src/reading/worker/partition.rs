@@ -1,0 +1,148 @@
+//! How far a worker is with one partition.
+
+use super::lettering::Lettering;
+use crate::blocks::block::{OpenBlock, Place};
+use sluice_kafka::{
+    Generation, OwnedMessage, Partition, PartitionId, PartitionQueue, Renew,
+    ranges::{Closed, Cutter},
+};
+
+/// A partition and its messages.
+pub(super) struct Owned {
+    pub queue: PartitionQueue,
+    pub reading: Reading,
+}
+
+/// How far a partition is.
+pub(super) struct Reading {
+    pub place: Place,
+    pub cutter: Cutter,
+    /// The range that has ended, and whose block is not sealed yet.
+    pub closing: Option<Closed>,
+    pub block: Option<OpenBlock>,
+    pub state: State,
+    /// Where the log ended when the partition began.
+    pub log_end: i64,
+    /// Whether all of it was read.
+    pub caught_up: bool,
+    /// Why the last letter was sent that was delivered.
+    pub lettered: Option<&'static str>,
+    /// Messages that cannot be read, of late, with no other one among them.
+    pub rejected_in_a_row: usize,
+}
+
+pub(super) enum State {
+    /// Messages are polled.
+    Polling,
+    /// This message was polled, and there was no room for it.
+    Pending(OwnedMessage),
+    /// A message that cannot be read is next, and its letter is not delivered.
+    Lettering(Box<Lettering>),
+    /// A batch that cannot be read is next, and nothing may pass over it.
+    Stopped,
+    /// It is to begin anew once what has ended is sealed.
+    Leaving(Renew),
+}
+
+impl Owned {
+    pub fn new(partition: Partition) -> Self {
+        let Partition { id, generation, queue, cutter, log_end, cluster } = partition;
+        let reading = Reading {
+            place: Place { id, generation, cluster },
+            cutter,
+            closing: None,
+            block: None,
+            state: State::Polling,
+            log_end,
+            caught_up: false,
+            lettered: None,
+            rejected_in_a_row: 0,
+        };
+        Self { queue, reading }
+    }
+
+    pub fn is_pending(&self) -> bool {
+        matches!(self.reading.state, State::Pending(_))
+    }
+}
+
+impl Reading {
+    /// Ends what is open, come what may, and has the partition begin anew.
+    pub fn leave(&mut self, renew: Renew) {
+        if self.closing.is_none() {
+            self.closing = self.cutter.flush().or_else(|| self.cutter.split());
+        }
+        self.state = State::Leaving(renew);
+    }
+
+    /// Has the partition begin anew. What is open is ended where it may be, else given back.
+    pub fn begin_anew(&mut self, renew: Renew) {
+        // Rows that were given back are in no block any more.
+        if self.closing.is_none() && self.block.is_some() {
+            self.closing = self.cutter.flush();
+        }
+        self.state = State::Leaving(renew);
+    }
+
+    /// Takes down that a broker has no more messages: everything was read if it has been read up to where the log ended when the
+    /// partition began. A replica that lags behind, or has become the leader without the last messages, ends before that.
+    pub fn came_to_an_end(&mut self, polled_up_to: impl FnOnce() -> Option<i64>) {
+        let reaches = |position: i64| position >= self.log_end;
+        self.caught_up =
+            self.caught_up || reaches(self.cutter.position()) || polled_up_to().is_some_and(reaches);
+    }
+
+    pub fn is(&self, id: &PartitionId, generation: Generation) -> bool {
+        self.place.generation == generation && self.place.id == *id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_kafka::ranges::{Committed, Log, Now, Ranges, Rule, Settings, Version};
+    use std::time::Duration;
+
+    /// A partition whose log ends at 10, read from 4 on.
+    fn reading() -> Reading {
+        let rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
+        let settings = Settings { rule, routing_epoch: 0, topic_id: None, instance: 1 };
+        let committed = Committed { commit: None, begin: 4, log: Log { start: 0, end: 10 } };
+        let now = Now { steady: Duration::ZERO, unix_seconds: 0 };
+        let generation = Generation(1);
+        let (_, cutter, _) = Ranges::assigned(generation, &committed, settings, now).unwrap();
+        let id = PartitionId { topic: "spans".into(), partition: 0 };
+        let place = Place { id, generation, cluster: "cluster".into() };
+        let state = State::Polling;
+        Reading {
+            place,
+            cutter,
+            closing: None,
+            block: None,
+            state,
+            lettered: None,
+            rejected_in_a_row: 0,
+            log_end: 10,
+            caught_up: false,
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_replica_that_lags_behind_is_not_the_end() {
+        let mut reading = reading();
+        reading.came_to_an_end(|| None);
+        reading.came_to_an_end(|| Some(9));
+        assert!(!reading.caught_up, "messages up to 10 are still to come");
+        reading.came_to_an_end(|| Some(10));
+        assert!(reading.caught_up, "what is in front of the end is no message");
+    }
+
+    #[test]
+    fn who_has_taken_the_last_message_has_read_everything() {
+        let mut reading = reading();
+        assert_eq!(reading.cutter.take(9, None), None);
+        reading.came_to_an_end(|| unreachable!("it is known without asking"));
+        assert!(reading.caught_up);
+        reading.came_to_an_end(|| unreachable!("it stays so"));
+    }
+}

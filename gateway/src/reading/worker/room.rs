@@ -1,0 +1,92 @@
+//! What a worker does when the pool has no chunk for the message in hand.
+
+use super::{
+    Taken, Worker,
+    partition::{Owned, Reading, State},
+};
+use sluice_kafka::{Generation, PartitionId, Renew};
+
+impl Worker {
+    /// Takes the messages for which there was no room, once there is. `false` while there is none.
+    pub(super) fn redo(&mut self) -> bool {
+        self.seal_all();
+        self.give_up_replays();
+        if !self.parts.pool.claim_redo(self.replays.is_some()) {
+            return false;
+        }
+        self.out_of_room = false;
+        let mut partitions = std::mem::take(&mut self.partitions);
+        for Owned { reading, .. } in partitions.iter_mut().filter(|owned| owned.is_pending()) {
+            let State::Pending(message) = std::mem::replace(&mut reading.state, State::Polling) else {
+                continue;
+            };
+            match self.take(reading, &message) {
+                Taken::Yes => {}
+                Taken::NoRoomForLetter => self.keep_for_letter(reading, || message),
+                Taken::NoRoom => {
+                    reading.state = State::Pending(message);
+                    self.out_of_room = true;
+                }
+            }
+        }
+        self.partitions = partitions;
+        self.parts.pool.release_redo();
+        true
+    }
+
+    /// Tells the other workers when this one waits for room, and makes some when another one does.
+    pub(super) fn share_room(&mut self) {
+        if !self.out_of_room {
+            self.waiting = None;
+        } else if self.waiting.is_none() {
+            self.waiting = Some(self.parts.pool.wait());
+        }
+        if !self.out_of_room && self.parts.pool.is_waited_for() {
+            self.give_up_replays();
+        }
+    }
+
+    fn give_up_replays(&mut self) {
+        let partitions = std::mem::take(&mut self.partitions);
+        let leaving = self.beyond_share(partitions.iter().map(|owned| &owned.reading));
+        self.partitions = partitions;
+        self.renew(leaving);
+    }
+
+    /// Blocks that may not be ended here and would leave no room for any to be filled: by ascending place. One of them may be filled
+    /// whatever it takes.
+    pub(super) fn beyond_share<'a>(
+        &mut self,
+        readings: impl Iterator<Item = &'a Reading>,
+    ) -> Vec<(usize, Renew)> {
+        let share = self.parts.pool.replay_share(self.parts.workers);
+        let mut kept = 0;
+        let mut leaving = Vec::new();
+        for (index, reading) in readings.enumerate() {
+            let Some(block) = reading.block.as_ref().filter(|_| reading.cutter.is_replaying()) else {
+                continue;
+            };
+            let is_ours = |(id, generation): &(PartitionId, Generation)| reading.is(id, *generation);
+            if self.replays.as_ref().is_some_and(is_ours) {
+                continue;
+            }
+            if self.replays.is_none() && self.parts.pool.claim_replay() {
+                self.replays = Some((reading.place.id.clone(), reading.place.generation));
+                continue;
+            }
+            kept += block.chunks.len();
+            if kept > share && reading.closing.is_none() {
+                kept -= block.chunks.len();
+                leaving.push((index, Renew::Memory));
+            }
+        }
+        leaving
+    }
+
+    /// Gives the right to replay back, if this partition has it: others fill their blocks now.
+    pub(super) fn yield_replay(&mut self, reading: &Reading) {
+        if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
+            self.parts.pool.release_replay();
+        }
+    }
+}

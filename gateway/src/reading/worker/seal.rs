@@ -1,0 +1,124 @@
+//! Ranges that end become blocks, and go to delivery.
+
+use super::{
+    Worker,
+    partition::{Owned, Reading, State},
+};
+use crate::blocks::{
+    block::{Block, OpenBlock, Place},
+    buffers::StoreError,
+};
+use sluice_kafka::{Renew, Report};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+impl Worker {
+    /// What becomes of partitions without another message: ranges that have come of age end, and so do those at cuts that lie in
+    /// front of the log's end; who is to begin anew does.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let mut partitions = std::mem::take(&mut self.partitions);
+        let mut leaving = Vec::new();
+        self.unsealed = false;
+        for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
+            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened(), now).is_zero();
+            let is_due = reading.block.as_ref().is_some_and(due);
+            let sealed =
+                self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });
+            if is_due && reading.block.is_none() {
+                self.parts.age_max.closed(Instant::now());
+            }
+            if sealed.is_err() {
+                self.unsealed = true;
+                tracing::debug!(partition = %reading.place.id, "no memory to seal a block; it is tried again");
+            } else if reading.cutter.is_holding() && matches!(reading.state, State::Polling) {
+                leaving.push((index, Renew::Rule));
+            } else if let State::Leaving(renew) = reading.state {
+                leaving.push((index, renew));
+            }
+        }
+        self.partitions = partitions;
+        self.renew(leaving);
+    }
+
+    /// Lets partitions go that begin anew: by ascending place in the list.
+    pub(super) fn renew(&mut self, leaving: Vec<(usize, Renew)>) {
+        for (index, renew) in leaving.into_iter().rev() {
+            let Owned { queue, reading } = self.partitions.swap_remove(index);
+            // Gone before it is said to be: the next generation's queue is the same one to librdkafka.
+            drop(queue);
+            self.release(reading, Some(renew));
+        }
+    }
+
+    /// Ends the ranges that end in front of the log's end, once all of it was read.
+    fn catch_up(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        self.seal_closing(reading)?;
+        while reading.caught_up
+            && let Some(closed) = reading.cutter.caught_up(reading.log_end)
+        {
+            reading.closing = Some(closed);
+            self.seal_closing(reading)?;
+        }
+        Ok(())
+    }
+
+    /// Ends and seals the open range, unless it must not end here.
+    pub(super) fn flush(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        self.seal_closing(reading)?;
+        reading.closing = reading.cutter.flush();
+        self.seal_closing(reading)
+    }
+
+    pub(super) fn seal_all(&mut self) {
+        self.advance(Instant::now() + Duration::from_hours(1));
+    }
+
+    /// Seals the block of the range that has ended, if one has, and gives its row buffer back.
+    pub(super) fn seal_closing(&mut self, reading: &mut Reading) -> Result<(), StoreError> {
+        let Some(closed) = &reading.closing else { return Ok(()) };
+        let sealed = match &mut reading.block {
+            Some(open) => Some(open.seal(&self.parts.pool, &reading.place, closed)?),
+            None => None,
+        };
+        self.row_buffers.extend(reading.block.take().map(|open| open.rows));
+        let closed = reading.closing.take().expect("it was there just now");
+        let Place { id, generation, .. } = reading.place.clone();
+        let range = closed.range;
+        let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
+        // The block first: a release of it must not come before it.
+        match sealed {
+            Some(block) if has_rows => self.send(block),
+            Some(empty) => empty.account.settled(),
+            None => {}
+        }
+        self.report(Report::Closed { id: id.clone(), generation, closed });
+        if !has_rows {
+            self.report(Report::Settled { id, generation, range });
+        }
+        if !reading.cutter.is_replaying() {
+            self.yield_replay(reading);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, block: Block) {
+        let before = Instant::now();
+        self.parts.metrics.blocks_in_flight.inc();
+        let unsent = match self.parts.blocks.try_send(block) {
+            Ok(()) => None,
+            Err(refused) => {
+                // What waits here is waited for by every partition of this worker.
+                self.parts.shortage.say(true);
+                self.parts.blocks.blocking_send(refused.into_inner()).err()
+            }
+        };
+        if let Some(mpsc::error::SendError(block)) = unsent {
+            // Delivery has ended, and with it the process: the messages are read again.
+            self.parts.metrics.blocks_in_flight.dec();
+            block.account.abandon();
+        }
+        let handing = before.elapsed();
+        self.handing += handing;
+        self.parts.seconds.sink.inc_by(handing.as_secs_f64());
+    }
+}

@@ -1,0 +1,133 @@
+use super::*;
+use crate::blocks::buffers::{CHUNK_BYTES, Purpose};
+use crossbeam_channel::bounded;
+use sluice_clickhouse::row_frames::FrameStore as _;
+use sluice_gateway_config::{ByteSize, Format, budget::Budget};
+use sluice_kafka::ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
+
+const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
+
+/// One of two workers, and where it reports to.
+fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
+    let sizing = Sizing {
+        limit: ByteSize::mib(256),
+        workers: 2,
+        partitions_active_max: 8,
+        record_batch_bytes_max: ByteSize::mib(1),
+        format: Format::OtlpProto,
+        insert_concurrency: 2,
+    };
+    let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 2, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+    let config = sluice_gateway_config::parse::from_yaml(config).unwrap();
+    let (reports, reports_in) = bounded(16);
+    let (waker, wake) = bounded(1);
+    let parts = Parts {
+        ownership: bounded(1).1,
+        wake,
+        waker,
+        // It asks no broker before the first letter.
+        dead_letters: DeadLetters::start(&config.source.kafka, None, "worker").unwrap(),
+        shortage: Shortage::default(),
+        blocks: mpsc::channel(1).0,
+        reports,
+        pool: pool.clone(),
+        age_max: BlockAge::of(&config.sink.clickhouse.insert),
+        workers: 2,
+        route: Route::new(1),
+        reader: Reader::new(Format::OtlpProto, ByteSize::mib(1)),
+        sizing,
+        on_missing: OnMissing::Stop,
+        columns: TableColumns::default(),
+        row_buffers_max: 4,
+        account: RowAccount::default(),
+        seconds: metrics.worker(0),
+        metrics,
+    };
+    (Worker::new(parts), reports_in)
+}
+
+/// A partition that replays up to 90, with a block of so many bytes.
+fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
+    let generation = Generation(1);
+    let settings = Settings { rule: RULE, routing_epoch: 0, topic_id: None, instance: 1 };
+    let plan = Plan {
+        offset: 0,
+        rule: RULE,
+        routing_epoch: 0,
+        horizon: 90,
+        topic_id: None,
+        instance: 2,
+        t0: 1,
+        cuts: vec![],
+        parted: vec![],
+    };
+    let metadata = plan.encode();
+    let committed = Committed { commit: Some((0, &metadata)), begin: 0, log: Log { start: 0, end: 90 } };
+    let now = Now { steady: Duration::ZERO, unix_seconds: 1 };
+    let (_, cutter, _) = Ranges::assigned(generation, &committed, settings, now).unwrap();
+    let id = PartitionId { topic: "spans".into(), partition };
+    let place = Place { id, generation, cluster: "cluster".into() };
+    let state = State::Polling;
+    let mut reading = Reading {
+        place,
+        cutter,
+        closing: None,
+        block: None,
+        state,
+        lettered: None,
+        rejected_in_a_row: 0,
+        log_end: 90,
+        caught_up: false,
+    };
+    assert!(reading.cutter.is_replaying() && worker.opens(&mut reading));
+    assert_eq!(reading.cutter.take(0, Some(b"value")), None);
+    let block = reading.block.as_mut().unwrap();
+    block.chunks.store(&worker.parts.pool, Purpose::Fill).append(&vec![1; bytes]).unwrap();
+    reading
+}
+
+#[test]
+fn a_worker_that_finds_room_for_itself_gives_up_what_leaves_none_for_another_one() {
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, _reports) = worker(&pool);
+    let half = pool.replay_share(2) / 2 / CHUNK_BYTES * CHUNK_BYTES;
+    let readings: Vec<_> = (0..4).map(|partition| replaying(&mut worker, partition, half)).collect();
+    assert!(!pool.is_waited_for());
+    let waiting = pool.wait();
+    assert!(pool.is_waited_for(), "another worker waits");
+    // The first may be filled whatever it takes; the next two are the worker's share.
+    let beyond = worker.beyond_share(readings.iter());
+    assert_eq!(beyond, [(3, Renew::Memory)]);
+    assert!(!pool.claim_replay(), "the first one has the right");
+    drop(waiting);
+    assert!(!pool.is_waited_for());
+}
+
+#[test]
+fn others_are_told_while_a_worker_waits_for_room_and_no_longer() {
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, _reports) = worker(&pool);
+    for out_of_room in [true, true, false, false, true, false] {
+        worker.out_of_room = out_of_room;
+        worker.share_room();
+        assert_eq!(pool.is_waited_for(), out_of_room);
+    }
+}
+
+#[test]
+fn a_partition_that_stops_gives_back_its_row_buffer_its_chunks_and_its_right() {
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, reports) = worker(&pool);
+    let mut reading = replaying(&mut worker, 0, CHUNK_BYTES);
+    assert_eq!(worker.beyond_share(std::iter::once(&reading)), []);
+    assert_eq!((worker.row_buffers_made, pool.claim_replay()), (1, false));
+    worker.stop(&mut reading);
+    assert_eq!(worker.row_buffers_made, 0);
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+    assert!(pool.claim_replay(), "another partition may replay");
+    let Place { id, generation, .. } = reading.place;
+    assert_eq!(reports.try_recv(), Ok(Report::Stopped { id, generation }));
+}

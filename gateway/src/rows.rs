@@ -1,0 +1,20 @@
+//! From the spans of a message to rows in `RowBinary`.
+//!
+//! Job: everything that knows both OTLP and the table's columns. Owner: the worker thread whose message it is. The walk over the
+//! message (`sluice_otlp`) calls in; bytes go straight into the row buffer that [`crate::reading::encode`] hands over.
+//!
+//! ```text
+//!  walk --> span_row --> attributes --> json_text, value_text --> row buffer
+//!              `--> resources: those that were seen a moment ago, as they stand in the row
+//! ```
+//!
+//! Nothing here knows Kafka, ClickHouse's servers, or the rest of the gateway: the fuzz targets compile these files without it.
+
+pub mod span_row;
+
+mod resources;
+
+pub mod attributes;
+
+mod json_text;
+pub(crate) mod value_text;

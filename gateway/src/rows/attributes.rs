@@ -1,0 +1,252 @@
+//! Attributes into the columns of their set, whatever their layout.
+//!
+//! Place in the flow: [`crate::rows::span_row`] calls [`AttributeWriter::write`] for the attributes of resources and spans, and
+//! [`AttributeWriter::write_element`] for those of each event and link. The layout is the table's
+//! (`sluice_clickhouse::column`) and does not change while the process runs; it costs one branch per set. Owner: a worker.
+//!
+//! | layout | how values are written |
+//! | --- | --- |
+//! | `JSON` | [`json`] |
+//! | `Map` of text | [`map`] |
+//! | typed groups | [`nested`] |
+//!
+//! In all of them the first of two equal keys wins.
+//!
+//! Limits: whoever calls says how long the buffer may become, which is what the row may still have. Every writer asks for room before
+//! it writes a key and its value ([`sluice_clickhouse::room`]); the row is given up when there is none. Scratch that a huge
+//! value took is given back as soon as it is in the row.
+
+pub mod json;
+pub mod map;
+pub mod nested;
+
+use crate::rows::value_text;
+use sluice_clickhouse::{
+    column::{AttributeColumns, Group},
+    groups::Groups,
+    json::JsonSummary,
+    room::{self, AROUND_BYTES, NoRoom, let_go},
+    rowbinary::{VARUINT_BYTES_MAX, put_len},
+};
+use sluice_otlp::{Attributes, Malformed, Scalar, Value};
+
+/// Why attributes could not be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Error {
+    /// They are not OTLP.
+    Malformed(Malformed),
+    /// They are too many or too long.
+    RowTooLarge,
+}
+
+impl From<Malformed> for Error {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<NoRoom> for Error {
+    fn from(NoRoom: NoRoom) -> Self {
+        Self::RowTooLarge
+    }
+}
+
+/// What is written at once.
+#[derive(Clone, Copy)]
+pub struct Set<'a> {
+    /// How it lies in the table.
+    pub columns: &'a AttributeColumns,
+    /// The attributes.
+    pub attributes: &'a Attributes<'a>,
+    /// Key and value of one more, which is written last, unless the attributes have its key.
+    pub extra: Option<(&'a [u8], u64)>,
+}
+
+/// Bytes that a value takes in a buffer, but for what stands around it; of arrays and lists none: these ask for room themselves.
+fn value_bytes(value: &Value<'_>) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => value_text::base64_bytes(bytes),
+        Value::Empty
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::Double(_)
+        | Value::Array(_)
+        | Value::KeyValues(_) => 0,
+    }
+}
+
+/// Bytes that a usual value takes, but for what stands around it.
+#[inline]
+fn scalar_bytes(scalar: &Scalar<'_>) -> usize {
+    match scalar {
+        Scalar::String(text) => text.len(),
+        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Double(_) => 0,
+    }
+}
+
+/// A row has all of its attributes, or there is none: those beyond the limit of an object are a reason to reject it, not to store
+/// the others without them.
+fn all_stored(summary: JsonSummary) -> Result<(), Error> {
+    if summary.over_limit > 0 { Err(Error::RowTooLarge) } else { Ok(()) }
+}
+
+/// Writes attributes; keeps its buffers from call to call.
+#[derive(Default)]
+pub struct AttributeWriter {
+    json: json::JsonWriter,
+    map: map::MapWriter,
+    groups: Groups,
+    text: Vec<u8>,
+}
+
+impl AttributeWriter {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        self.json.let_go();
+        self.map.let_go();
+        self.groups.let_go();
+        let_go(&mut self.text);
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.json.memory_bytes() + self.map.memory_bytes() + self.groups.memory_bytes() + self.text.capacity()
+    }
+
+    /// Appends the columns of a set to a row that is given up beyond the length `limit`. What the row was last asked for room for
+    /// must leave it half of [`AROUND_BYTES`], since a set without attributes asks for nothing.
+    #[inline]
+    pub fn write(&mut self, out: &mut Vec<u8>, set: &Set<'_>, limit: usize) -> Result<(), Error> {
+        match set.columns {
+            AttributeColumns::Json(column) => self.json.write(out, column, set, limit),
+            AttributeColumns::Map => self.map.write(out, set, limit),
+            AttributeColumns::Nested => {
+                self.collect(set, limit.saturating_sub(out.len()))?;
+                self.groups.put_columns(out, limit)?;
+                self.let_go_of_groups();
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends the columns of a set that has one element to a row, as [`AttributeWriter::write`].
+    #[inline]
+    pub fn write_only_element(
+        &mut self,
+        row: &mut Vec<u8>,
+        elements: &mut Elements,
+        set: &Set<'_>,
+        limit: usize,
+    ) -> Result<(), Error> {
+        match set.columns {
+            AttributeColumns::Json(_) | AttributeColumns::Map => {
+                put_len(row, 1);
+                self.write(row, set, limit)
+            }
+            AttributeColumns::Nested => {
+                elements.clear();
+                self.write_element(elements, set, limit.saturating_sub(row.len()))?;
+                elements.put(row, set.columns, (1, limit))
+            }
+        }
+    }
+
+    /// Appends one event's or link's attributes to the elements of the set's columns, which may have `bytes` more.
+    pub fn write_element(
+        &mut self,
+        elements: &mut Elements,
+        set: &Set<'_>,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        match set.columns {
+            AttributeColumns::Json(_) | AttributeColumns::Map => {
+                let limit = elements.single.len().saturating_add(bytes);
+                room::make(&mut elements.single, 0, limit)?;
+                self.write(&mut elements.single, set, limit)
+            }
+            AttributeColumns::Nested => {
+                self.collect(set, bytes)?;
+                let limit = elements.bytes().saturating_add(bytes);
+                self.groups.put_pairs(&mut elements.groups, limit)?;
+                self.let_go_of_groups();
+                Ok(())
+            }
+        }
+    }
+
+    fn collect(&mut self, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
+        nested::collect(&mut self.groups, &mut self.text, set, bytes)
+    }
+
+    #[inline]
+    fn let_go_of_groups(&mut self) {
+        if self.groups.bytes() > room::KEPT_BYTES_MAX {
+            self.groups.let_go();
+        }
+    }
+}
+
+/// The elements of a repeated set's columns, which are written side by side while events or links are read once.
+#[derive(Default)]
+pub struct Elements {
+    /// Of the one column of `JSON` or `Map`.
+    single: Vec<u8>,
+    /// Of the column of each group.
+    groups: [Vec<u8>; Group::ALL.len()],
+}
+
+impl Elements {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        let_go(&mut self.single);
+        self.groups.iter_mut().for_each(let_go);
+    }
+
+    /// Forgets all elements.
+    pub fn clear(&mut self) {
+        self.single.clear();
+        self.groups.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> usize {
+        self.single.len() + self.groups.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        self.single.capacity() + self.groups.iter().map(Vec::capacity).sum::<usize>()
+    }
+
+    /// Appends the set's columns to a row: arrays of `len` elements. The row is given up beyond the length `limit`.
+    pub fn put(
+        &mut self,
+        row: &mut Vec<u8>,
+        columns: &AttributeColumns,
+        (len, limit): (usize, usize),
+    ) -> Result<(), Error> {
+        const { assert!(AROUND_BYTES >= Group::ALL.len() * VARUINT_BYTES_MAX, "a length for each column") };
+        room::make(row, self.bytes(), limit)?;
+        let columns = match columns {
+            AttributeColumns::Json(_) | AttributeColumns::Map => std::slice::from_ref(&self.single),
+            AttributeColumns::Nested => &self.groups,
+        };
+        for elements in columns {
+            put_len(row, len);
+            row.extend_from_slice(elements);
+        }
+        if self.bytes() > room::KEPT_BYTES_MAX {
+            self.let_go();
+        }
+        Ok(())
+    }
+
+    /// Appends the set's columns of a span without events or links to a row: empty arrays.
+    pub fn put_none(row: &mut Vec<u8>, columns: &AttributeColumns) {
+        match columns {
+            AttributeColumns::Json(_) | AttributeColumns::Map => row.push(0),
+            AttributeColumns::Nested => row.extend_from_slice(&[0; Group::ALL.len()]),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Attributes into a `JSON` column.
+//!
+//! | `AnyValue` | JSON value |
+//! | --- | --- |
+//! | string | String, its bytes as they are |
+//! | bool, int, double | Bool, Int64, Float64 (NaN and infinities kept) |
+//! | bytes | String, base64 (RFC 4648, padded), as OTLP's own JSON encoding has it |
+//! | array of one scalar type | Array(Nullable(T)) |
+//! | array of key-value lists | Array(JSON) |
+//! | any other array | Array(Dynamic) |
+//! | key-value list | its members under dotted paths |
+//! | empty | absent; an element of an array is null |
+//!
+//! Paths are unique by construction. Of two equal keys the first wins; a literal key `a.b` wins over `b` in a list `a`,
+//! wherever it stands: lists are therefore written after everything else.
+//!
+//! A path that the column's type declares gets the value in that type, where the value is one of it in other words:
+//! `sluice_clickhouse::typed_value` has the list; a declared String takes every value as [`crate::rows::value_text`] writes it,
+//! but a key-value list, whose members have paths of their own. A value that is not one of the type is kept under
+//! [`UNCONVERTED`] and its path, as if the path were not declared; the declared path then has its default, whatever comes under
+//! the same key later. What the type skips is not sent.
+//!
+//! Limits: lists and arrays nest to [`DEPTH_MAX`]; what lies deeper is written as JSON text in a String. A row is given up before
+//! the member or element with which it would pass its limit.
+
+use super::{Error, Set, all_stored, scalar_bytes, value_bytes};
+use crate::rows::{json_text, value_text};
+use sluice_clickhouse::{
+    json::{
+        JsonObject, put_empty_object, put_tagged_bool, put_tagged_double, put_tagged_int, put_tagged_null,
+        put_tagged_string,
+    },
+    json_array::{ArrayKind, ArrayShape, ElementKind, put_array_header, put_object_tag},
+    json_limits::JsonLimits,
+    json_paths::JsonPaths,
+    json_type::{JsonType, PathRule},
+    room::{self, KEPT_BYTES_MAX, NoRoom, let_go},
+    typed_value::TypedValue,
+};
+use sluice_otlp::{Array, Attributes, KeyValue, Scalar, Value};
+
+/// How deep lists and arrays nest in a value before the rest becomes text. Chosen: what instrumentation sends nests 2 to
+/// 3 deep; a path grows with every level, and the server limits the complexity of a type.
+pub const DEPTH_MAX: usize = 8;
+
+/// Under this path lie the values that declared paths cannot hold: `sluice.unconverted.http.status_code`. The prefix cannot
+/// be declared (`sluice_clickhouse::json_type`).
+pub const UNCONVERTED: &[u8] = b"sluice.unconverted";
+
+/// Writes `JSON` values; keeps its buffers from call to call.
+#[derive(Default)]
+pub struct JsonWriter {
+    paths: JsonPaths,
+    scratch: Scratch,
+}
+
+/// Buffers for the pieces of a value.
+#[derive(Default)]
+struct Scratch {
+    /// Path of the list that is being written.
+    prefix: Vec<u8>,
+    /// Text of a value that has no binary form here.
+    text: Vec<u8>,
+    /// A value in the type that is declared, which is not text.
+    typed: Vec<u8>,
+}
+
+impl JsonWriter {
+    /// Gives back what a huge row took.
+    pub fn let_go(&mut self) {
+        let Scratch { prefix, text, typed } = &mut self.scratch;
+        [prefix, text, typed].into_iter().for_each(let_go);
+    }
+
+    /// Memory held, in bytes: for the budget.
+    pub fn memory_bytes(&self) -> usize {
+        let Scratch { prefix, text, typed } = &self.scratch;
+        self.paths.memory_bytes() + prefix.capacity() + text.capacity() + typed.capacity()
+    }
+
+    /// Appends one value for a column of this type; beyond the length `limit` the row is given up.
+    pub fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        column: &JsonType,
+        &Set { attributes, extra, .. }: &Set<'_>,
+        limit: usize,
+    ) -> Result<(), Error> {
+        if attributes.is_empty() && extra.is_none() {
+            put_empty_object(out);
+            return Ok(());
+        }
+        let Self { paths, scratch } = self;
+        scratch.prefix.clear();
+        let object = JsonObject::begin(out, paths);
+        let rules = column.has_rules().then_some(column);
+        let elements = column.limits().in_array();
+        let mut members = Members { object, rules, elements, root: 0, scratch, limit };
+        let outcome = members.write(attributes, 0).and_then(|()| {
+            if let Some((path, value)) = extra {
+                members.room(path.len())?;
+                if members.object.path(path) {
+                    members.object.uint(value);
+                }
+            }
+            all_stored(members.object.finish())
+        });
+        if outcome.is_err() {
+            // The objects that are open are given up with the row.
+            paths.clear();
+        }
+        outcome
+    }
+}
+
+/// The members of one JSON object, and what is needed to write them.
+struct Members<'a> {
+    object: JsonObject<'a>,
+    /// The column's type when it declares or skips paths; objects in arrays have no such paths.
+    rules: Option<&'a JsonType>,
+    /// Of the objects in its arrays.
+    elements: JsonLimits,
+    /// The depth at which this object's own members stand: they have no prefix.
+    root: usize,
+    scratch: &'a mut Scratch,
+    /// Length of the buffer at which the row is given up; shrinks by the paths that were left out.
+    limit: usize,
+}
+
+impl Members<'_> {
+    /// Writes what is not a list first, so that a literal path wins; then the lists.
+    fn write(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
+        let mut lists = false;
+        let mut attributes_left = attributes.iter();
+        let is_plain = depth == self.root && self.rules.is_none();
+        loop {
+            while let Some((key, scalar)) = attributes_left.next_usual() {
+                if is_plain {
+                    self.plain_member(key, scalar)?;
+                } else {
+                    self.member(key, scalar.into(), depth)?;
+                }
+            }
+            let Some(attribute) = attributes_left.next() else { break };
+            let KeyValue { key, value } = attribute?;
+            match value {
+                Value::Empty => {}
+                Value::KeyValues(_) if depth < DEPTH_MAX => lists = true,
+                value => self.member(key, value, depth)?,
+            }
+        }
+        if lists { self.write_lists(attributes, depth) } else { Ok(()) }
+    }
+
+    fn write_lists(&mut self, attributes: &Attributes<'_>, depth: usize) -> Result<(), Error> {
+        for attribute in attributes {
+            let KeyValue { key, value: Value::KeyValues(list) } = attribute? else { continue };
+            let before = self.scratch.prefix.len();
+            // A path that is longer than the row has no member that fits it.
+            room::make(&mut self.scratch.prefix, key.len() + 1, self.limit)?;
+            if depth > self.root {
+                self.scratch.prefix.push(b'.');
+            }
+            self.scratch.prefix.extend_from_slice(key);
+            self.write(&list, depth + 1)?;
+            self.scratch.prefix.truncate(before);
+        }
+        Ok(())
+    }
+
+    /// A scalar under its own key, which is what nearly all members are: without prefix, and with no rule to ask for.
+    #[expect(clippy::inline_always, reason = "the only caller is the loop over the attributes of every span")]
+    #[inline(always)]
+    fn plain_member(&mut self, key: &[u8], scalar: Scalar<'_>) -> Result<(), NoRoom> {
+        room::make(self.object.buffer(), key.len() + scalar_bytes(&scalar), self.limit)?;
+        if self.object.path(key) {
+            match scalar {
+                Scalar::String(text) => self.object.string(text),
+                Scalar::Bool(value) => self.object.bool(value),
+                Scalar::Int(value) => self.object.int(value),
+                Scalar::Double(value) => self.object.double(value),
+            }
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, key: &[u8], value: Value<'_>, depth: usize) -> Result<(), Error> {
+        self.room(key.len() + value_bytes(&value))?;
+        match self.rule(key, depth) {
+            PathRule::Dynamic if self.name(key, depth)? => self.value(value, depth),
+            PathRule::Dynamic => Ok(()),
+            PathRule::Skipped => Ok(self.leave_out()?),
+            PathRule::Typed(typed) => self.typed_member(typed, key, value, depth),
+        }
+    }
+
+    /// Sees to it that so many bytes below the path of the list that is being written can be appended.
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let bytes = bytes + self.scratch.prefix.len();
+        room::make(self.object.buffer(), bytes, self.limit)
+    }
+
+    #[inline]
+    fn rule(&mut self, key: &[u8], depth: usize) -> PathRule {
+        match self.rules {
+            None => PathRule::Dynamic,
+            Some(column) if depth == self.root => column.rule(key),
+            Some(column) => {
+                let prefix = &mut self.scratch.prefix;
+                let before = prefix.len();
+                prefix.push(b'.');
+                prefix.extend_from_slice(key);
+                let rule = column.rule(prefix);
+                prefix.truncate(before);
+                rule
+            }
+        }
+    }
+
+    /// Names the path of a member. `false` when the object has it already.
+    fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, NoRoom> {
+        if depth == self.root {
+            return Ok(self.object.path(key));
+        }
+        let taken = self.object.path_parts(&[&self.scratch.prefix, key]);
+        if !taken {
+            self.leave_out()?;
+        }
+        Ok(taken)
+    }
+
+    /// What is compared and left out counts as written: a long path before many equal keys would else cost its length for each
+    /// of them, which is quadratic in the message.
+    fn leave_out(&mut self) -> Result<(), NoRoom> {
+        self.limit = self.limit.saturating_sub(self.scratch.prefix.len());
+        if self.object.buffer().len() > self.limit { Err(NoRoom) } else { Ok(()) }
+    }
+
+    fn typed_member(
+        &mut self,
+        typed: TypedValue,
+        key: &[u8],
+        value: Value<'_>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if typed.is_text() {
+            return self.text_member(typed, key, value, depth);
+        }
+        self.scratch.typed.clear();
+        if put_typed(&mut self.scratch.typed, typed, &value) {
+            if self.name(key, depth)? {
+                self.object.buffer().extend_from_slice(&self.scratch.typed);
+            }
+            return Ok(());
+        }
+        self.room(UNCONVERTED.len() + key.len() + value_bytes(&value))?;
+        // The first value of a path wins, whether it is one of the type or not.
+        let kept = if depth == self.root {
+            self.object.path_in_place_of(UNCONVERTED, &[key])
+        } else {
+            self.object.path_in_place_of(UNCONVERTED, &[&self.scratch.prefix, key])
+        };
+        if kept { self.value(value, depth) } else { Ok(self.leave_out()?) }
+    }
+
+    /// Writes a value under a path that is declared as text, which takes all of them.
+    fn text_member(
+        &mut self,
+        typed: TypedValue,
+        key: &[u8],
+        value: Value<'_>,
+        depth: usize,
+    ) -> Result<(), Error> {
+        if let Value::String(text) = value {
+            if self.name(key, depth)? {
+                put_text(self.object.buffer(), typed, text);
+            }
+            return Ok(());
+        }
+        let bytes = self.bytes_left();
+        self.scratch.text.clear();
+        value_text::put(&mut self.scratch.text, value, bytes)?;
+        self.room(key.len() + self.scratch.text.len())?;
+        if self.name(key, depth)? {
+            put_text(self.object.buffer(), typed, &self.scratch.text);
+        }
+        self.let_go_of_text();
+        Ok(())
+    }
+
+    #[inline]
+    fn let_go_of_text(&mut self) {
+        if self.scratch.text.capacity() > KEPT_BYTES_MAX {
+            let_go(&mut self.scratch.text);
+        }
+    }
+
+    /// Bytes that the row may still have.
+    fn bytes_left(&mut self) -> usize {
+        self.limit.saturating_sub(self.object.buffer().len())
+    }
+
+    /// Writes a value with its tag.
+    fn value(&mut self, value: Value<'_>, depth: usize) -> Result<(), Error> {
+        let out = self.object.buffer();
+        match value {
+            Value::Empty => put_tagged_null(out),
+            Value::String(text) => put_tagged_string(out, text),
+            Value::Bool(value) => put_tagged_bool(out, value),
+            Value::Int(value) => put_tagged_int(out, value),
+            Value::Double(value) => put_tagged_double(out, value),
+            Value::Bytes(bytes) => put_tagged_string(out, value_text::base64(&mut self.scratch.text, bytes)),
+            Value::Array(array) if depth < DEPTH_MAX => return self.array(array, depth + 1),
+            Value::Array(_) | Value::KeyValues(_) => {
+                self.json_text(value)?;
+                put_tagged_string(self.object.buffer(), &self.scratch.text);
+            }
+        }
+        self.let_go_of_text();
+        Ok(())
+    }
+
+    /// Makes JSON text of a value, for which the row then has room.
+    fn json_text(&mut self, value: Value<'_>) -> Result<(), Error> {
+        let bytes = self.bytes_left();
+        self.scratch.text.clear();
+        json_text::put(&mut self.scratch.text, value, bytes)?;
+        Ok(self.room(self.scratch.text.len())?)
+    }
+
+    fn array(&mut self, array: Array<'_>, depth: usize) -> Result<(), Error> {
+        let mut shape = ArrayShape::default();
+        for element in &array {
+            shape.add(element_kind(&element?, depth));
+        }
+        let kind = shape.kind();
+        put_array_header(self.object.buffer(), kind, shape.len, self.elements);
+        for element in &array {
+            let element = element?;
+            self.room(value_bytes(&element))?;
+            self.element(kind, element, depth)?;
+        }
+        Ok(())
+    }
+
+    fn element(&mut self, kind: ArrayKind, element: Value<'_>, depth: usize) -> Result<(), Error> {
+        let out = self.object.buffer();
+        match (kind, element) {
+            (_, Value::Empty) => kind.null(out),
+            (_, Value::String(text)) => kind.string(out, text),
+            (_, Value::Bool(value)) => kind.bool(out, value),
+            (_, Value::Int(value)) => kind.int(out, value),
+            (_, Value::Double(value)) => kind.double(out, value),
+            (_, Value::Bytes(bytes)) => kind.string(out, value_text::base64(&mut self.scratch.text, bytes)),
+            (ArrayKind::Objects, Value::KeyValues(list)) if depth < DEPTH_MAX => {
+                self.nested_object(&list, depth)?;
+            }
+            (ArrayKind::Mixed, Value::KeyValues(list)) if depth < DEPTH_MAX => {
+                put_object_tag(out, self.elements);
+                self.nested_object(&list, depth)?;
+            }
+            (ArrayKind::Mixed, Value::Array(array)) if depth < DEPTH_MAX => self.array(array, depth + 1)?,
+            (_, value @ (Value::Array(_) | Value::KeyValues(_))) => {
+                self.json_text(value)?;
+                kind.string(self.object.buffer(), &self.scratch.text);
+            }
+        }
+        self.let_go_of_text();
+        Ok(())
+    }
+
+    /// Writes a list as an object of its own: paths begin anew in it.
+    fn nested_object(&mut self, list: &Attributes<'_>, depth: usize) -> Result<(), Error> {
+        let outer_prefix = std::mem::take(&mut self.scratch.prefix);
+        let mut nested = Members {
+            object: self.object.element_object(),
+            rules: None,
+            elements: self.elements.in_array(),
+            root: depth,
+            scratch: self.scratch,
+            limit: self.limit,
+        };
+        nested.write(list, depth)?;
+        let limit = nested.limit;
+        all_stored(nested.object.finish())?;
+        self.limit = limit;
+        self.scratch.prefix = outer_prefix;
+        Ok(())
+    }
+}
+
+/// What an element counts as when the type of its array is chosen; text stands in for what is too deep.
+fn element_kind(element: &Value<'_>, depth: usize) -> ElementKind {
+    match element {
+        Value::Empty => ElementKind::Null,
+        Value::Bool(_) => ElementKind::Bool,
+        Value::Int(_) => ElementKind::Int,
+        Value::Double(_) => ElementKind::Double,
+        Value::String(_) | Value::Bytes(_) => ElementKind::String,
+        Value::Array(_) | Value::KeyValues(_) if depth >= DEPTH_MAX => ElementKind::String,
+        Value::Array(_) => ElementKind::Array,
+        Value::KeyValues(_) => ElementKind::Object,
+    }
+}
+
+/// Writes text as a declared type that takes all of it.
+fn put_text(out: &mut Vec<u8>, typed: TypedValue, text: &[u8]) {
+    let fits = typed.put_text(out, text);
+    debug_assert!(fits, "{typed:?} is text");
+}
+
+/// Writes a value as a declared type that is not text has it. `false` when it is not one of the type.
+fn put_typed(out: &mut Vec<u8>, typed: TypedValue, value: &Value<'_>) -> bool {
+    match *value {
+        Value::String(value) => typed.put_text(out, value),
+        Value::Bool(value) => typed.put_bool(out, value),
+        Value::Int(value) => typed.put_int(out, value),
+        Value::Double(value) => typed.put_double(out, value),
+        Value::Empty | Value::Bytes(_) | Value::Array(_) | Value::KeyValues(_) => false,
+    }
+}

@@ -1,0 +1,81 @@
+//! Attributes into typed groups of keys and values.
+//!
+//! | `AnyValue` | group | key | value |
+//! | --- | --- | --- | --- |
+//! | bool, double, int, string | Bool, Double, Int, String | as it is | as it is |
+//! | bytes | Complex | `@bytes@` before it | base64 (RFC 4648, padded) |
+//! | array | Complex | `@slice@` before it | JSON text |
+//! | key-value list | Complex | `@map@` before it | JSON text |
+//! | empty | none: the attribute is absent | | |
+//!
+//! Groups and prefixes are those of Jaeger's tables, so that the type of every value can be told and bool, double, int and
+//! string can be compared as what they are. Keys are unique over all groups: the first of two equal ones wins.
+//!
+//! Limits: a set is given up before the key and value with which it would have more bytes than the row may still have.
+
+use super::{Error, Set, scalar_bytes, value_bytes};
+use crate::rows::{json_text, value_text};
+use sluice_clickhouse::{
+    column::Group,
+    groups::Groups,
+    room::{KEPT_BYTES_MAX, let_go},
+};
+use sluice_otlp::{KeyValue, Scalar, Value};
+
+/// Collects the attributes of one set, of at most `bytes`. `extra` comes last, as text: it may be larger than an `Int64`.
+pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: usize) -> Result<(), Error> {
+    groups.clear();
+    let mut attributes_left = set.attributes.iter();
+    loop {
+        while let Some((key, scalar)) = attributes_left.next_usual() {
+            groups.make_room(key.len() + scalar_bytes(&scalar), bytes)?;
+            put_scalar(groups, key, scalar);
+        }
+        let Some(attribute) = attributes_left.next() else { break };
+        let KeyValue { key, value } = attribute?;
+        groups.make_room(key.len() + value_bytes(&value), bytes)?;
+        match value {
+            Value::Empty => {}
+            Value::String(value) => groups.string(key, value),
+            Value::Bool(value) => groups.bool(key, value),
+            Value::Int(value) => groups.int(key, value),
+            Value::Double(value) => groups.double(key, value),
+            Value::Bytes(value) => groups.complex(Group::BYTES_PREFIX, key, value_text::base64(text, value)),
+            Value::Array(_) | Value::KeyValues(_) => put_json(groups, text, (key, value), bytes)?,
+        }
+        if text.capacity() > KEPT_BYTES_MAX {
+            let_go(text);
+        }
+    }
+    if let Some((key, value)) = set.extra {
+        text.clear();
+        value_text::put_uint(text, value);
+        groups.make_room(key.len(), bytes)?;
+        groups.string(key, text);
+    }
+    if groups.is_over_limit() { Err(Error::RowTooLarge) } else { Ok(()) }
+}
+
+fn put_json(
+    groups: &mut Groups,
+    text: &mut Vec<u8>,
+    (key, value): (&[u8], Value<'_>),
+    bytes: usize,
+) -> Result<(), Error> {
+    let prefix = if matches!(value, Value::Array(_)) { Group::SLICE_PREFIX } else { Group::MAP_PREFIX };
+    text.clear();
+    json_text::put(text, value, bytes.saturating_sub(groups.bytes()))?;
+    groups.make_room(key.len() + text.len(), bytes)?;
+    groups.complex(prefix, key, text);
+    Ok(())
+}
+
+#[inline]
+fn put_scalar(groups: &mut Groups, key: &[u8], scalar: Scalar<'_>) {
+    match scalar {
+        Scalar::String(value) => groups.string(key, value),
+        Scalar::Bool(value) => groups.bool(key, value),
+        Scalar::Int(value) => groups.int(key, value),
+        Scalar::Double(value) => groups.double(key, value),
+    }
+}

@@ -1,0 +1,461 @@
+//! What can be promised about delivery: that every row is in the table once, or that it is there at least once, and why.
+//!
+//! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]), and
+//! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what follows from it ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
+//! It is a report: nothing is done differently because of it, but that doubles which cannot be excluded are counted.
+//!
+//! "Once" needs, each with a [`Reason`] that says it is missing: ranges that the next owner cuts as this one did; a table that
+//! remembers tokens, on servers that share them; settings that the user's profile does not force to others; views that drop
+//! retries too; and retries that come while the token is remembered.
+//!
+//! Owner: [`Watch`] is one task's; [`Standing`] is shared, with a lock that is held for a map's operation and only for blocks that
+//! failed.
+
+mod watch;
+
+pub use watch::Watch;
+
+use crate::signals::metrics::GuaranteeMetrics;
+use sluice_clickhouse::deduplication::Deduplication;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// How often the servers are asked. Chosen: a window, a view or a profile is changed by hand; the rate of blocks, which the answer also
+/// gives, changes with the load of a minute.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// After what time without an answer it is not known any more for how long a token may be relied on. Chosen: one look may fail; what
+/// others write in a minute is in the share of the window that is not relied on.
+pub const OUTDATED_AFTER: Duration = LOOK_INTERVAL.saturating_mul(2);
+
+/// Of the time that a token is remembered, the share in which it is relied on. Chosen: the rate of blocks may double before it is
+/// measured again, and clocks differ.
+const WINDOW_SHARE: f64 = 0.5;
+
+/// The longest time for which a token is relied on. Chosen: beyond it something else than the window is likely to have
+/// happened to the table, and a range in doubt for a day is someone's business anyway.
+pub const AGE_BUDGET_MAX: Duration = Duration::from_hours(24);
+
+/// What a busy table takes a second, for when its rate was not measured. Chosen: ClickHouse's documentation wishes for one insert a
+/// second, and tens work as long as merges keep up.
+pub const BUSY_BLOCKS_PER_SECOND: f64 = 10.0;
+
+/// What a table that takes nothing now is reckoned with. Chosen: traffic may begin at any moment, and is measured half a minute later; so a
+/// window of a hundred blocks is relied on for minutes, and one of ten thousand still for half a day.
+pub const IDLE_BLOCKS_PER_SECOND: f64 = 0.1;
+
+/// Measurements of blocks that are kept. Chosen: five minutes of looks; a burst is remembered for as long.
+const RATE_SAMPLES_MAX: usize = 11;
+
+/// Why no more than "at least once" is promised. In the order of what to mend first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// No server has answered yet, or the user may not read what it rests on.
+    NotProbed,
+    /// Another owner would cut other ranges.
+    RangesNotPlanned,
+    /// The plan of ranges cannot be written or read.
+    PlanUnavailable,
+    /// Kafka removes messages from the middle of a range.
+    TopicCompacted,
+    /// The table hands rows on later (`Distributed`, `Buffer`).
+    EngineForwards,
+    /// The table's engine remembers nothing (`Null`, `Memory`, `Log`).
+    EngineForgets,
+    /// The table's window is 0.
+    WindowOff,
+    /// The table forgets a token before a retry can come.
+    WindowShort,
+    /// There are several servers, and each has a table of its own.
+    ServersNotReplicas,
+    /// The user's profile forces asynchronous inserts.
+    AsyncInsertForced,
+    /// The user's profile forces other settings than every INSERT asks for.
+    SettingsForced,
+    /// The server was upgraded to one that does not know the tokens of before.
+    ServerUpgraded,
+    /// A range is in doubt for longer than its token may be relied on.
+    InDoubtTooOld,
+    /// A view below the table takes retries for new rows. The table itself has every row once.
+    ViewsNotOnce,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::NotProbed,
+        Self::RangesNotPlanned,
+        Self::PlanUnavailable,
+        Self::TopicCompacted,
+        Self::EngineForwards,
+        Self::EngineForgets,
+        Self::WindowOff,
+        Self::WindowShort,
+        Self::ServersNotReplicas,
+        Self::AsyncInsertForced,
+        Self::SettingsForced,
+        Self::ServerUpgraded,
+        Self::InDoubtTooOld,
+        Self::ViewsNotOnce,
+    ];
+
+    /// Whether a retry may be stored twice although the table has a window.
+    fn voids_tokens(self) -> bool {
+        matches!(self, Self::ServersNotReplicas | Self::AsyncInsertForced | Self::SettingsForced)
+    }
+
+    /// As a metric label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NotProbed => "not_probed",
+            Self::RangesNotPlanned => "ranges_are_not_planned",
+            Self::PlanUnavailable => "plan_unavailable",
+            Self::TopicCompacted => "topic_compacted",
+            Self::EngineForwards => "engine_forwards",
+            Self::EngineForgets => "engine_forgets",
+            Self::WindowOff => "window_off",
+            Self::WindowShort => "window_short",
+            Self::ServersNotReplicas => "servers_not_replicas",
+            Self::AsyncInsertForced => "async_insert_forced",
+            Self::SettingsForced => "settings_forced",
+            Self::ServerUpgraded => "server_upgraded",
+            Self::InDoubtTooOld => "in_doubt_too_old",
+            Self::ViewsNotOnce => "views_not_once",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotProbed => "what it rests on could not be read from the server",
+            Self::RangesNotPlanned => "another owner of a partition would cut other ranges",
+            Self::PlanUnavailable => "the plan of ranges cannot be kept in Kafka",
+            Self::TopicCompacted => "the topic is compacted, which changes ranges that are in flight",
+            Self::EngineForwards => "the table's engine hands rows on after it has acknowledged them",
+            Self::EngineForgets => "the table's engine remembers no deduplication tokens",
+            Self::WindowOff => {
+                "the table's deduplication window is 0; set non_replicated_deduplication_window to 10000"
+            }
+            Self::WindowShort => {
+                "the table forgets a deduplication token before a retry can come; widen its window"
+            }
+            Self::ServersNotReplicas => {
+                "the servers are no replicas of one table, so that a retry at another one is stored twice"
+            }
+            Self::AsyncInsertForced => "the user's profile forces async_insert",
+            Self::SettingsForced => "the user's profile forces settings on which deduplication rests",
+            Self::ServerUpgraded => {
+                "the server was upgraded and has forgotten the deduplication tokens of before"
+            }
+            Self::InDoubtTooOld => {
+                "a range is in doubt for longer than its deduplication token is remembered"
+            }
+            Self::ViewsNotOnce => {
+                "the table has every row once, but a materialized view below it takes retries for new rows; \
+                 give the view's table a deduplication window"
+            }
+        })
+    }
+}
+
+/// What follows from the servers' answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Why no more than "at least once" can be promised; empty when "once" can.
+    pub reasons: BTreeSet<Reason>,
+    /// For how long a token may be relied on.
+    pub age_budget: Duration,
+    /// Whether materialized views hang below the table.
+    pub views: bool,
+}
+
+impl Verdict {
+    /// From what each server says that has answered; `servers` is how many the config names.
+    pub fn of(answers: &[Deduplication], servers: usize, load: &Load) -> Self {
+        let mut reasons = BTreeSet::new();
+        if answers.is_empty() {
+            reasons.insert(Reason::NotProbed);
+        }
+        for answer in answers {
+            reasons.extend(reasons_of(answer, servers));
+        }
+        let budgets = answers.iter().map(|answer| age_budget(answer, load.blocks_per_second));
+        let is_kept = !reasons.iter().any(|reason| reason.voids_tokens());
+        let age_budget = budgets.min().filter(|_| is_kept).unwrap_or_default();
+        // One try that is lost, and one after it.
+        if reasons.is_empty() && age_budget < 2 * load.insert_timeout {
+            reasons.insert(Reason::WindowShort);
+        }
+        Self { reasons, age_budget, views: answers.iter().any(|answer| !answer.views.is_empty()) }
+    }
+
+    /// Of several shards: what each of them allows.
+    pub fn of_shards(verdicts: impl IntoIterator<Item = Self>) -> Option<Self> {
+        verdicts.into_iter().reduce(|all, one| Self {
+            reasons: all.reasons.union(&one.reasons).copied().collect(),
+            age_budget: all.age_budget.min(one.age_budget),
+            views: all.views || one.views,
+        })
+    }
+}
+
+/// In one line, for a person.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reasons.is_empty() {
+            let minutes = self.age_budget.as_secs() / 60;
+            return write!(f, "exactly_once_effect: a retry is dropped for at least {minutes} minutes");
+        }
+        let reasons: Vec<_> = self.reasons.iter().map(ToString::to_string).collect();
+        write!(f, "at_least_once: {}", reasons.join("; "))
+    }
+}
+
+/// What is sent to the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Blocks that all writers insert a second, once per table partition that they touch; 0 when it is not known.
+    pub blocks_per_second: f64,
+    /// How long a try takes at the most.
+    pub insert_timeout: Duration,
+}
+
+fn reasons_of(answer: &Deduplication, servers: usize) -> Vec<Reason> {
+    let engine = &answer.engine;
+    let mut reasons = Vec::new();
+    if matches!(engine.name.as_str(), "Distributed" | "Buffer") {
+        reasons.push(Reason::EngineForwards);
+    } else if !engine.has_window() {
+        reasons.push(Reason::EngineForgets);
+    } else if engine.deduplication_window_blocks == 0 {
+        reasons.push(Reason::WindowOff);
+    }
+    if servers > 1 && !engine.is_replicated() {
+        reasons.push(Reason::ServersNotReplicas);
+    }
+    reasons.extend(answer.forced.iter().map(|forced| match forced.name.as_str() {
+        "async_insert" => Reason::AsyncInsertForced,
+        _ => Reason::SettingsForced,
+    }));
+    if answer.views.iter().any(|view| !view.is_once(answer.version)) {
+        reasons.push(Reason::ViewsNotOnce);
+    }
+    reasons
+}
+
+/// For how long a token may be relied on: half of the time until the window has moved on, by its age if it has one, and by the blocks
+/// that all writers insert. Zero without a window.
+pub fn age_budget(answer: &Deduplication, blocks_per_second: f64) -> Duration {
+    let of_views = answer.views.iter().map(|view| view.window_blocks).filter(|blocks| *blocks > 0);
+    let blocks = of_views.chain([answer.engine.deduplication_window_blocks]).min().unwrap_or_default();
+    if answer.engine.deduplication_window_blocks == 0 {
+        return Duration::ZERO;
+    }
+    let by_age = answer.window_age.unwrap_or(Duration::MAX).as_secs_f64();
+    // Zero blocks a second never fill it.
+    let by_blocks = u32::try_from(blocks).map_or(f64::INFINITY, f64::from) / blocks_per_second;
+    let seconds = (by_age.min(by_blocks) * WINDOW_SHARE).min(AGE_BUDGET_MAX.as_secs_f64());
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// How many blocks a second are inserted, from a count that grows.
+#[derive(Debug, Default)]
+pub struct BlockRate(VecDeque<(Duration, u64)>);
+
+impl BlockRate {
+    /// Takes down the count at a moment.
+    pub fn count(&mut self, now: Duration, blocks: u64) {
+        if self.0.len() == RATE_SAMPLES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, blocks));
+    }
+
+    /// The highest rate between two counts that are kept, but no less than that of an idle table; before there are two, that of a busy one.
+    pub fn per_second(&self) -> f64 {
+        if self.0.len() < 2 {
+            return BUSY_BLOCKS_PER_SECOND;
+        }
+        let pairs = self.0.iter().zip(self.0.iter().skip(1));
+        let rates = pairs.map(|((from, less), (to, more))| {
+            // Fewer than before: the table was made anew, or its newest parts were dropped.
+            let blocks = u32::try_from(more.saturating_sub(*less)).unwrap_or(u32::MAX);
+            f64::from(blocks) / to.saturating_sub(*from).as_secs_f64().max(1.0)
+        });
+        rates.fold(IDLE_BLOCKS_PER_SECOND, f64::max)
+    }
+}
+
+/// What is in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Doubt {
+    /// How many ranges.
+    pub ranges: usize,
+    /// How long ago the first of them was sent.
+    pub oldest: Duration,
+    /// Of the window, what the oldest has used; 1 or more when its token may be forgotten.
+    pub window_used_ratio: f64,
+}
+
+/// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
+#[derive(Debug)]
+pub struct Standing {
+    metrics: GuaranteeMetrics,
+    known: Mutex<Known>,
+    /// Told when a shard's servers are to be asked at once, and when that was tried.
+    ask: Notify,
+    asked: Notify,
+}
+
+#[derive(Debug)]
+struct Known {
+    verdict: Verdict,
+    /// What others than the sink have found.
+    beside: BTreeSet<Reason>,
+    /// When servers of each shard have answered last.
+    heard: BTreeMap<usize, Duration>,
+    /// Shards whose servers are to be asked at once.
+    wanted: BTreeSet<usize>,
+    /// Before this moment tokens were written that no server knows any more.
+    forgotten: Duration,
+    /// Since when each range is in doubt.
+    in_doubt: BTreeMap<u64, Duration>,
+    next: u64,
+}
+
+impl Standing {
+    /// Nothing is known about the sink, and `beside` is what is known otherwise.
+    pub fn new(metrics: GuaranteeMetrics, beside: impl IntoIterator<Item = Reason>) -> Self {
+        let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
+        let known = Known {
+            // Until it is known that there are none: what a view refuses may be in the table.
+            verdict: Verdict { views: true, ..Verdict::of(&[], 0, &nothing) },
+            beside: beside.into_iter().collect(),
+            heard: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            forgotten: Duration::ZERO,
+            in_doubt: BTreeMap::new(),
+            next: 0,
+        };
+        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new(), asked: Notify::new() };
+        standing.tell(Duration::ZERO);
+        standing
+    }
+
+    /// For how long a token may be relied on that was first sent at `since`.
+    pub fn age_budget(&self, since: Duration) -> Duration {
+        let known = self.known();
+        if since < known.forgotten { Duration::ZERO } else { known.verdict.age_budget }
+    }
+
+    /// Whether no server of this shard has said of late what that rests on.
+    pub fn is_outdated(&self, shard: usize, now: Duration) -> bool {
+        let heard = self.known().heard.get(&shard).copied();
+        heard.is_none_or(|heard| now.saturating_sub(heard) > OUTDATED_AFTER)
+    }
+
+    /// Has the servers of this shard asked at once, and waits until that was tried.
+    pub async fn look(&self, shard: usize) {
+        // Registered before it is asked for: what is over in between is not missed.
+        let asked = self.asked.notified();
+        self.known().wanted.insert(shard);
+        self.ask.notify_one();
+        asked.await;
+    }
+
+    /// Whether materialized views hang below the table.
+    pub fn has_views(&self) -> bool {
+        self.known().verdict.views
+    }
+
+    /// A range is in doubt since then. Say [`Self::leave_doubt`] with the number once it is not.
+    pub fn enter_doubt(&self, since: Duration) -> u64 {
+        let mut known = self.known();
+        let number = known.next;
+        known.next += 1;
+        known.in_doubt.insert(number, since);
+        number
+    }
+
+    /// The range with this number is in doubt no more.
+    pub fn leave_doubt(&self, number: u64) {
+        self.known().in_doubt.remove(&number);
+    }
+
+    /// Something else than the sink holds up the guarantee, or does so no more.
+    pub fn beside(&self, reason: Reason, holds: bool, now: Duration) {
+        let mut known = self.known();
+        if holds {
+            known.beside.insert(reason);
+        } else {
+            known.beside.remove(&reason);
+        }
+        drop(known);
+        self.tell(now);
+    }
+
+    /// Writes down the metrics, and returns the reason why no more than "at least once" holds now.
+    pub fn tell(&self, now: Duration) -> Option<Reason> {
+        let known = self.known();
+        let doubt = known.doubt(now);
+        let reason = known.reasons(&doubt, now).into_iter().next();
+        drop(known);
+        self.metrics.promise(reason);
+        self.metrics.doubt(&doubt);
+        reason
+    }
+
+    /// What the servers say now; `forgot` when they are of a version that does not know the tokens of before.
+    pub fn found(&self, verdict: Verdict, forgot: bool, now: Duration) {
+        let mut known = self.known();
+        known.verdict = verdict;
+        if forgot {
+            known.forgotten = now;
+        }
+    }
+
+    /// A server of this shard has answered, and what it says was [found](Self::found).
+    fn heard(&self, shard: usize, now: Duration) {
+        self.known().heard.insert(shard, now);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // A value is set or a map changed while it is held; nothing of that can be left half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn doubt(&self, now: Duration) -> Doubt {
+        let oldest = self.in_doubt.values().min().map_or(Duration::ZERO, |since| now.saturating_sub(*since));
+        let budget = self.verdict.age_budget.as_secs_f64();
+        let window_used_ratio = match (self.in_doubt.is_empty(), budget > 0.0) {
+            (true, _) => 0.0,
+            (false, true) => oldest.as_secs_f64() * WINDOW_SHARE / budget,
+            (false, false) => 1.0,
+        };
+        Doubt { ranges: self.in_doubt.len(), oldest, window_used_ratio }
+    }
+
+    fn reasons(&self, doubt: &Doubt, now: Duration) -> BTreeSet<Reason> {
+        let mut reasons: BTreeSet<Reason> = self.verdict.reasons.union(&self.beside).copied().collect();
+        if doubt.ranges > 0 && doubt.oldest > self.verdict.age_budget {
+            reasons.insert(Reason::InDoubtTooOld);
+        }
+        // Whatever was in flight then is settled, or named as in doubt for too long.
+        let upgraded = self.forgotten > Duration::ZERO && now < self.forgotten + self.verdict.age_budget;
+        if upgraded {
+            reasons.insert(Reason::ServerUpgraded);
+        }
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Tables of what servers say and what can be promised.
+
+use super::*;
+use sluice_clickhouse::deduplication::Version;
+use sluice_clickhouse::{
+    deduplication::{Forced, View},
+    probe::TableEngine,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };
+
+fn answer(engine: &str, window_blocks: u64) -> Deduplication {
+    let is_replicated = engine.starts_with("Replicated");
+    Deduplication {
+        version: Version([26, 7, 2, 1]),
+        engine: TableEngine { name: engine.into(), deduplication_window_blocks: window_blocks },
+        window_age: is_replicated.then_some(Duration::from_hours(1)),
+        views: Vec::new(),
+        forced: Vec::new(),
+    }
+}
+
+fn forced(name: &str) -> Deduplication {
+    let forced = vec![Forced { name: name.into(), value: "1".into() }];
+    Deduplication { forced, ..answer("MergeTree", 10_000) }
+}
+
+fn view(window_blocks: u64) -> View {
+    View {
+        name: "d.v".into(),
+        engine: "SummingMergeTree".into(),
+        window_blocks,
+        groups: false,
+        is_partitioned: false,
+    }
+}
+
+fn reasons(answers: &[Deduplication], servers: usize) -> Vec<Reason> {
+    Verdict::of(answers, servers, &LOAD).reasons.into_iter().collect()
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let with_view = |blocks| Deduplication { views: vec![view(blocks)], ..answer("MergeTree", 10_000) };
+    let table: &[(Vec<Deduplication>, usize, &[Reason])] = &[
+        (vec![answer("MergeTree", 10_000)], 1, &[]),
+        (vec![answer("ReplicatedMergeTree", 10_000); 2], 2, &[]),
+        (vec![answer("SharedMergeTree", 10_000)], 2, &[]),
+        (vec![], 1, &[Reason::NotProbed]),
+        (vec![answer("MergeTree", 0)], 1, &[Reason::WindowOff]),
+        (vec![answer("MergeTree", 100)], 1, &[Reason::WindowShort]),
+        (vec![answer("Null", 0)], 1, &[Reason::EngineForgets]),
+        (vec![answer("Memory", 0)], 1, &[Reason::EngineForgets]),
+        (vec![answer("Distributed", 0)], 1, &[Reason::EngineForwards]),
+        (vec![answer("Buffer", 0)], 1, &[Reason::EngineForwards]),
+        (vec![answer("MergeTree", 10_000); 2], 2, &[Reason::ServersNotReplicas]),
+        (
+            vec![answer("ReplicatedMergeTree", 10_000), answer("ReplicatedMergeTree", 0)],
+            2,
+            &[Reason::WindowOff],
+        ),
+        (vec![forced("async_insert")], 1, &[Reason::AsyncInsertForced]),
+        (vec![forced("max_insert_block_size")], 1, &[Reason::SettingsForced]),
+        (vec![with_view(0)], 1, &[Reason::ViewsNotOnce]),
+        (vec![with_view(10_000)], 1, &[]),
+        (vec![answer("Null", 0)], 2, &[Reason::EngineForgets, Reason::ServersNotReplicas]),
+    ];
+    for (answers, servers, expected) in table {
+        assert_eq!(reasons(answers, *servers), *expected, "{answers:?}");
+    }
+}
+
+#[test]
+fn a_window_that_a_retry_may_miss_is_none() {
+    for answers in [vec![answer("MergeTree", 10_000); 2], vec![forced("async_insert")]] {
+        assert_eq!(Verdict::of(&answers, answers.len(), &LOAD).age_budget, Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_token_is_relied_on_for_half_of_the_window() {
+    let table = [
+        (answer("MergeTree", 10_000), 10.0, 500 * SECOND),
+        // Blocks alone: there is no age at which it forgets.
+        (answer("MergeTree", 10_000), 0.0, AGE_BUDGET_MAX),
+        (answer("MergeTree", 0), 10.0, Duration::ZERO),
+        (answer("MergeTree", u64::MAX), 10.0, AGE_BUDGET_MAX),
+        (answer("ReplicatedMergeTree", 10_000), 0.0, 1_800 * SECOND),
+        (answer("ReplicatedMergeTree", 10_000), 1.0, 1_800 * SECOND),
+        (answer("ReplicatedMergeTree", 10_000), 40.0, 125 * SECOND),
+        (Deduplication { views: vec![view(1_000)], ..answer("MergeTree", 10_000) }, 10.0, 50 * SECOND),
+        (Deduplication { views: vec![view(0)], ..answer("MergeTree", 10_000) }, 10.0, 500 * SECOND),
+    ];
+    for (answer, rate, budget) in table {
+        assert_eq!(age_budget(&answer, rate), budget, "{answer:?} at {rate} blocks/s");
+    }
+}
+
+#[test]
+fn the_window_of_our_own_tables_is_twice_what_a_busy_table_takes_until_a_server_is_back() {
+    let window = u64::from(sluice_clickhouse::ddl::DEDUPLICATION_WINDOW_BLOCKS);
+    let budget = age_budget(&answer("MergeTree", window), BUSY_BLOCKS_PER_SECOND);
+    // A lost try, a restart of the server, and the tries after it.
+    assert!(budget >= Duration::from_mins(8), "{budget:?}");
+    assert!(reasons(&[answer("MergeTree", window)], 1).is_empty());
+}
+
+#[test]
+fn the_rate_is_the_highest_that_was_seen_of_late() {
+    let mut rate = BlockRate::default();
+    assert!((rate.per_second() - BUSY_BLOCKS_PER_SECOND).abs() < 1e-9, "nothing is known");
+    rate.count(Duration::ZERO, 1_000);
+    assert!((rate.per_second() - BUSY_BLOCKS_PER_SECOND).abs() < 1e-9, "one count is no rate");
+    let mut rate = BlockRate::default();
+    for (second, blocks) in [(0, 1_000), (30, 1_300), (60, 1_330), (90, 0), (120, 60)] {
+        rate.count(second * SECOND, blocks);
+    }
+    assert!((rate.per_second() - 10.0).abs() < 1e-9);
+    for look in 0..11 {
+        rate.count((150 + 30 * look) * SECOND, 60);
+    }
+    assert!((rate.per_second() - IDLE_BLOCKS_PER_SECOND).abs() < 1e-9, "traffic may begin at any moment");
+}
+
+#[test]
+fn a_small_window_is_short_before_a_rate_was_measured_and_while_nothing_comes() {
+    let of = |window: u64, rate: &BlockRate| {
+        let load = Load { blocks_per_second: rate.per_second(), insert_timeout: 30 * SECOND };
+        Verdict::of(&[answer("MergeTree", window)], 1, &load)
+    };
+    let unmeasured = BlockRate::default();
+    let mut idle = BlockRate::default();
+    (0..4).for_each(|look| idle.count(30 * look * SECOND, 60));
+    for rate in [&unmeasured, &idle] {
+        assert_eq!(of(4, rate).reasons, [Reason::WindowShort].into());
+        assert!(of(10_000, rate).reasons.is_empty());
+    }
+    assert_eq!(of(10_000, &unmeasured).age_budget, 500 * SECOND);
+    assert_eq!(of(10_000, &idle).age_budget, 50_000 * SECOND);
+}
+
+fn metrics() -> crate::signals::metrics::Metrics {
+    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
+                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+    crate::signals::metrics::Metrics::new(
+        sluice_gateway_config::parse::from_yaml(config).unwrap().check().unwrap().budget(),
+    )
+}
+
+/// The series of the guarantee that is 1.
+fn promised(metrics: &crate::signals::metrics::Metrics) -> Vec<String> {
+    let text = metrics.text().unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("sluice_gateway_delivery_guarantee{"));
+    lines.filter_map(|line| line.strip_suffix(" 1")).map(str::to_owned).collect()
+}
+
+#[test]
+fn one_series_is_1_and_says_why() {
+    let metrics = metrics();
+    let series = |guarantee: &str, reason: &str| {
+        vec![format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}")]
+    };
+    assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
+    let standing = Standing::new(metrics.guarantee.clone(), [Reason::PlanUnavailable]);
+    assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
+    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    assert_eq!(standing.tell(SECOND), Some(Reason::PlanUnavailable));
+    standing.beside(Reason::PlanUnavailable, false, SECOND);
+    assert_eq!(promised(&metrics), series("exactly_once_effect", "none"));
+    standing.beside(Reason::TopicCompacted, true, SECOND);
+    assert_eq!(promised(&metrics), series("at_least_once", "topic_compacted"));
+}
+
+#[test]
+fn what_no_server_has_said_for_two_looks_is_outdated() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    assert!(standing.is_outdated(0, SECOND), "nobody has answered yet");
+    standing.heard(0, 100 * SECOND);
+    assert!(!standing.is_outdated(0, 100 * SECOND + 2 * LOOK_INTERVAL));
+    assert!(standing.is_outdated(0, 101 * SECOND + 2 * LOOK_INTERVAL));
+    assert!(standing.is_outdated(1, 100 * SECOND), "another shard");
+}
+
+#[test]
+fn what_others_wrote_during_a_cut_is_in_the_first_look_after_it() {
+    let mut rate = BlockRate::default();
+    for (second, blocks) in [(0, 0), (30, 3), (60, 6)] {
+        rate.count(second * SECOND, blocks);
+    }
+    let window = answer("MergeTree", 10_000);
+    let cut = 1_200 * SECOND;
+    assert!(age_budget(&window, rate.per_second()) > cut);
+    rate.count(60 * SECOND + cut, 6 + 12_000);
+    assert!(age_budget(&window, rate.per_second()) < cut, "the window has moved on");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
+    let metrics = metrics();
+    let standing = std::sync::Arc::new(Standing::new(metrics.guarantee.clone(), []));
+    let mut watch = Watch::new(Vec::new(), standing.clone(), std::sync::Arc::default());
+    // One that nobody waits for leaves nothing behind.
+    watch.look_where_wanted(SECOND).await;
+    let waits = tokio::spawn({
+        let standing = standing.clone();
+        async move { standing.look(0).await }
+    });
+    while !waits.is_finished() {
+        watch.look_where_wanted(SECOND).await;
+        tokio::task::yield_now().await;
+    }
+    assert!(standing.is_outdated(0, SECOND), "nobody has answered");
+}
+
+#[test]
+fn a_range_in_doubt_uses_up_the_window() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    let budget = standing.age_budget(SECOND);
+    assert_eq!(budget, 5_000 * SECOND);
+    let (old, young) = (standing.enter_doubt(100 * SECOND), standing.enter_doubt(200 * SECOND));
+    assert_eq!(standing.tell(100 * SECOND + budget), None);
+    let text = metrics.text().unwrap();
+    for line in [
+        "sluice_gateway_in_doubt_ranges 2",
+        "sluice_gateway_oldest_in_doubt_seconds 5000",
+        "sluice_gateway_dedup_window_used_ratio 0.5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    assert_eq!(standing.tell(101 * SECOND + budget), Some(Reason::InDoubtTooOld));
+    standing.leave_doubt(old);
+    assert_eq!(standing.tell(101 * SECOND + budget), None);
+    standing.leave_doubt(young);
+    standing.tell(10 * budget);
+    assert!(metrics.text().unwrap().contains("\nsluice_gateway_oldest_in_doubt_seconds 0\n"));
+}
+
+#[test]
+fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), []);
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    standing.found(verdict.clone(), false, SECOND);
+    standing.found(verdict.clone(), true, 100 * SECOND);
+    assert_eq!(standing.age_budget(99 * SECOND), Duration::ZERO);
+    assert_eq!(standing.age_budget(100 * SECOND), verdict.age_budget);
+    assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
+    assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
+}
+
+#[test]
+fn of_several_shards_the_weakest_counts() {
+    let of = |answers: &[Deduplication]| Verdict::of(answers, 1, &LOAD);
+    let (long, short) = (of(&[answer("MergeTree", 10_000)]), of(&[answer("MergeTree", 4_000)]));
+    let away = of(&[]);
+    let both = Verdict::of_shards([long.clone(), short.clone()]).unwrap();
+    assert_eq!((both.age_budget, both.reasons.is_empty()), (short.age_budget, true));
+    let all = Verdict::of_shards([long.clone(), away, short]).unwrap();
+    assert_eq!(all.reasons, [Reason::NotProbed].into());
+    assert_eq!(Verdict::of_shards([long.clone()]), Some(long));
+}
+
+#[test]
+fn every_reason_has_a_label_of_its_own_and_a_sentence() {
+    let labels: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.label()).collect();
+    assert_eq!(labels.len(), Reason::ALL.len());
+    assert!(Reason::ALL.is_sorted());
+    assert!(Reason::ALL.iter().all(|reason| reason.to_string().len() > 20));
+    let verdict = Verdict::of(&[answer("MergeTree", 0)], 1, &LOAD);
+    assert!(verdict.to_string().starts_with("at_least_once: the table's deduplication window is 0;"));
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    assert_eq!(verdict.to_string(), "exactly_once_effect: a retry is dropped for at least 83 minutes");
+}

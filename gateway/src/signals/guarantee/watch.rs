@@ -1,0 +1,167 @@
+//! Asks the servers of every shard what can be promised, again and again.
+//!
+//! Owner: a task of its own. Limits: one server is asked at a time, each question within its timeout. A server that does not answer
+//! changes nothing; of a shard that has never answered nothing is promised, and one that has not answered of late is asked again before
+//! a block in doubt is sent to it.
+
+use super::{BlockRate, LOOK_INTERVAL, Load, Reason, Standing, Verdict};
+use crate::table::sink::Sink;
+use sluice_clickhouse::{
+    deduplication::{Deduplication, Version},
+    probe::ProbeError,
+};
+use sluice_kafka::{ConsumerStats, watchdog};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// How often the age of what is in doubt is told. Chosen: below the interval of any scrape.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Asks the servers, and keeps a [`Standing`] up to date.
+pub struct Watch {
+    shards: Vec<OfShard>,
+    standing: Arc<Standing>,
+    consumer: Arc<ConsumerStats>,
+    said: Option<String>,
+}
+
+/// A server has answered.
+struct Answered {
+    /// Whether they are of a version that does not know the tokens of before.
+    forgot: bool,
+}
+
+/// One shard.
+struct OfShard {
+    sink: Sink,
+    rate: BlockRate,
+    version: Option<Version>,
+    verdict: Verdict,
+    /// What was said last by a server that does not answer.
+    error: Option<ProbeError>,
+}
+
+impl Watch {
+    /// Nothing is asked yet: [`Self::look`] before the first block is sent, then [`Self::run`].
+    pub fn new(shards: Vec<Sink>, standing: Arc<Standing>, consumer: Arc<ConsumerStats>) -> Self {
+        Self { shards: shards.into_iter().map(OfShard::new).collect(), standing, consumer, said: None }
+    }
+
+    /// Looks again and again, and tells. `clock` is the time on the scale of [`crate::delivery::tries`].
+    pub async fn run(mut self, clock: impl Fn() -> Duration) {
+        let mut looked = clock();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(TELL_INTERVAL) => {}
+                () = self.standing.ask.notified() => {}
+            }
+            self.look_where_wanted(clock()).await;
+            if clock().saturating_sub(looked) >= LOOK_INTERVAL {
+                looked = clock();
+                self.look(looked).await;
+            }
+            self.look_at_source(clock());
+            self.standing.tell(clock());
+        }
+    }
+
+    /// What the consumer knows that speaks against "once".
+    fn look_at_source(&self, now: Duration) {
+        let is_compacted = self.consumer.is_topic_compacted.load(Ordering::Relaxed);
+        self.standing.beside(Reason::TopicCompacted, is_compacted, now);
+        let is_unplanned = self.consumer.still().iter().any(|still| still.reason == watchdog::Reason::Plan);
+        self.standing.beside(Reason::PlanUnavailable, is_unplanned, now);
+    }
+
+    /// Asks every server of every shard.
+    pub async fn look(&mut self, now: Duration) {
+        for shard in 0..self.shards.len() {
+            self.look_at(shard, now).await;
+        }
+        let verdict = self.verdict();
+        self.say(&verdict);
+        self.standing.tell(now);
+    }
+
+    /// Asks the servers of shards for which somebody waits, unless they have answered since.
+    pub(super) async fn look_where_wanted(&mut self, now: Duration) {
+        let wanted = std::mem::take(&mut self.standing.known().wanted);
+        if wanted.is_empty() {
+            return;
+        }
+        for shard in wanted {
+            if self.standing.is_outdated(shard, now) {
+                self.look_at(shard, now).await;
+            }
+        }
+        self.standing.asked.notify_waiters();
+    }
+
+    /// Asks every server of one shard.
+    async fn look_at(&mut self, shard: usize, now: Duration) {
+        let Some(of) = self.shards.get_mut(shard) else { return };
+        let Some(Answered { forgot }) = of.look(now).await else { return };
+        self.standing.found(self.verdict(), forgot, now);
+        self.standing.heard(shard, now);
+    }
+
+    fn verdict(&self) -> Verdict {
+        let verdict = Verdict::of_shards(self.shards.iter().map(|shard| shard.verdict.clone()));
+        verdict.expect("the config names at least one shard")
+    }
+
+    /// One line when what the sink allows changes.
+    fn say(&mut self, verdict: &Verdict) {
+        let reasons: Vec<_> = verdict.reasons.iter().map(|reason| reason.label()).collect();
+        let reasons = reasons.join(",");
+        if self.said.as_ref() == Some(&reasons) {
+            return;
+        }
+        if verdict.reasons.is_empty() {
+            tracing::info!("the sink allows {verdict}");
+        } else {
+            let error = self.shards.iter().find_map(|shard| shard.error.as_ref()).map(ToString::to_string);
+            tracing::warn!(reasons, error, "the sink allows {verdict}");
+        }
+        self.said = Some(reasons);
+    }
+}
+
+impl OfShard {
+    fn new(sink: Sink) -> Self {
+        let nothing = Load { blocks_per_second: 0.0, insert_timeout: sink.insert_timeout() };
+        // Until it is known that there are none: what a view refuses may be in the table.
+        let verdict = Verdict { views: true, ..Verdict::of(&[], sink.servers(), &nothing) };
+        Self { sink, rate: BlockRate::default(), version: None, verdict, error: None }
+    }
+
+    /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
+    async fn look(&mut self, now: Duration) -> Option<Answered> {
+        let mut answers: Vec<Deduplication> = Vec::new();
+        self.error = None;
+        for answer in self.sink.deduplication().await {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(said) => self.error = Some(said),
+            }
+        }
+        if let Some(ProbeError::Other { .. } | ProbeError::Refused { .. }) = self.error {
+            // It is well and does not say what it is asked: nothing can be promised on its behalf.
+            answers.clear();
+        } else if answers.is_empty() {
+            return None;
+        }
+        if let Some(blocks) = self.sink.blocks_written().await {
+            self.rate.count(now, blocks);
+        }
+        let load =
+            Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
+        self.verdict = Verdict::of(&answers, self.sink.servers(), &load);
+        let version = answers.iter().map(|answer| answer.version).max();
+        let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
+        self.version = version.or(self.version);
+        Some(Answered { forgot })
+    }
+}

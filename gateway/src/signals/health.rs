@@ -1,0 +1,468 @@
+//! What the admin server is told about the gateway.
+
+use crate::{
+    blocks::buffers::Pool,
+    signals::{account::RowAccount, admin::Health, metrics::Metrics, remaining::Remaining},
+    volume::spool::Spool,
+};
+use prometheus::IntCounter;
+use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
+use sluice_spool::{Space, Volume};
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// A poll thread that was not heard of for this long is stuck: it polls twenty times a second, and the longest wait that
+/// it is allowed, for a revoked partition, is a sixth of this.
+const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// Partitions that an answer names; more are counted. Kubelet keeps the first kilobyte of an answer.
+const STUCK_NAMED_MAX: usize = 8;
+
+/// The state of the gateway, as far as others may know it.
+pub struct Status {
+    metrics: Arc<Metrics>,
+    pool: Arc<Pool>,
+    volume: Option<Volume>,
+    account: RowAccount,
+    table_fits: AtomicBool,
+    consumer: OnceLock<Arc<ConsumerStats>>,
+    drain: Drain,
+    spool: OnceLock<Spool>,
+}
+
+/// Why partitions make the gateway not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stuck(Vec<Still>);
+
+impl Stuck {
+    /// Those of the partitions that stand still for which recovering did not help. `None` when there is none.
+    pub fn of(still: Vec<Still>) -> Option<Self> {
+        let stuck: Vec<Still> = still.into_iter().filter(|still| still.is_stuck).collect();
+        (!stuck.is_empty()).then_some(Self(stuck))
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, still) in self.0.iter().take(STUCK_NAMED_MAX).enumerate() {
+            write!(f, "{}{still}", if number > 0 { "; " } else { "" })?;
+        }
+        match self.0.len().saturating_sub(STUCK_NAMED_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl Status {
+    /// Nothing has happened yet.
+    pub fn new(metrics: Arc<Metrics>, pool: Arc<Pool>, volume: Option<Volume>) -> Self {
+        Self {
+            metrics,
+            pool,
+            volume,
+            account: RowAccount::default(),
+            table_fits: AtomicBool::new(false),
+            consumer: OnceLock::new(),
+            drain: Drain::default(),
+            spool: OnceLock::new(),
+        }
+    }
+
+    /// Where workers and delivery account for rows.
+    pub fn account(&self) -> RowAccount {
+        self.account.clone()
+    }
+
+    /// Where `/drain` and `/resume` are written.
+    pub fn drain_asked(&self) -> Drain {
+        self.drain.clone()
+    }
+
+    /// Logs what is held beside a step of leaving.
+    pub fn say(&self, step: &str) {
+        let partitions = self.consumer.get().map(|stats| stats.partitions_owned.load(Ordering::Relaxed));
+        self.remaining().say(partitions.unwrap_or(0), step);
+    }
+
+    /// The table was seen to fit.
+    pub fn table_fits(&self) {
+        self.table_fits.store(true, Ordering::Release);
+    }
+
+    /// The consumer was made.
+    pub fn consumes(&self, stats: Arc<ConsumerStats>) {
+        assert!(self.consumer.set(stats).is_ok(), "there is one consumer");
+    }
+
+    /// How large the queue volume is; `None` without one.
+    pub fn volume_space(&self) -> Option<Result<Space, sluice_spool::Error>> {
+        self.volume.as_ref().map(Volume::space)
+    }
+
+    /// The queue on it was opened.
+    pub fn spools(&self, spool: Spool) {
+        assert!(self.spool.set(spool).is_ok(), "there is one queue volume");
+    }
+
+    /// Blocks on the queue volume, and whether it is damaged. It is opened once the table was seen to fit, and until then nobody knows
+    /// what an earlier run has left there: whoever took that for nothing would delete it.
+    fn on_volume(&self) -> (u64, bool) {
+        match (self.spool.get(), &self.volume) {
+            (Some(spool), _) => {
+                let usage = spool.usage();
+                (usage.blocks, usage.is_damaged)
+            }
+            (None, Some(volume)) => (u64::from(!volume.is_blank().unwrap_or(false)), false),
+            (None, None) => (0, false),
+        }
+    }
+
+    fn refresh_spool(&self, spool: &Spool) {
+        let metrics = &self.metrics.spool;
+        let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let (usage, numbers) = (spool.usage(), spool.numbers());
+        metrics.bytes.set(count(usage.bytes));
+        metrics.blocks.set(count(usage.blocks));
+        metrics.rows.set(count(usage.rows));
+        metrics.oldest_seconds.set(usage.oldest_ms.map_or(0.0, seconds_since));
+        let moved = [
+            (&metrics.appended, &numbers.appended),
+            (&metrics.drained, &numbers.drained),
+            (&metrics.dropped, &numbers.dropped),
+        ];
+        for (moved, counted) in moved {
+            catch_up(&moved.blocks, counted.blocks());
+            catch_up(&moved.bytes, counted.bytes());
+        }
+        catch_up(&metrics.taken_over, numbers.taken_over.load(Ordering::Relaxed));
+        catch_up(&metrics.damaged, numbers.set_aside.load(Ordering::Relaxed));
+        catch_up(&metrics.refused, numbers.refused.load(Ordering::Relaxed));
+    }
+
+    fn refresh_consumer(&self, stats: &ConsumerStats) {
+        let metrics = &self.metrics;
+        let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        metrics.partitions_owned.set(stats.partitions_owned.load(Ordering::Relaxed));
+        metrics.rebalances.set(count(stats.rebalances.load(Ordering::Relaxed)));
+        metrics.stale_ranges.set(count(stats.stale_ranges.load(Ordering::Relaxed)));
+        metrics.commits.with_label_values(&["ok"]).set(count(stats.commits.load(Ordering::Relaxed)));
+        metrics
+            .commits
+            .with_label_values(&["failed"])
+            .set(count(stats.commit_failures.load(Ordering::Relaxed)));
+        // A partition that has gone must not stay with its last lag.
+        metrics.lag_messages.reset();
+        metrics.committed_offset.reset();
+        metrics.position.reset();
+        let mut queued = 0;
+        for (id, numbers) in stats.partitions() {
+            queued += numbers.queued_bytes;
+            let partition = id.partition.to_string();
+            let labels = [&*id.topic, partition.as_str()];
+            if let Some(lag) = numbers.lag_messages {
+                metrics.lag_messages.with_label_values(&labels).set(lag);
+            }
+            if let Some(position) = numbers.position {
+                metrics.position.with_label_values(&labels).set(position);
+            }
+            if let Some(offset) = numbers.committed_offset {
+                metrics.committed_offset.with_label_values(&labels).set(offset);
+            }
+        }
+        metrics.memory_used_bytes.with_label_values(&["kafka"]).set(count(queued));
+        self.refresh_halts(stats);
+    }
+
+    /// What stands still, and what Kafka is about to drop.
+    fn refresh_halts(&self, stats: &ConsumerStats) {
+        let metrics = &self.metrics;
+        metrics.partition_still.reset();
+        for Still { id, reason, .. } in stats.still() {
+            let partition = id.partition.to_string();
+            metrics.partition_still.with_label_values(&[&*id.topic, &partition, reason.label()]).set(1);
+        }
+        metrics.retention_seconds_left.reset();
+        for (id, seconds) in stats.seconds_left() {
+            let partition = id.partition.to_string();
+            metrics.retention_seconds_left.with_label_values(&[&*id.topic, &partition]).set(seconds);
+        }
+        catch_up(&metrics.messages_lost, stats.messages_lost.load(Ordering::Relaxed));
+        catch_up(&metrics.fresh_starts, stats.fresh_starts.load(Ordering::Relaxed));
+        catch_up(&metrics.doubtful_ranges, stats.doubtful_ranges.load(Ordering::Relaxed));
+        let halted = stats.partitions_halted.load(Ordering::Relaxed);
+        metrics.partitions_halted.set(i64::try_from(halted).unwrap_or(i64::MAX));
+    }
+}
+
+/// Brings a counter up to a sum that is kept elsewhere. One scrape at a time may be behind; the next one catches up.
+fn catch_up(counter: &IntCounter, sum: u64) {
+    counter.inc_by(sum.saturating_sub(counter.get()));
+}
+
+/// Seconds since a moment in ms since 1970; 0 when it lies ahead.
+fn seconds_since(ms: u64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(ms)).as_secs_f64()
+}
+
+/// The resident set, as the kernel counts it; `None` where it does not say.
+fn resident_bytes() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    kib.checked_mul(1_024)
+}
+
+impl Health for Status {
+    fn live(&self) -> Result<(), String> {
+        match self.consumer.get().map(|stats| stats.since_last_poll()) {
+            Some(silence) if silence > POLL_SILENCE_MAX => {
+                Err(format!("the poll thread was not heard of for {} s", silence.as_secs()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.drain.is_requested() {
+            return Err("it was asked to drain, and takes no part until POST /resume".to_owned());
+        }
+        if !self.table_fits.load(Ordering::Acquire) {
+            return Err("the table was not seen to fit yet".to_owned());
+        }
+        let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
+            return Err("the consumer group has not given an assignment yet".to_owned());
+        };
+        Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
+    }
+
+    fn drain(&self) {
+        if !self.drain.is_requested() {
+            self.say("asked to drain: the group is left, and everything that is held goes in");
+        }
+        self.drain.request();
+    }
+
+    fn resume(&self) {
+        if self.drain.is_requested() {
+            self.say("asked to take part again");
+        }
+        self.drain.resume();
+    }
+
+    fn remaining(&self) -> Remaining {
+        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        let (is_member, uncommitted) = self.consumer.get().map_or((false, 0), |stats| {
+            (stats.phase() != Phase::Away, stats.uncommitted.load(Ordering::Relaxed))
+        });
+        let (on_volume, is_damaged) = self.on_volume();
+        Remaining {
+            // What an earlier run has left on the volume is in flight once it is known what becomes of it.
+            blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
+            is_damaged,
+            bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
+            uncommitted: uncommitted.max(u64::from(is_member)),
+        }
+    }
+
+    fn refresh(&self) {
+        let metrics = &self.metrics;
+        let bytes = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        let free = self.pool.free_bytes();
+        metrics.block_pool_bytes.with_label_values(&["free"]).set(bytes(free));
+        metrics.block_pool_bytes.with_label_values(&["used"]).set(bytes(self.pool.total_bytes() - free));
+        metrics.memory_used_bytes.with_label_values(&["blocks"]).set(bytes(self.pool.total_bytes() - free));
+        if let Some(resident) = resident_bytes() {
+            metrics.memory_used_bytes.with_label_values(&["process"]).set(resident);
+        }
+        metrics.ready.set(i64::from(self.ready().is_ok()));
+        metrics.ledger_imbalance_rows.set(self.account.imbalance());
+        catch_up(&metrics.rows_abandoned, self.account.abandoned());
+        if let Some(stats) = self.consumer.get() {
+            self.refresh_consumer(stats);
+        }
+        if let Some(spool) = self.spool.get() {
+            self.refresh_spool(spool);
+        }
+        if let Some(Ok(space)) = self.volume.as_ref().map(Volume::space) {
+            let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            metrics.queue_volume_bytes.with_label_values(&["total"]).set(bytes(space.total));
+            metrics.queue_volume_bytes.with_label_values(&["free"]).set(bytes(space.free));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::{
+        cargo::tests::{Volume as Folder, damage, stowed},
+        spool::Ended,
+    };
+    use sluice_gateway_config::{Budget, ByteSize, Format, Sizing};
+    use sluice_kafka::{PartitionId, watchdog::Reason};
+
+    fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
+        let id = PartitionId { topic: "spans".into(), partition };
+        Still { id, reason, since: Duration::from_secs(125), is_stuck }
+    }
+
+    fn metrics() -> Arc<Metrics> {
+        let sizing = Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+        };
+        Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()))
+    }
+
+    fn status() -> (Status, Arc<ConsumerStats>) {
+        let status = Status::new(metrics(), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+        let consumer = Arc::new(ConsumerStats::default());
+        status.consumes(consumer.clone());
+        (status, consumer)
+    }
+
+    #[test]
+    fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
+        let (status, consumer) = status();
+        status.table_fits();
+        assert!(status.ready().unwrap_err().contains("assignment"));
+        consumer.joined.store(true, Ordering::Release);
+        assert_eq!(status.ready(), Ok(()));
+
+        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
+        assert_eq!(status.ready(), Ok(()), "it is looked into");
+        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
+        let expected = "partition spans/4 stands still for 125 s: nothing is fetched of it";
+        assert_eq!(status.ready(), Err(expected.to_owned()));
+        status.refresh();
+        let text = status.metrics.text().unwrap();
+        for line in [
+            r#"sluice_gateway_partition_still{partition="3",reason="sink",topic="spans"} 1"#,
+            r#"sluice_gateway_partition_still{partition="4",reason="no_fetch",topic="spans"} 1"#,
+            "sluice_gateway_ready 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+
+        consumer.publish_still(Vec::new());
+        assert_eq!(status.ready(), Ok(()));
+    }
+
+    #[test]
+    fn one_that_drains_is_not_ready_and_one_that_resumes_is() {
+        let (status, consumer) = status();
+        status.table_fits();
+        consumer.joined.store(true, Ordering::Release);
+        for _ in 0..2 {
+            status.drain();
+            assert!(status.drain_asked().is_requested());
+            assert!(status.ready().unwrap_err().contains("drain"));
+        }
+        for _ in 0..2 {
+            status.resume();
+            assert_eq!(status.ready(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_told() {
+        let (status, consumer) = status();
+        assert_eq!(status.remaining(), Remaining::default());
+        consumer.uncommitted.store(7, Ordering::Relaxed);
+        status.metrics.blocks_in_flight.set(2);
+        assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
+    }
+
+    /// What an earlier run has left, as long as nobody has looked.
+    #[tokio::test]
+    async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
+        let folder = Folder::new("not-open");
+        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+        let of = |volume: Volume| Status::new(metrics(), pool.clone(), Some(volume));
+        let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
+
+        assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
+        let spool = folder.open(64 << 20);
+        for first in [0, 10] {
+            let stowed = stowed(&pool, first, false);
+            stowed.block.account.settled();
+            spool.spill(&stowed.cargo);
+        }
+        assert!(spool.close(Duration::from_mins(1)));
+
+        let status = of(claim());
+        assert_eq!(status.remaining().blocks, 1, "nobody knows how many");
+        status.spools(folder.open(64 << 20));
+        assert_eq!(status.remaining().blocks, 2);
+        assert!(!status.remaining().is_damaged);
+    }
+
+    #[tokio::test]
+    async fn a_volume_with_something_that_cannot_be_read_says_so() {
+        let folder = Folder::new("says-damaged");
+        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+        let spool = folder.open(64 << 20);
+        let stowed = stowed(&pool, 0, false);
+        stowed.block.account.settled();
+        spool.spill(&stowed.cargo);
+        while stowed.cargo.is_in_memory() {
+            tokio::task::yield_now().await;
+        }
+        let status = Status::new(metrics(), pool, None);
+        status.spools(spool.clone());
+        assert!(!status.remaining().is_damaged);
+        damage(&folder.files()[0]);
+        assert!(stowed.cargo.load(Some(&spool), 5).await.is_err(), "it was read");
+        stowed.cargo.end(Some(&spool), Ended::Damaged);
+        // Whoever closes it has looked at that.
+        spool.close(Duration::from_mins(1));
+        assert!(status.remaining().is_damaged, "{:?}", status.remaining());
+    }
+
+    #[test]
+    fn an_answer_names_some_and_counts_the_rest() {
+        let many = (0..20).map(|partition| still(partition, Reason::NoTurn, true)).collect();
+        let text = Stuck::of(many).unwrap().to_string();
+        assert!(text.len() < 1_024 && text.ends_with("; and 12 more"), "{text}");
+        assert_eq!(Stuck::of(vec![still(0, Reason::Sink, false)]), None);
+    }
+
+    #[test]
+    fn what_was_lost_and_what_is_missed_is_told() {
+        let (status, consumer) = status();
+        consumer.messages_lost.store(7, Ordering::Relaxed);
+        consumer.fresh_starts.store(2, Ordering::Relaxed);
+        consumer.doubtful_ranges.store(3, Ordering::Relaxed);
+        consumer.partitions_halted.store(4, Ordering::Relaxed);
+        consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
+        let mut open = status.account().open();
+        open.walked(5);
+        drop(open.seal(5));
+        for _ in 0..2 {
+            status.refresh();
+            let text = status.metrics.text().unwrap();
+            for line in [
+                "sluice_gateway_messages_lost_total 7",
+                "sluice_gateway_fresh_starts_total 2",
+                "sluice_gateway_doubtful_ranges_total 3",
+                "sluice_gateway_partitions_halted 4",
+                "sluice_gateway_ledger_imbalance_rows 5",
+                r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
+            ] {
+                assert!(text.contains(line), "{line} is not in {text}");
+            }
+        }
+    }
+}

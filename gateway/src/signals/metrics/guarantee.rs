@@ -1,0 +1,77 @@
+//! The metrics of what is promised about delivery, and of what is in doubt.
+
+use super::Maker;
+use crate::signals::guarantee::{Doubt, Reason};
+use prometheus::{Gauge, IntCounter, IntGauge, IntGaugeVec};
+
+/// The label of the promise that every row is in the table once.
+const EXACTLY_ONCE: &str = "exactly_once_effect";
+/// The label of the other one.
+const AT_LEAST_ONCE: &str = "at_least_once";
+/// The reason of a promise that needs none.
+const NO_REASON: &str = "none";
+
+/// Handles of these metrics.
+#[derive(Debug, Clone)]
+pub struct GuaranteeMetrics {
+    guarantee: IntGaugeVec,
+    /// Rows that may be in the table twice.
+    pub possible_duplicate_rows: IntCounter,
+    /// Blocks whose rows are in the table while a view below it may lack them.
+    pub view_gaps: IntCounter,
+    window_used: Gauge,
+    in_doubt: IntGauge,
+    oldest_in_doubt_seconds: Gauge,
+}
+
+impl GuaranteeMetrics {
+    /// Makes and registers them. Until it is said otherwise, nothing more than at least once is promised.
+    pub(super) fn new(make: &Maker) -> Self {
+        let metrics = Self {
+            guarantee: make.gauges(
+                "delivery_guarantee",
+                "1 for the guarantee that holds, with the reason when it is the weaker one.",
+                &["guarantee", "reason"],
+            ),
+            possible_duplicate_rows: make.counter(
+                "possible_duplicate_rows_total",
+                "Rows sent again after the server may have forgotten that it has them.",
+            ),
+            view_gaps: make.counter(
+                "view_gaps_total",
+                "Blocks that the table has and that materialized views below it have refused.",
+            ),
+            window_used: make.real(
+                "dedup_window_used_ratio",
+                "Share of the deduplication window that the oldest range in doubt has used.",
+            ),
+            in_doubt: make
+                .gauge("in_doubt_ranges", "Ranges sent of which nobody knows whether they are stored."),
+            oldest_in_doubt_seconds: make
+                .real("oldest_in_doubt_seconds", "Seconds since the first of them was sent; 0 without any."),
+        };
+        metrics.promise(Some(Reason::RangesNotPlanned));
+        metrics
+    }
+
+    /// Takes down the guarantee that holds: `None` is exactly once, else the reason why it is not.
+    pub fn promise(&self, reason: Option<Reason>) {
+        let labels = match reason {
+            None => [EXACTLY_ONCE, NO_REASON],
+            Some(reason) => [AT_LEAST_ONCE, reason.label()],
+        };
+        // The new one first: whoever reads in between sees two, never none.
+        self.guarantee.with_label_values(&labels).set(1);
+        let all = Reason::ALL.map(|reason| [AT_LEAST_ONCE, reason.label()]);
+        for others in all.iter().chain([&[EXACTLY_ONCE, NO_REASON]]).filter(|others| **others != labels) {
+            self.guarantee.with_label_values(others).set(0);
+        }
+    }
+
+    /// Takes down what is in doubt.
+    pub fn doubt(&self, doubt: &Doubt) {
+        self.in_doubt.set(i64::try_from(doubt.ranges).unwrap_or(i64::MAX));
+        self.oldest_in_doubt_seconds.set(doubt.oldest.as_secs_f64());
+        self.window_used.set(doubt.window_used_ratio);
+    }
+}

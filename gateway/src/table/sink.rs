@@ -1,0 +1,326 @@
+//! ClickHouse as the config names it: endpoints, credentials, and whether the table fits.
+
+use crate::table::schema;
+use sluice_clickhouse::{
+    client::InsertClient,
+    column::TableColumns,
+    ddl::TableSpec,
+    deduplication::Deduplication,
+    endpoint::{Credentials, Endpoint, EndpointError},
+    fate::{Fate, Lost},
+    insert::{InsertTarget, TargetError, TargetSpec},
+    lookup::{Lookup, LookupError},
+    probe::{Probe, ProbeError},
+    table::{self, Mismatch, TableFit},
+    tls::{Tls, TlsError, TlsFiles},
+};
+use sluice_gateway_config::{ClickHouse, SecretFileError, security::read_secret};
+use std::{collections::BTreeMap, time::Duration};
+use twox_hash::XxHash3_64;
+
+/// Why the sink cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A credentials file cannot be read.
+    #[error(transparent)]
+    Credentials(SecretFileError),
+    /// Certificates or keys cannot be used.
+    #[error(transparent)]
+    Tls(TlsError),
+    /// An endpoint of the config is not one.
+    #[error(transparent)]
+    Endpoint(EndpointError),
+    /// The inserts cannot be prepared.
+    #[error(transparent)]
+    Target(TargetError),
+    /// A server has no answer.
+    #[error(transparent)]
+    Probe(ProbeError),
+    /// The table's columns do not fit.
+    #[error("the table {table} does not fit: {}", list(.mismatches))]
+    Table {
+        /// The table.
+        table: String,
+        /// Every column that is missing or of another type.
+        mismatches: Vec<Mismatch>,
+    },
+    /// The tables of two shards differ: rows are encoded once for all.
+    #[error(
+        "the table {table} is another one at {servers} ({columns}) than at {first_servers} ({first_columns})"
+    )]
+    ShardsDiffer {
+        /// The table.
+        table: String,
+        /// The servers of the first shard that answers.
+        first_servers: String,
+        /// Its columns.
+        first_columns: String,
+        /// Those of the one that differs.
+        servers: String,
+        /// Its columns.
+        columns: String,
+    },
+}
+
+impl Error {
+    /// The error in one word, for whoever acts on it: the reasons of the condition `SchemaReady`. `None` when what is wrong
+    /// lies in the config.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Probe(ProbeError::Unreachable { .. }) => Some("Unreachable"),
+            Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
+            Self::Probe(ProbeError::Refused { .. }) => Some("AuthFailed"),
+            Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
+            Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
+            Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
+            Self::Probe(ProbeError::Other { .. })
+            | Self::Credentials(_)
+            | Self::Tls(_)
+            | Self::Endpoint(_)
+            | Self::Target(_) => None,
+        }
+    }
+}
+
+fn list(mismatches: &[Mismatch]) -> String {
+    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The servers of one shard, and the table.
+#[derive(Debug, Clone)]
+pub struct Sink {
+    endpoints: Vec<Endpoint>,
+    credentials: Credentials,
+    tls: Tls,
+    probes: Vec<Probe>,
+    database: String,
+    table: String,
+    spec: TableSpec,
+    insert_timeout: Duration,
+    insert_settings: BTreeMap<String, String>,
+}
+
+/// A target per endpoint, for rows of certain columns, and how they are connected to.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    of_endpoints: Vec<InsertTarget>,
+    tls: Tls,
+}
+
+impl Targets {
+    /// A client that can connect to each of them. Must be used on a tokio runtime.
+    pub fn client(&self) -> InsertClient {
+        InsertClient::secured(&self.tls)
+    }
+
+    /// The target of the endpoint at this place in the config.
+    pub fn at(&self, endpoint: usize) -> &InsertTarget {
+        &self.of_endpoints[endpoint % self.of_endpoints.len()]
+    }
+
+    /// The columns that rows are sent for, as a number: blocks of others do not fit.
+    pub fn columns(&self) -> u64 {
+        XxHash3_64::oneshot(self.at(0).header())
+    }
+
+    /// How many endpoints there are.
+    pub fn len(&self) -> usize {
+        self.of_endpoints.len()
+    }
+
+    /// Whether there is none, which no config allows.
+    pub fn is_empty(&self) -> bool {
+        self.of_endpoints.is_empty()
+    }
+}
+
+/// One for each shard of the config, in its order. Reads credentials and certificates; nothing is sent.
+pub fn shards(config: &ClickHouse) -> Result<Vec<Sink>, Error> {
+    config.shards().into_iter().map(|endpoints| Sink::of_shard(config, endpoints)).collect()
+}
+
+/// Compares the tables of all shards with what rows need, and with each other. A shard that cannot be reached is left out, as long
+/// as another one answers: it must not keep the others from being read for.
+pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
+    let (mut first, mut away) = (None::<(&Sink, TableFit)>, None);
+    for sink in shards {
+        match (sink.check_table().await, &first) {
+            (Ok(fit), None) => first = Some((sink, fit)),
+            (Ok(fit), Some((known, known_fit))) if fit.columns != known_fit.columns => {
+                return Err(Error::ShardsDiffer {
+                    table: sink.table_name(),
+                    first_servers: known.servers_named(),
+                    first_columns: known_fit.columns.to_string(),
+                    servers: sink.servers_named(),
+                    columns: fit.columns.to_string(),
+                });
+            }
+            (Ok(_), Some(_)) => {}
+            (Err(error @ Error::Probe(ProbeError::Unreachable { .. })), _) => away = Some(error),
+            (Err(error), _) => return Err(error),
+        }
+    }
+    first.map(|(_, fit)| fit).ok_or_else(|| away.expect("the config names at least one shard"))
+}
+
+impl Sink {
+    /// Of all servers of the config, whatever their shard: for what is asked of each of them, or of any. Reads credentials and
+    /// certificates; nothing is sent.
+    pub fn new(config: &ClickHouse) -> Result<Self, Error> {
+        Self::of_shard(config, &config.shards().concat())
+    }
+
+    fn of_shard(config: &ClickHouse, endpoints: &[String]) -> Result<Self, Error> {
+        let credentials = credentials(config)?;
+        let endpoints: Result<Vec<Endpoint>, _> =
+            endpoints.iter().map(|text| Endpoint::parse(text)).collect();
+        let endpoints = endpoints.map_err(Error::Endpoint)?;
+        let tls = tls(config, &endpoints)?;
+        let probes = endpoints.iter().map(|e| Probe::new(e, &credentials, &config.database, &tls)).collect();
+        let sink = Self {
+            endpoints,
+            credentials,
+            tls,
+            probes,
+            database: config.database.clone(),
+            table: config.table.clone(),
+            spec: schema::table_spec(config),
+            insert_timeout: config.insert.timeout.to_std(),
+            insert_settings: config.insert.settings.clone(),
+        };
+        // Credentials that cannot be sent are found now, whatever the columns will be.
+        sink.targets(&TableColumns::default())?;
+        Ok(sink)
+    }
+
+    /// Prepares inserts of rows of these columns.
+    pub fn targets(&self, columns: &TableColumns) -> Result<Targets, Error> {
+        let target = |endpoint| {
+            InsertTarget::new(&TargetSpec {
+                endpoint,
+                credentials: &self.credentials,
+                database: &self.database,
+                table: &self.table,
+                columns,
+                timeout: self.insert_timeout,
+                settings: &self.insert_settings,
+            })
+        };
+        let targets: Result<Vec<_>, _> = self.endpoints.iter().map(target).collect();
+        let of_endpoints = targets.map_err(Error::Target)?;
+        Ok(Targets { of_endpoints, tls: self.tls.clone() })
+    }
+
+    /// Prepares to count rows of spans: one for each endpoint.
+    pub fn lookups(&self) -> Result<Vec<Lookup>, LookupError> {
+        let lookup =
+            |endpoint| Lookup::new(endpoint, &self.credentials, &self.database, &self.table, &self.tls);
+        self.endpoints.iter().map(lookup).collect()
+    }
+
+    /// Asks the servers, one after another, for the table's columns and compares them. The first server that answers
+    /// decides.
+    pub async fn check_table(&self) -> Result<TableFit, Error> {
+        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
+        table::check(&described).map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+    }
+
+    /// Its endpoints, for a person.
+    pub fn servers_named(&self) -> String {
+        self.endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// `database.table`.
+    pub fn table_name(&self) -> String {
+        format!("{}.{}", self.database, self.table)
+    }
+
+    /// The version of the first server that answers.
+    pub async fn server_version(&self) -> Result<String, Error> {
+        Ok(self.ask(|probe| async move { probe.server_version().await }).await?.text)
+    }
+
+    /// How many servers the config names.
+    pub fn servers(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// How long a try takes at the most.
+    pub fn insert_timeout(&self) -> Duration {
+        self.insert_timeout
+    }
+
+    /// What each server says that the promise "once" rests on, in the order of the config.
+    pub async fn deduplication(&self) -> Vec<Result<Deduplication, ProbeError>> {
+        let mut answers = Vec::with_capacity(self.probes.len());
+        for probe in &self.probes {
+            answers.push(probe.deduplication(&self.table).await);
+        }
+        answers
+    }
+
+    /// Blocks that were ever inserted into the table, by the first server that says it.
+    pub async fn blocks_written(&self) -> Option<u64> {
+        self.ask(|probe| async move { probe.blocks_written(&self.table).await }).await.ok()
+    }
+
+    /// Whether a block is in the table, as far as all replicas together tell.
+    pub async fn fate(&self, lost: &Lost<'_>) -> Fate {
+        let mut evidence = Vec::with_capacity(self.probes.len());
+        for probe in &self.probes {
+            let found = probe.evidence(&self.table, lost).await;
+            if let Err(error) = &found {
+                tracing::debug!(%error, "a server does not say what became of a block");
+            }
+            evidence.push(found.ok());
+        }
+        Fate::of(lost, &evidence)
+    }
+
+    /// The table that the config asks for.
+    pub fn table_spec(&self) -> &TableSpec {
+        &self.spec
+    }
+
+    /// Every server, in the order of the config.
+    pub(crate) fn probes(&self) -> &[Probe] {
+        &self.probes
+    }
+
+    async fn ask<'a, T, F: Future<Output = Result<T, ProbeError>>>(
+        &'a self,
+        question: impl Fn(&'a Probe) -> F,
+    ) -> Result<T, Error> {
+        let mut unreachable = None;
+        for probe in &self.probes {
+            match question(probe).await {
+                Err(error @ (ProbeError::Unreachable { .. } | ProbeError::Tls { .. })) => {
+                    unreachable = Some(error);
+                }
+                answer => return answer.map_err(Error::Probe),
+            }
+        }
+        Err(Error::Probe(unreachable.expect("the config names at least one endpoint")))
+    }
+}
+
+fn credentials(config: &ClickHouse) -> Result<Credentials, Error> {
+    let Some(files) = &config.credentials else {
+        return Ok(Credentials { user: "default".to_owned(), password: String::new() });
+    };
+    let read = |what, file| read_secret(what, file).map_err(Error::Credentials);
+    Ok(Credentials {
+        user: read("user", &files.username_file)?,
+        password: read("password", &files.password_file)?,
+    })
+}
+
+/// Certificates are read only where an endpoint shows one.
+fn tls(config: &ClickHouse, endpoints: &[Endpoint]) -> Result<Tls, Error> {
+    if !endpoints.iter().any(Endpoint::is_https) {
+        return Ok(Tls::unused());
+    }
+    let named = config.tls.clone().unwrap_or_default();
+    let client = named.client_certificate().map(|(certificate, key)| (certificate.into(), key.into()));
+    Tls::load(&TlsFiles { client, ca: named.ca_file.map(Into::into) }).map_err(Error::Tls)
+}

@@ -1,0 +1,138 @@
+//! What has become of the table, after the server refused rows.
+//!
+//! Place in the flow: delivery asks after a refusal that the table's columns may be the cause of; never otherwise. Owner: the
+//! inserts share one. Limits: one question at a time; blocks that are refused while it is asked share its answer.
+//!
+//! | the table | what happens |
+//! | --- | --- |
+//! | fits as it did | the columns are not the cause; the block is tried on |
+//! | does not fit | the reason is logged when it changes, `sluice_gateway_table_fits` is 0; blocks wait, and go in once it is mended |
+//! | fits, with other columns | the process ends, and the next one encodes for them what was not committed |
+//!
+//! Why the process ends: sealed blocks hold rows for the old columns, and encoding them anew needs their messages, which
+//! are Kafka's. A start reads them again from the committed offset: one way to do it, which every restart proves.
+
+use crate::{
+    delivery::tries::Described,
+    signals::metrics::Metrics,
+    table::sink::{Error, Sink},
+};
+use sluice_clickhouse::{column::TableColumns, probe::ProbeError};
+use std::{sync::Arc, time::Instant};
+use tokio::sync::Mutex;
+
+/// The table's columns are others than those that rows are encoded for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the table {table} has other columns now ({found}; rows are encoded for {encoded}): a new start encodes for them"
+)]
+pub struct TableChanged {
+    table: String,
+    found: String,
+    encoded: String,
+}
+
+/// The table was not looked at.
+const NOTHING: Seen =
+    Seen { looked: None, described: Described::Unknown, reason: String::new(), has_changed: false };
+
+/// Looks at the table after refusals.
+pub struct TableWatch {
+    sink: Sink,
+    columns: TableColumns,
+    metrics: Arc<Metrics>,
+    /// Is told once, when nothing else can be done.
+    changed: Box<dyn Fn(TableChanged) + Send + Sync>,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen last.
+struct Seen {
+    /// When the question began.
+    looked: Option<Instant>,
+    described: Described,
+    /// What was said last; empty while the table fits.
+    reason: String,
+    has_changed: bool,
+}
+
+impl TableWatch {
+    /// Watches a table that fitted with these columns. `changed` must not block.
+    pub fn new(
+        sink: Sink,
+        columns: TableColumns,
+        metrics: Arc<Metrics>,
+        changed: impl Fn(TableChanged) + Send + Sync + 'static,
+    ) -> Self {
+        metrics.table_fits.set(1);
+        Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::new(NOTHING) }
+    }
+
+    /// The table as it is after `refused`, the moment of a refusal: looks, or waits for the look of another block, unless
+    /// that was done since.
+    pub async fn described(&self, refused: Instant) -> Described {
+        let mut seen = self.seen.lock().await;
+        if seen.looked.is_none_or(|looked| looked < refused) {
+            self.look(&mut seen).await;
+        }
+        seen.described
+    }
+
+    async fn look(&self, seen: &mut Seen) {
+        // The answer is about the moment of the question.
+        seen.looked = Some(Instant::now());
+        seen.described = match self.sink.check_table().await {
+            Ok(fit) if fit.columns == self.columns => {
+                seen.reason.clear();
+                Described::Unchanged
+            }
+            Ok(fit) => {
+                self.tell_changed(seen, &fit.columns);
+                Described::Unfit
+            }
+            Err(error) if is_about_the_table(&error) => {
+                tell_reason(seen, &error);
+                Described::Unfit
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the table cannot be described after a refusal");
+                Described::Unknown
+            }
+        };
+        if seen.described != Described::Unknown {
+            self.metrics.table_fits.set(i64::from(seen.described == Described::Unchanged));
+        }
+    }
+
+    /// Takes down that rows went in.
+    pub fn accepted(&self) {
+        self.metrics.table_fits.set(1);
+    }
+
+    fn tell_changed(&self, seen: &mut Seen, found: &TableColumns) {
+        if !std::mem::replace(&mut seen.has_changed, true) {
+            (self.changed)(TableChanged {
+                table: self.sink.table_name(),
+                found: found.to_string(),
+                encoded: self.columns.to_string(),
+            });
+        }
+    }
+}
+
+fn tell_reason(seen: &mut Seen, error: &Error) {
+    let reason = error.to_string();
+    if reason != seen.reason {
+        tracing::error!("rows wait: {reason}; they go in once the table is mended");
+        seen.reason = reason;
+    }
+}
+
+/// Whether the error says that the table is not what rows need, rather than that nobody answered.
+fn is_about_the_table(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Table { .. }
+            | Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
+    )
+}

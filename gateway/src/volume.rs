@@ -1,0 +1,25 @@
+//! Blocks on the queue volume: which go there, how they come back, and what becomes of those that an earlier run has left.
+//!
+//! Owner: the thread `spool` has the volume's files; the delivery task decides what goes there. Blocks come from
+//! [delivery](crate::delivery) when memory runs short, and go back to it to be sent. The files' format is `sluice_spool`'s.
+//!
+//! ```text
+//!  delivery --> cargo --spill--> spool --> (files) --> spool, read back while they are sent --> delivery
+//!                                  |
+//!                                  |-- enqueue: counts as settled from here on (`delivery.commit: AfterEnqueue`)
+//!                                  `-- left by an earlier run --> goes on with its partition (passport)
+//!                                                           `---> only_copy: nowhere else? --> strays: inserted, or dropped
+//! ```
+
+pub mod cargo;
+pub mod passport;
+
+pub mod spill;
+
+pub mod spool;
+
+pub mod enqueue;
+
+pub mod only_copy;
+
+pub(crate) mod strays;

@@ -1,0 +1,373 @@
+//! Where a sealed block's bytes are: in memory, on the queue volume, or on their way there.
+//!
+//! Place in the flow: delivery makes one per sealed block; the block's shipment [loads](Cargo::load) it before each try; when memory
+//! runs short, [`crate::volume::spill`] has the spool thread move it. Owner: shared by these three, behind a lock that nobody waits under.
+//!
+//! ```text
+//!  Memory ----begin_spill----> Spilling ----end_spill(id)----> Spooled
+//!    ^                            |
+//!    `-------end_spill(None)------'   (the volume is full)
+//! ```
+//!
+//! A block that is being sent from memory is not moved: its chunks would not come back before the try ends. One that is being moved
+//! is not sent before it has arrived: what is on the volume says whether the block may have been sent.
+//!
+//! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](Cargo::end), or given up. So a process
+//! that ends leaves its records behind.
+//!
+//! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
+
+use crate::{
+    blocks::{block::Block, message_rows::MessageRows},
+    volume::{
+        passport::Passport,
+        spool::{Ended, Spool, Unreadable},
+    },
+};
+use bytes::Bytes;
+use sluice_clickhouse::body::InsertBody;
+use sluice_kafka::OffsetRange;
+use sluice_spool::{BlockHead, BlockId};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+};
+use tokio::sync::Notify;
+
+/// A block's bytes, wherever they are.
+pub struct Cargo {
+    state: Mutex<State>,
+    /// Who answers for its rows.
+    keeping: AtomicU8,
+    /// Its record says that its offsets may be committed: whoever finds it knows that it may be the only copy.
+    is_enqueued: bool,
+    /// It does not go to the volume before its range may be sent.
+    waits_for_release: AtomicBool,
+    /// Its record, once it has one, is durable.
+    is_synced: AtomicBool,
+    /// Told when it is no longer on its way.
+    arrived: Notify,
+}
+
+/// Its range is in flight: Kafka has its messages.
+const RANGED: u8 = 0;
+/// The same, and how far it is in parts is in the partition's plan, which goes with the range.
+const IN_PARTS: u8 = 1;
+/// The volume: nobody reads its messages again, and it is not given up when its partition goes.
+const ONLY_COPY: u8 = 2;
+
+enum State {
+    Memory(InMemory),
+    Spilling {
+        from: InMemory,
+        /// The block ended meanwhile.
+        ended: Option<Ended>,
+    },
+    Spooled(OnVolume),
+    /// The block has ended.
+    Gone,
+}
+
+struct InMemory {
+    body: InsertBody,
+    head: BlockHead,
+    /// What is kept with it.
+    metadata: Bytes,
+    /// Tries that send it now.
+    tries: u32,
+}
+
+#[derive(Clone, Copy)]
+struct OnVolume {
+    id: BlockId,
+    /// Whether a mark that it may have been sent is durable.
+    is_marked: bool,
+    /// Whether its checksum was right when it was read last.
+    is_verified: bool,
+}
+
+/// What a try sends.
+pub struct Loaded {
+    /// The body.
+    pub body: InsertBody,
+    _in_memory: Option<Trying>,
+}
+
+impl Loaded {
+    /// A part of a block, in memory.
+    pub fn part(body: InsertBody) -> Self {
+        Self { body, _in_memory: None }
+    }
+}
+
+/// What is appended to the volume.
+pub struct Leaving {
+    /// What the queue is told of it.
+    pub head: BlockHead,
+    /// What is kept with it.
+    pub metadata: Bytes,
+    /// Its frames.
+    pub body: InsertBody,
+}
+
+/// A try that sends a block from memory.
+struct Trying(Arc<Cargo>);
+
+impl Drop for Trying {
+    fn drop(&mut self) {
+        if let State::Memory(memory) = &mut *self.0.state() {
+            memory.tries -= 1;
+        }
+    }
+}
+
+impl fmt::Debug for Cargo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match &*self.state() {
+            State::Memory(_) => "Memory",
+            State::Spilling { .. } => "Spilling",
+            State::Spooled(_) => "Spooled",
+            State::Gone => "Gone",
+        };
+        f.write_str(name)
+    }
+}
+
+impl Cargo {
+    /// The bytes of a block that was just sealed, which are taken out of it. `columns` says which columns they were encoded for.
+    pub fn of(block: &mut Block, columns: u64) -> Arc<Self> {
+        let body = InsertBody::new(std::mem::take(&mut block.frames));
+        let messages = std::mem::take(&mut block.messages);
+        let metadata = Bytes::from(block.passport.encode(&messages));
+        let head = BlockHead {
+            topic: block.id.topic.clone(),
+            partition: block.id.partition,
+            first: block.range.first,
+            next: block.range.next,
+            token: block.token.to_string().into_bytes().into(),
+            rows: block.rows,
+            raw_bytes: block.raw_bytes,
+            span_end_nanos_max: block.span_end_nanos_max,
+            first_sent_ms: None,
+            columns,
+            metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
+        };
+        let is_enqueued = block.passport.is_enqueued;
+        let cargo = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
+        // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
+        cargo.waits_for_release.store(is_enqueued, Ordering::Release);
+        cargo
+    }
+
+    /// The bytes of a block that an earlier run has left on the volume; `is_enqueued`: its record says that its offsets may be committed.
+    pub fn left(id: BlockId, is_marked: bool, is_enqueued: bool) -> Arc<Self> {
+        Self::at(State::Spooled(OnVolume { id, is_marked, is_verified: false }), is_enqueued)
+    }
+
+    /// The same of a block of which the volume has the only copy.
+    pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
+        let cargo = Self::left(id, is_marked, true);
+        cargo.keeping.store(ONLY_COPY, Ordering::Release);
+        cargo
+    }
+
+    /// Its range may be sent: whoever reads its messages makes the same.
+    pub fn release(&self) {
+        self.waits_for_release.store(false, Ordering::Release);
+    }
+
+    /// It goes in parts. From now on its range stays in flight until it is in, unless it is not in flight any more.
+    pub fn begin_parts(&self) {
+        if self.keeping.compare_exchange(RANGED, IN_PARTS, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // It is an only copy, or was in parts already.
+        }
+    }
+
+    /// Makes the volume answer for its rows, if it is on it durably, its record says so, and it has not ended. Its record when that is
+    /// new: then its range counts as settled. A record of `delivery.commit: AfterInsert` would be dropped by who finds it below the
+    /// committed offset: it is inserted first, whatever the config says by now.
+    pub fn become_only_copy(&self) -> Option<BlockId> {
+        let state = self.state();
+        let State::Spooled(OnVolume { id, .. }) = &*state else { return None };
+        let may = self.is_enqueued && self.is_synced.load(Ordering::Acquire);
+        let becomes =
+            || self.keeping.compare_exchange(RANGED, ONLY_COPY, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        (may && becomes()).then_some(*id)
+    }
+
+    /// Whether the volume has the only copy of its rows, so that it is inserted whoever owns its partition.
+    pub fn is_only_copy(&self) -> bool {
+        self.keeping.load(Ordering::Acquire) == ONLY_COPY
+    }
+
+    fn at(state: State, is_enqueued: bool) -> Arc<Self> {
+        Arc::new(Self {
+            // What an earlier run has left was synced when the queue was opened.
+            is_synced: AtomicBool::new(matches!(state, State::Spooled(_))),
+            state: Mutex::new(state),
+            keeping: AtomicU8::new(RANGED),
+            is_enqueued,
+            waits_for_release: AtomicBool::new(false),
+            arrived: Notify::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole whatever the task that held it died of: each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it could be moved to the volume now; its bytes if so.
+    pub fn spillable_bytes(&self) -> Option<u64> {
+        match &*self.state() {
+            State::Memory(memory) if memory.tries == 0 => Some(memory.body.len()),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs memory, now or until it has arrived on the volume.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })
+    }
+
+    /// Begins to move it. `None` when it is not in memory, or is being sent, or may not be on the volume yet.
+    pub fn begin_spill(&self) -> Option<Leaving> {
+        if self.waits_for_release.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Memory(from) if from.tries == 0 => {
+                let InMemory { head, metadata, body, .. } = &from;
+                let copy = Leaving { head: head.clone(), metadata: metadata.clone(), body: body.clone() };
+                *state = State::Spilling { from, ended: None };
+                Some(copy)
+            }
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// It has arrived as this record, durably if `is_synced`, or it stays in memory. Says how the block has ended meanwhile, if it has: then its record is
+    /// the caller's to end.
+    pub fn end_spill(&self, id: Option<BlockId>, is_synced: bool) -> Option<Ended> {
+        let mut state = self.state();
+        self.is_synced.store(is_synced, Ordering::Release);
+        let before = std::mem::replace(&mut *state, State::Gone);
+        let mut gone = None;
+        let mut chunks = None;
+        *state = match (before, id) {
+            (State::Spilling { ended: Some(ended), .. }, _) => {
+                gone = Some(ended);
+                State::Gone
+            }
+            (State::Spilling { from, ended: None }, Some(id)) => {
+                let is_marked = from.head.first_sent_ms.is_some();
+                chunks = Some(from);
+                State::Spooled(OnVolume { id, is_marked, is_verified: false })
+            }
+            (State::Spilling { from, ended: None }, None) => State::Memory(from),
+            (other, _) => other,
+        };
+        drop(state);
+        drop(chunks);
+        self.arrived.notify_waiters();
+        gone
+    }
+
+    /// Makes ready what lies on the volume, for a try that comes soon: other tries need not wait for the disk while they may send.
+    pub async fn prepare(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<(), Unreadable> {
+        if self.is_in_memory() { Ok(()) } else { self.load(spool, now_ms).await.map(drop) }
+    }
+
+    /// What a try sends, which begins now, `now_ms` since 1970. A record is marked as sent before, and read once to see whether it is
+    /// whole.
+    pub async fn load(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<Loaded, Unreadable> {
+        loop {
+            let arrived = self.arrived.notified();
+            let on_volume = match &mut *self.state() {
+                State::Memory(memory) => {
+                    memory.tries += 1;
+                    memory.head.first_sent_ms.get_or_insert(now_ms);
+                    let body = memory.body.clone();
+                    return Ok(Loaded { body, _in_memory: Some(Trying(self.clone())) });
+                }
+                State::Spooled(on_volume) => Some(*on_volume),
+                State::Spilling { .. } => None,
+                State::Gone => unreachable!("a block that has ended is not sent"),
+            };
+            match on_volume.zip(spool) {
+                Some((on_volume, spool)) => return self.load_record(on_volume, spool, now_ms).await,
+                None => arrived.await,
+            }
+        }
+    }
+
+    async fn load_record(&self, on: OnVolume, spool: &Spool, now_ms: u64) -> Result<Loaded, Unreadable> {
+        let record = spool.open(on.id).await?;
+        if !on.is_verified {
+            record.verify().await?;
+        }
+        if !on.is_marked {
+            spool.mark_sent(on.id, now_ms).await;
+        }
+        *self.state() = State::Spooled(OnVolume { is_marked: true, is_verified: true, ..on });
+        Ok(Loaded { body: record.into_body(), _in_memory: None })
+    }
+
+    /// A try had no answer: its record may have been damaged since it was verified, which breaks each try off. The next one verifies it
+    /// again.
+    pub fn distrust(&self) {
+        if let State::Spooled(on) = &mut *self.state() {
+            on.is_verified = false;
+        }
+    }
+
+    /// Which message each of its rows is of.
+    pub async fn messages(
+        self: &Arc<Self>,
+        spool: Option<&Spool>,
+        now_ms: u64,
+    ) -> Result<MessageRows, Unreadable> {
+        // A block that is being tried stays where it is.
+        let _stays = self.load(spool, now_ms).await?;
+        let place = match &*self.state() {
+            State::Memory(memory) => Ok(memory.metadata.clone()),
+            State::Spooled(on) => Err(on.id),
+            State::Spilling { .. } | State::Gone => {
+                unreachable!("a block that is being tried stays where it is")
+            }
+        };
+        let metadata = match (place, spool) {
+            (Ok(metadata), _) => metadata,
+            (Err(id), Some(spool)) => spool.open(id).await?.metadata().await?,
+            (Err(_), None) => unreachable!("a block on the volume has one"),
+        };
+        let range = OffsetRange { first: 0, next: 0 };
+        Ok(Passport::decode(&metadata, range).map(|(_, messages)| messages).unwrap_or_default())
+    }
+
+    /// The block has ended: its record, if it has one, is not needed any more.
+    pub fn end(&self, spool: Option<&Spool>, ended: Ended) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut *state, State::Gone);
+        match before {
+            State::Spilling { from, .. } => *state = State::Spilling { from, ended: Some(ended) },
+            State::Spooled(OnVolume { id, .. }) => {
+                drop(state);
+                if let Some(spool) = spool {
+                    spool.end(id, ended);
+                }
+            }
+            State::Memory(_) | State::Gone => {}
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

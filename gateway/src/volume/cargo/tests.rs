@@ -1,0 +1,359 @@
+//! Blocks that go to a real directory and come back.
+
+use super::*;
+use crate::{
+    blocks::{
+        buffers::{CHUNK_BYTES, Chunks, Pool, Purpose},
+        message_rows::MessageRows,
+    },
+    delivery::held::Stowed,
+    signals::account::RowAccount,
+    volume::{passport::Passport, spool::Left},
+};
+use sluice_clickhouse::row_frames::FrameStore as _;
+use sluice_kafka::{
+    Generation, OffsetRange, PartitionId,
+    ranges::{Content, Kept, Rule, Token, Version},
+};
+use sluice_spool::Options;
+use std::path::{Path, PathBuf};
+
+const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
+
+fn bytes(first: i64) -> Vec<u8> {
+    (0..BLOCK_BYTES)
+        .map(|at| u8::try_from((at * 31 + usize::try_from(first).unwrap()) % 251).unwrap())
+        .collect()
+}
+
+fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
+    cargo_as(pool, first, false)
+}
+
+/// A block of `delivery.commit: AfterEnqueue`.
+fn enqueued(pool: &Pool, first: i64) -> Arc<Cargo> {
+    cargo_as(pool, first, true)
+}
+
+fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<Cargo> {
+    let Stowed { block, cargo } = stowed(pool, first, is_enqueued);
+    block.account.settled();
+    cargo
+}
+
+/// A sealed block of ten offsets; of `delivery.commit: AfterEnqueue` if `is_enqueued`.
+pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
+    let mut chunks = Chunks::default();
+    chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let range = OffsetRange { first, next: first + 10 };
+    let account = RowAccount::default().open().seal(7);
+    let rule = Rule { version: Version::Before, bytes: 1, messages: 1 };
+    let kept = Kept { range, is_derivable: true, decided: first + 10, rule };
+    let mut block = Block {
+        token: Token::of("c", &id, range, Content::default()),
+        id,
+        generation: Generation(1),
+        range,
+        rows: 7,
+        account,
+        messages: MessageRows::kept(vec![1, 2, 3]),
+        raw_bytes: 1,
+        bytes: chunks.len(),
+        frames: chunks.into_bytes(),
+        span_end_nanos_max: 0,
+        passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued },
+    };
+    let cargo = Cargo::of(&mut block, 9);
+    Stowed { block, cargo }
+}
+
+/// A directory of the test's own, removed when it ends.
+pub(crate) struct Volume(PathBuf);
+
+impl Volume {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-cargo-{name}-{}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn open(&self, bytes_max: u64) -> Spool {
+        let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
+        Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
+    }
+
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A block that has gone to the volume.
+async fn spilled(pool: &Pool, spool: &Spool, first: i64) -> Arc<Cargo> {
+    let cargo = cargo(pool, first);
+    spool.spill(&cargo);
+    // Waits until it has arrived.
+    drop(cargo.load(Some(spool), 5).await.unwrap());
+    cargo
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_comes_back_from_the_volume_as_it_was_and_its_memory_is_free_meanwhile() {
+    let (volume, pool) = (Volume::new("back"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = spilled(&pool, &spool, 20).await;
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+    assert!(!cargo.is_in_memory());
+    for _ in 0..2 {
+        let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+        assert_eq!(loaded.body.len(), BLOCK_BYTES as u64);
+        assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(20));
+    }
+    cargo.end(Some(&spool), Ended::Settled);
+    // Blocks go one after another: once the next one is there, this one was looked at.
+    spilled(&pool, &spool, 30).await;
+    let numbers = spool.numbers();
+    assert_eq!((numbers.appended.blocks(), numbers.drained.blocks(), numbers.dropped.blocks()), (2, 1, 0));
+    assert_eq!(2 * numbers.drained.bytes(), numbers.appended.bytes());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_that_is_being_sent_stays_in_memory() {
+    let (volume, pool) = (Volume::new("sent"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = cargo(&pool, 20);
+    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+    assert_eq!(cargo.spillable_bytes(), None);
+    spool.spill(&cargo);
+    assert!(cargo.is_in_memory() && spool.spilling_bytes() == 0);
+    drop(loaded);
+    assert_eq!(cargo.spillable_bytes(), Some(BLOCK_BYTES as u64));
+    let leaving = cargo.begin_spill().unwrap();
+    assert_eq!(leaving.head.first_sent_ms, Some(5), "what was sent before says so on the volume");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_that_ends_on_its_way_leaves_no_record() {
+    let (volume, pool) = (Volume::new("ended"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let first = cargo(&pool, 20);
+    spool.spill(&first);
+    first.end(Some(&spool), Ended::Dropped);
+    let last = spilled(&pool, &spool, 30).await;
+    assert_eq!(spool.numbers().dropped.blocks(), 1);
+    last.end(Some(&spool), Ended::Settled);
+    spilled(&pool, &spool, 40).await;
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_full_volume_leaves_blocks_in_memory() {
+    let (volume, pool) = (Volume::new("full"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(300_000);
+    let first = spilled(&pool, &spool, 20).await;
+    let second = spilled(&pool, &spool, 30).await;
+    assert!(!first.is_in_memory() && second.is_in_memory());
+    assert_eq!(spool.numbers().refused.load(Ordering::Relaxed), 1);
+    assert!(!spool.takes_blocks());
+    assert_eq!(second.load(Some(&spool), 5).await.unwrap().body.read().await.unwrap().concat(), bytes(30));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
+    let (volume, pool) = (Volume::new("later"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = spilled(&pool, &spool, 20).await;
+    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_ok());
+    damage(&volume.files()[0]);
+    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_err(), "it breaks the try off");
+    cargo.distrust();
+    assert!(cargo.load(Some(&spool), 5).await.is_err());
+}
+
+/// Writes over some bytes of the last record.
+pub(crate) fn damage(file: &Path) {
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let at = file.metadata().unwrap().len() - 1_000;
+    file.write_all_at(b"damage", at).unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
+    let (volume, pool) = (Volume::new("damaged"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = cargo(&pool, 20);
+    spool.spill(&cargo);
+    while cargo.is_in_memory() {
+        tokio::task::yield_now().await;
+    }
+    damage(&volume.files()[0]);
+    assert!(cargo.load(Some(&spool), 5).await.is_err());
+    cargo.end(Some(&spool), Ended::Damaged);
+    spilled(&pool, &spool, 30).await;
+    assert_eq!(spool.numbers().set_aside.load(Ordering::Relaxed), 1);
+    assert!(volume.files().iter().any(|file| file.extension().is_some_and(|name| name == "damaged")));
+}
+
+/// What a generation of the partition is told of.
+fn kept(left: &Left, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()
+}
+
+/// Opens a volume on which an earlier run has left these blocks.
+async fn left_behind(volume: &Volume, firsts: &[i64]) -> Spool {
+    let pool = Pool::new(4 << 20, 1, 1);
+    let spool = volume.open(64 << 20);
+    for first in firsts {
+        spilled(&pool, &spool, *first).await;
+    }
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    volume.open(64 << 20)
+}
+
+/// How many blocks a generation takes over.
+fn taken(spool: &Spool, generation: u64, ranges: &[OffsetRange]) -> usize {
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let taken = spool.left().take(&id, (Generation(generation), ranges), &RowAccount::default(), spool);
+    let count = taken.len();
+    for stowed in taken {
+        stowed.block.account.settled();
+    }
+    count
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_generation_was_told_of_is_there_when_its_order_comes() {
+    let volume = Volume::new("reserved");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let ranges = kept(spool.left(), 4, "c", 9);
+    // The pod is asked to drain, and delivery looks before it takes the order.
+    assert!(spool.left().strays(true).is_empty());
+    assert_eq!(taken(&spool, 4, &ranges), 2);
+    assert!(spool.left().strays(true).is_empty());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_last_generation_that_asks_takes_over() {
+    let volume = Volume::new("asked_again");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let ranges = kept(spool.left(), 4, "c", 9);
+    assert_eq!(kept(spool.left(), 5, "c", 9), ranges);
+    assert_eq!((taken(&spool, 4, &ranges), taken(&spool, 5, &ranges)), (0, 2));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_generation_was_told_of_strays_when_its_order_never_comes() {
+    let volume = Volume::new("never_taken");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    assert_eq!(kept(spool.left(), 4, "c", 9).len(), 2);
+    let later = std::time::Instant::now() + std::time::Duration::from_hours(1);
+    let strays = spool.left().strays_at(false, later);
+    assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
+    let (volume, pool) = (Volume::new("left"), Pool::new(4 << 20, 1, 1));
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let spool = volume.open(64 << 20);
+    for first in [20, 30, 40] {
+        spilled(&pool, &spool, first).await;
+    }
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    let spool = volume.open(64 << 20);
+    let left = spool.left();
+    assert!(kept(left, 4, "another", 9).is_empty() && kept(left, 4, "c", 8).is_empty());
+    let ranges = kept(left, 4, "c", 9);
+    assert_eq!(ranges.iter().map(|range| range.first).collect::<Vec<_>>(), [20, 30, 40]);
+
+    let account = RowAccount::default();
+    let gone_on_with = left.take(&id, (Generation(4), &ranges[..2]), &account, &spool);
+    assert_eq!((gone_on_with.len(), account.in_flight(), account.imbalance()), (2, 14, 0));
+    for (stowed, first) in gone_on_with.into_iter().zip([20, 30]) {
+        assert_eq!(stowed.block.generation, Generation(4));
+        let token = Token::of("c", &id, stowed.block.range, Content::default());
+        assert_eq!(stowed.block.token, token);
+        let loaded = stowed.cargo.load(Some(&spool), 5).await.unwrap();
+        assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(first));
+        let messages = stowed.cargo.messages(Some(&spool), 5).await.unwrap();
+        assert_eq!(messages, MessageRows::kept(vec![1, 2, 3]));
+        stowed.block.account.settled();
+    }
+    assert!(kept(left, 5, "c", 9).is_empty());
+    let strays = left.strays(false);
+    assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
+    assert!(left.strays(true).is_empty() && strays[0].cluster() == Some("c") && strays[0].rows() == 7);
+    assert_eq!(spool.numbers().dropped.blocks(), 0, "Kafka is asked before");
+}
+
+#[tokio::test]
+async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_sent() {
+    let (volume, pool) = (Volume::new("enqueued"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    spool.sync_appends();
+    let cargo = enqueued(&pool, 10);
+    assert!(cargo.begin_spill().is_none(), "another owner may cut otherwise");
+    cargo.release();
+    assert!(cargo.become_only_copy().is_none(), "it is in memory");
+    spool.spill(&cargo);
+    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+    assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(10));
+    assert!(cargo.become_only_copy().is_some() && cargo.become_only_copy().is_none(), "that is new once");
+    assert!(cargo.is_only_copy());
+    cargo.end(Some(&spool), Ended::Settled);
+    assert!(cargo.become_only_copy().is_none());
+
+    let cargo = enqueued(&pool, 20);
+    cargo.release();
+    cargo.begin_parts();
+    spool.spill(&cargo);
+    cargo.load(Some(&spool), 5).await.unwrap();
+    assert!(cargo.become_only_copy().is_none(), "how far its parts are is in the plan of its range");
+}
+
+#[tokio::test]
+async fn a_record_that_is_not_durable_is_no_only_copy() {
+    let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let cargo = enqueued(&pool, 10);
+    cargo.release();
+    spool.spill(&cargo);
+    drop(cargo.load(Some(&spool), 5).await.unwrap());
+    assert!(cargo.become_only_copy().is_none());
+}
+
+#[tokio::test]
+async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
+    let (volume, pool) = (Volume::new("switched"), Pool::new(4 << 20, 1, 1));
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let spool = volume.open(64 << 20);
+    spilled(&pool, &spool, 20).await;
+    let may_be_committed = enqueued(&pool, 30);
+    may_be_committed.release();
+    spool.spill(&may_be_committed);
+    drop(may_be_committed.load(Some(&spool), 5).await.unwrap());
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    // The next run commits after the enqueue, and finds both.
+    let spool = volume.open(64 << 20);
+    spool.sync_appends();
+    let ranges = kept(spool.left(), 4, "c", 9);
+    let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
+    let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.cargo.become_only_copy().is_some()).collect();
+    assert_eq!(becomes, [false, true], "the run after that would drop the first below the committed offset");
+    for stowed in taken {
+        stowed.block.account.settled();
+    }
+}

@@ -1,0 +1,86 @@
+//! What a later run finds of blocks whose offsets were committed before they were inserted.
+
+use super::*;
+use crate::{
+    blocks::buffers::Pool,
+    delivery::route::Route,
+    signals::account::RowAccount,
+    volume::cargo::tests::{Volume, stowed},
+};
+use crossbeam_channel::bounded;
+use sluice_kafka::ranges::Release;
+use std::time::Duration;
+
+const GENERATION: Generation = Generation(1);
+
+fn id() -> PartitionId {
+    PartitionId { topic: "spans".into(), partition: 3 }
+}
+
+fn send(first: i64, is_inherited: bool) -> Order {
+    let range = OffsetRange { first, next: first + 10 };
+    let release = Release { range, first_sent: 1, is_inherited, parts: None, routing_epoch: 0 };
+    Order::Send { id: id(), generation: GENERATION, release }
+}
+
+fn proved(offset: i64) -> Order {
+    Order::Proved { id: id(), generation: GENERATION, at: Duration::ZERO, offset }
+}
+
+fn forget() -> Order {
+    Order::Forget { id: id(), generation: GENERATION, is_leaving: true }
+}
+
+/// Blocks of 0, 10 and 20 go to a volume, the first of which an owner before may have sent; then these orders come, and the next run
+/// says which of them may have been sent.
+async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
+    let (volume, pool) = (Volume::new(name), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    spool.sync_appends();
+    let (reports, settled) = bounded(9);
+    let mut enqueue = Enqueue::new(spool.clone(), reports);
+    let mut held = Held::new(9);
+    for first in [0, 10, 20] {
+        let stowed = stowed(&pool, first, true);
+        let cargo = stowed.cargo.clone();
+        assert!(held.block(stowed).is_empty());
+        assert!(held.order(send(first, first == 0)).is_empty());
+        spool.spill(&cargo);
+        while cargo.is_in_memory() {
+            tokio::task::yield_now().await;
+        }
+    }
+    let sending = held.pop().unwrap();
+    enqueue.add(&sending);
+    enqueue.look(&mut held);
+    assert_eq!(settled.try_iter().count(), 3, "the one that is being sent too");
+    for order in orders {
+        enqueue.order(order);
+    }
+    assert!(spool.close(Duration::from_mins(1)));
+
+    let spool = volume.open(64 << 20);
+    let account = RowAccount::default();
+    let left = spool.left().take_all();
+    let ready = left.iter().map(|left| left.only_copy(None, Route::new(1), &account).unwrap());
+    ready
+        .map(|ready| {
+            let first = ready.stowed.block.range.first;
+            ready.stowed.block.account.settled();
+            (first, ready.release.is_inherited)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_nobody_else_can_have_sent_is_known_by_the_next_run() {
+    let all = [(0, true), (10, true), (20, true)];
+    assert_eq!(doubted("uncommitted", &[]).await, all);
+    assert_eq!(doubted("committed", &[proved(20)]).await, [(0, true), (10, false), (20, true)]);
+    let twice = [proved(15), proved(30), proved(40)];
+    assert_eq!(doubted("committed_twice", &twice).await, [(0, true), (10, false), (20, false)]);
+    assert_eq!(
+        doubted("forgotten", &[proved(20), forget(), proved(30)]).await,
+        [(0, true), (10, false), (20, true)]
+    );
+}

@@ -1,0 +1,61 @@
+//! Makes ready what must be inserted although nobody owns its partition here, and counts what that may double.
+
+use super::{Logs, OnlyCopy};
+use crate::{
+    delivery::{held::Ready, route::Route},
+    signals::{account::RowAccount, metrics::Metrics},
+    volume::{
+        passport::Passport,
+        spool::{LeftBlock, Spool},
+    },
+};
+use std::sync::Arc;
+
+/// What it takes to insert only copies.
+#[derive(Clone)]
+pub struct Caster {
+    /// The volume that they are on.
+    pub spool: Spool,
+    /// Where their rows are accounted for.
+    pub account: RowAccount,
+    /// Where what may be doubled is counted.
+    pub metrics: Arc<Metrics>,
+    /// Which shard they go to.
+    pub route: Route,
+    /// The columns that are sent, as a number.
+    pub columns: u64,
+}
+
+impl Caster {
+    /// A block, to be sent. `None` for one that does not fit the table: it is encoded for other columns.
+    pub async fn ready(&self, block: &LeftBlock, only: OnlyCopy, logs: &Logs) -> Option<Ready> {
+        if block.columns() != self.columns {
+            return None;
+        }
+        let (id, range) = (block.partition(), block.range());
+        let noted = block.token().and_then(|token| self.spool.noted(token, range));
+        let parts = noted.or_else(|| logs.parts(&id, range));
+        let ready = block.only_copy(parts, self.route, &self.account)?;
+        // Another owner may have had them in flight: the same ranges, where they are known to everybody.
+        let is_known =
+            block.is_enqueued() || block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
+        let others = if is_known { self.rows_of_others(block, only).await } else { block.rows() };
+        self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
+        Some(ready)
+    }
+
+    /// Rows of messages that are in the table, or are read again, although others of the block are not.
+    async fn rows_of_others(&self, block: &LeftBlock, only: OnlyCopy) -> u64 {
+        if only.alone == block.range() {
+            return 0;
+        }
+        let metadata = match self.spool.open(block.record()).await {
+            Ok(record) => record.metadata().await.ok(),
+            Err(_) => None,
+        };
+        let messages = metadata.and_then(|bytes| Passport::decode(&bytes, block.range()));
+        // What cannot be told may be.
+        let alone = messages.map_or(0, |(_, messages)| messages.rows_within(only.alone));
+        block.rows().saturating_sub(alone)
+    }
+}

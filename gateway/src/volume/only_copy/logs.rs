@@ -1,0 +1,108 @@
+//! What Kafka says of the partitions of blocks: asked once for all of them, without joining their group.
+//!
+//! Owner: one thread, which is blocked while brokers are asked. The committed offsets are asked for first: what is committed meanwhile
+//! only makes a block that is in the table look like one that is read again.
+
+use super::{Log, Subject, Whereabouts, whereabouts};
+use crate::volume::spool::LeftBlock;
+use sluice_gateway_config::{InitialOffset, Kafka};
+use sluice_kafka::{
+    CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
+    ranges::{Parts, Plan},
+};
+use sluice_spool::{Coordinates, Lost};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The partition of a record that cannot be read.
+pub fn partition_of(covers: &Coordinates) -> PartitionId {
+    PartitionId { topic: covers.partition.topic.clone(), partition: covers.partition.partition }
+}
+
+/// One partition.
+#[derive(Debug, Clone, Default)]
+struct OfPartition {
+    bounds: Option<OffsetRange>,
+    committed: Option<i64>,
+    plan: Option<Plan>,
+}
+
+/// What was said.
+#[derive(Debug, Clone)]
+pub struct Logs {
+    cluster: String,
+    begins_at_oldest: bool,
+    of: BTreeMap<PartitionId, OfPartition>,
+}
+
+impl Logs {
+    /// Asks for these partitions.
+    pub fn ask(
+        reader: &TopicReader,
+        kafka: &Kafka,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Result<Self, ReadError> {
+        let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+        for id in partitions {
+            topics.entry(&id.topic).or_default().push(id.partition);
+        }
+        let cluster = reader.cluster()?;
+        let mut of = BTreeMap::new();
+        for (topic, partitions) in topics {
+            let mut committed = reader.committed_plans(topic, &partitions)?;
+            for partition in partitions {
+                let bounds = match reader.bounds(topic, partition) {
+                    Ok(bounds) => Some(bounds),
+                    Err(ReadError::Missing { .. }) => None,
+                    Err(error) => return Err(error),
+                };
+                let id = PartitionId { topic: topic.into(), partition };
+                of.insert(id, OfPartition::new(bounds, committed.remove(&partition)));
+            }
+        }
+        let begins_at_oldest = kafka.initial_offset == InitialOffset::Earliest;
+        Ok(Self { cluster, begins_at_oldest, of })
+    }
+
+    /// What was said of a partition.
+    pub fn log(&self, id: &PartitionId) -> Log<'_> {
+        let of = self.of.get(id);
+        Log {
+            cluster: &self.cluster,
+            bounds: of.and_then(|of| of.bounds),
+            committed: of.and_then(|of| of.committed),
+            begins_at_oldest: self.begins_at_oldest,
+        }
+    }
+
+    /// What is true of a block.
+    pub fn whereabouts(&self, block: &LeftBlock) -> Whereabouts {
+        whereabouts(block.subject(), &self.log(&block.partition()))
+    }
+
+    /// What is true of a block that cannot be read; `None` when not even its header can. `is_enqueued` says whether its offsets may be
+    /// committed while it is on the volume.
+    pub fn whereabouts_of_lost(&self, lost: &Lost, is_enqueued: bool) -> Option<Whereabouts> {
+        let covers = lost.coordinates.as_ref()?;
+        // Its cluster was in its body.
+        let range = OffsetRange { first: covers.first, next: covers.next };
+        Some(whereabouts(Subject { range, cluster: None, is_enqueued }, &self.log(&partition_of(covers))))
+    }
+
+    /// How far the block of a range is that an owner of its partition has sent in parts.
+    pub fn parts(&self, id: &PartitionId, range: OffsetRange) -> Option<Parts> {
+        let plan = self.of.get(id)?.plan.as_ref()?;
+        plan.parted.iter().find(|parted| parted.range == range).map(|parted| parted.parts.clone())
+    }
+
+    /// Whether every owner of a partition ends a range there.
+    pub fn is_cut(&self, id: &PartitionId, offset: i64) -> bool {
+        self.of.get(id).and_then(|of| of.plan.as_ref()).is_some_and(|plan| plan.cuts.contains(&offset))
+    }
+}
+
+impl OfPartition {
+    fn new(bounds: Option<OffsetRange>, committed: Option<CommittedOffset>) -> Self {
+        let plan = committed.as_ref().and_then(|c| Plan::decode(c.offset, &c.metadata).ok());
+        Self { bounds, committed: committed.map(|committed| committed.offset), plan }
+    }
+}

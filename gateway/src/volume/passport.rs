@@ -1,0 +1,124 @@
+//! What is kept with a block on the queue volume beside its frames: what the next run of this process must know of its range before it
+//! goes on with it.
+//!
+//! Place in the flow: made when a block is sealed, written by [`crate::volume::cargo`], read by [`crate::volume::spool`] when the
+//! volume is opened.
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 1 | version: [`VERSION`], or [`VERSION_ENQUEUED`] for one whose offsets may be committed while it is on the volume |
+//! | 1 | whether the range's end follows from the log or from the plan that its reader found |
+//! | 8 | behind the message that decided its end |
+//! | 1 | rule: version; 0 for a range that must not be gone on with |
+//! | 8 | rule: bytes |
+//! | 8 | rule: messages |
+//! | 2 | bytes of the Kafka cluster's id |
+//! | | that id |
+//! | rest | which message each row is of: [`MessageRows`] |
+//!
+//! Numbers are little-endian. A block without it, or with one of another version, is not gone on with: its messages are read again.
+
+use crate::blocks::message_rows::MessageRows;
+use sluice_kafka::{
+    OffsetRange,
+    ranges::{Kept, Rule, Version},
+};
+use std::sync::Arc;
+
+/// The version that this program writes and reads.
+const VERSION: u8 = 1;
+
+/// The same of a block of `delivery.commit: AfterEnqueue`. A program that does not know it must not take it for one that Kafka has.
+const VERSION_ENQUEUED: u8 = 2;
+
+/// What is kept with a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passport {
+    /// The Kafka cluster's id.
+    pub cluster: Arc<str>,
+    /// Its range; `None` when it must not be gone on with.
+    pub kept: Option<Kept>,
+    /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).
+    pub is_enqueued: bool,
+}
+
+impl Default for Passport {
+    fn default() -> Self {
+        Self { cluster: "".into(), kept: None, is_enqueued: false }
+    }
+}
+
+impl Passport {
+    /// The bytes.
+    pub fn encode(&self, messages: &MessageRows) -> Vec<u8> {
+        let cluster_bytes = u16::try_from(self.cluster.len()).unwrap_or(0);
+        let cluster = &self.cluster.as_bytes()[..usize::from(cluster_bytes)];
+        let kept = self.kept.filter(|_| cluster_bytes > 0);
+        let is_derivable = kept.is_some_and(|kept| kept.is_derivable);
+        let decided = kept.map_or(0, |kept| kept.decided);
+        let (version, rule_bytes, messages_max) =
+            kept.map_or((0, 0, 0), |Kept { rule, .. }| (rule.version.number(), rule.bytes, rule.messages));
+        let version_written = if self.is_enqueued { VERSION_ENQUEUED } else { VERSION };
+        let mut bytes = vec![version_written, u8::from(is_derivable)];
+        bytes.extend_from_slice(&decided.to_le_bytes());
+        bytes.push(version);
+        bytes.extend_from_slice(&rule_bytes.to_le_bytes());
+        bytes.extend_from_slice(&messages_max.to_le_bytes());
+        bytes.extend_from_slice(&cluster_bytes.to_le_bytes());
+        bytes.extend_from_slice(cluster);
+        bytes.extend_from_slice(messages.bytes());
+        bytes
+    }
+
+    /// Reads those of the block of this range; `None` for what this program does not know.
+    pub fn decode(bytes: &[u8], range: OffsetRange) -> Option<(Self, MessageRows)> {
+        let ([version, is_derivable], rest) = bytes.split_first_chunk()?;
+        let is_enqueued = match *version {
+            VERSION => false,
+            VERSION_ENQUEUED => true,
+            _ => return None,
+        };
+        let (decided, rest) = rest.split_first_chunk()?;
+        let (rule_version, rest) = rest.split_first()?;
+        let (rule_bytes, rest) = rest.split_first_chunk()?;
+        let (messages, rest) = rest.split_first_chunk()?;
+        let rule = Version::of_number(*rule_version).map(|version| Rule {
+            version,
+            bytes: u64::from_le_bytes(*rule_bytes),
+            messages: u64::from_le_bytes(*messages),
+        });
+        let decided = i64::from_le_bytes(*decided);
+        let kept = rule.map(|rule| Kept { range, is_derivable: *is_derivable != 0, decided, rule });
+        let (cluster_bytes, rest) = rest.split_first_chunk()?;
+        let (cluster, messages) = rest.split_at_checked(usize::from(u16::from_le_bytes(*cluster_bytes)))?;
+        let cluster = std::str::from_utf8(cluster).ok()?.into();
+        Some((Self { cluster, kept, is_enqueued }, MessageRows::kept(messages.to_vec())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passport_is_read_as_it_was_written_and_another_version_is_not() {
+        let range = OffsetRange { first: 5, next: 9 };
+        let rule = Rule { version: Version::Before, bytes: 1 << 24, messages: 100_000 };
+        let kept = Kept { range, is_derivable: true, decided: 10, rule };
+        let cluster = "MkU3OEVBNTcwNTJENDM2Qk".into();
+        let passport = Passport { cluster, kept: Some(kept), is_enqueued: false };
+        let messages = MessageRows::kept(vec![5, 6]);
+        let bytes = passport.encode(&messages);
+        assert_eq!(Passport::decode(&bytes, range), Some((passport.clone(), messages)));
+        assert!((0..51).all(|len| Passport::decode(&bytes[..len], range).is_none()));
+        assert_eq!(Passport::decode(&[&[3], &bytes[1..]].concat(), range), None);
+        let enqueued = Passport { is_enqueued: true, ..passport };
+        let messages = MessageRows::kept(vec![5, 6]);
+        let bytes = enqueued.encode(&messages);
+        assert_eq!((bytes[0], Passport::decode(&bytes, range)), (2, Some((enqueued, messages))));
+        let none = Passport { kept: None, ..Passport::default() };
+        let messages = MessageRows::kept(vec![5, 6]);
+        let bytes = none.encode(&messages);
+        assert_eq!(Passport::decode(&bytes, range), Some((none, messages)));
+    }
+}

@@ -1,0 +1,297 @@
+//! The queue volume's thread: what it is asked for, and how full it is.
+//!
+//! Place in the flow: [`crate::volume::spill`] hands over blocks for which memory is wanted; shipments have records marked, read and ended.
+//! Owner: the thread `spool` owns the [`Queue`]; a second one, `spool-read`, reads bodies, so that a try that is under way does not
+//! wait for a sync. [`Spool`] is cheap to clone and does not block.
+//!
+//! ```text
+//!  spill ---- Request::Spill ---->  spool thread: append                 spool-read: verify, read ahead
+//!  shipment - Request::Mark ----->    mark, sync      <-- Queue             ^
+//!           - Request::Open ----->    where it is  --- Record --> shipment -'--> pieces --> socket
+//!           - end (a list) ------>    settle
+//! ```
+//!
+//! An append is not synced: Kafka has the messages until they are inserted, and what a crash of the machine takes from the volume is
+//! read again. With `delivery.commit: AfterEnqueue` it is, before anybody hears of it ([`crate::volume::enqueue`]). A mark
+//! is always, since it says that a block may be in the table; and so is everything that the queue itself relies on.
+//!
+//! Limits: [`REQUESTS_MAX`]; the memory of the index and of what the gateway knows of each block is the part `spool` of the budget.
+//! A call that fails on the volume ends the process: after it, nothing that is on the volume may be relied on.
+
+mod body;
+mod keeper;
+mod left;
+mod notes;
+mod numbers;
+
+pub use body::{Record, Unreadable};
+pub use left::{Left, LeftBlock};
+pub use notes::Note;
+pub use numbers::{Numbers, Usage};
+
+use crate::volume::cargo::{Cargo, Leaving};
+use body::Reads;
+use crossbeam_channel::{Sender, bounded};
+use keeper::Keeper;
+use notes::Notes;
+use sluice_kafka::{
+    OffsetRange,
+    ranges::{Parts, Token},
+};
+use sluice_spool::{
+    BlockHead, BlockId, Body, Directory, Fatal, OpenError, Options, Queue, ReadError, Recovered,
+};
+use std::{
+    fs::File,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and [`SPILLS_MAX`] together, each of
+/// which has one at a time, so that nobody who asks is ever held up.
+const REQUESTS_MAX: usize = 256;
+
+/// Blocks that are on their way to the volume at the same time. What they hold is memory until they have arrived; more would not
+/// arrive sooner.
+pub const SPILLS_MAX: usize = 16;
+
+/// Why the queue cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The directory cannot be opened.
+    #[error("cannot open the queue volume {path}: {source}")]
+    Directory {
+        /// Its path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// What is in it cannot be used.
+    #[error("cannot open the queue: {0}")]
+    Open(#[source] OpenError),
+    /// A thread cannot be started.
+    #[error("cannot start a thread for the queue volume: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// How a block that is on the volume has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It is in the table, or accounted for otherwise.
+    Settled,
+    /// Kafka has its messages, and whoever owns the partition reads them.
+    Dropped,
+    /// It cannot be read. Kafka has its messages, and they are read again.
+    Damaged,
+}
+
+/// What the thread is asked for.
+enum Request {
+    /// Append a block, and tell its cargo.
+    Spill { cargo: Arc<Cargo>, leaving: Leaving },
+    /// Say durably that a block may have been sent.
+    Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
+    /// Say that nobody else has these blocks to send.
+    Sole(Vec<BlockId>),
+    /// Say where a block's body is.
+    Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
+    /// Write down how far a block is that is sent in parts.
+    Note { note: Note, done: oneshot::Sender<()> },
+    /// A block that was sent in parts has ended.
+    Unnote(Token),
+    /// Look at the list of what has ended.
+    Look,
+    /// Leave everything durable behind, and end.
+    Close { done: Sender<()> },
+}
+
+/// What the thread shares with those who ask.
+#[derive(Default)]
+struct Shared {
+    ended: Mutex<Vec<(BlockId, Ended)>>,
+    numbers: Numbers,
+    /// Blocks and bytes on their way to the volume.
+    spills: AtomicU64,
+    spilling_bytes: AtomicU64,
+    /// The volume had no room for the last block.
+    is_full: AtomicBool,
+    /// Everything is to be moved to the volume: the process leaves.
+    everything: AtomicBool,
+    /// A block counts as on the volume once its record is durable.
+    syncs: AtomicBool,
+    /// Blocks are on the volume.
+    has_blocks: Arc<AtomicBool>,
+}
+
+/// The thread, as others see it.
+#[derive(Clone)]
+pub struct Spool {
+    requests: Sender<Request>,
+    reads: Reads,
+    shared: Arc<Shared>,
+    left: Left,
+    notes: Notes,
+}
+
+impl Spool {
+    /// Opens the queue on a volume that was claimed, and starts its threads. `failed` is told when the volume fails: the process must
+    /// end then.
+    pub fn start(
+        path: &Path,
+        options: Options,
+        failed: impl FnOnce(Fatal) + Send + 'static,
+    ) -> Result<(Self, Recovered), Error> {
+        let unopened = |source| Error::Directory { path: path.display().to_string(), source };
+        let directory = Directory::open(path).map_err(unopened)?;
+        let (queue, recovered) = Queue::open(directory, options).map_err(Error::Open)?;
+        let (requests, requests_in) = bounded(REQUESTS_MAX);
+        let shared = Arc::new(Shared::default());
+        let reads = Reads::start().map_err(Error::Thread)?;
+        let left = Left::of(&queue, &recovered);
+        let notes = Notes::open(path.to_owned()).map_err(unopened)?;
+        let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
+        // By now how full the volume is has been told: nobody may think that nothing is on it.
+        let keeper = Keeper::new(queue, shared, notes);
+        named("spool", move || {
+            if let Err(fatal) = keeper.run(&requests_in) {
+                failed(fatal);
+            }
+        })?;
+        Ok((spool, recovered))
+    }
+
+    /// What an earlier run has left on the volume.
+    pub fn left(&self) -> &Left {
+        &self.left
+    }
+
+    /// What it counts, and how full the volume is.
+    pub fn numbers(&self) -> &Numbers {
+        &self.shared.numbers
+    }
+
+    /// How full the volume is, as of a moment ago.
+    pub fn usage(&self) -> Usage {
+        self.shared.numbers.usage()
+    }
+
+    /// Says whether blocks are on the volume.
+    pub fn behind(&self) -> Arc<AtomicBool> {
+        self.shared.has_blocks.clone()
+    }
+
+    /// From now on a block counts as on the volume once its record is durable: its offsets are committed then.
+    pub fn sync_appends(&self) {
+        self.shared.syncs.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on everything is moved to the volume that has room there and is not being sent: the process leaves.
+    pub fn spill_everything(&self) {
+        self.shared.everything.store(true, Ordering::Release);
+    }
+
+    /// Whether everything is to be moved.
+    pub fn spills_everything(&self) -> bool {
+        self.shared.everything.load(Ordering::Acquire)
+    }
+
+    /// Whether another block may be handed over now.
+    pub fn takes_blocks(&self) -> bool {
+        !self.shared.is_full.load(Ordering::Relaxed)
+            && self.shared.spills.load(Ordering::Relaxed) < SPILLS_MAX as u64
+    }
+
+    /// Bytes on their way to the volume, which are memory soon.
+    pub fn spilling_bytes(&self) -> u64 {
+        self.shared.spilling_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves a block to the volume; its cargo is told. Nothing happens to one that is not in memory.
+    pub fn spill(&self, cargo: &Arc<Cargo>) {
+        let Some(leaving) = cargo.begin_spill() else { return };
+        self.shared.spills.fetch_add(1, Ordering::Relaxed);
+        self.shared.spilling_bytes.fetch_add(leaving.body.len(), Ordering::Relaxed);
+        self.ask(Request::Spill { cargo: cargo.clone(), leaving });
+    }
+
+    /// Says of a block, durably, that it may be in the table from now on.
+    pub async fn mark_sent(&self, id: BlockId, now_ms: u64) {
+        let (done, marked) = oneshot::channel();
+        self.ask(Request::Mark { id, now_ms, done });
+        answered(marked).await;
+    }
+
+    /// Says of blocks that nobody else has them to send. It is durable with what is synced next: a crash of the machine that comes
+    /// before makes them doubtful.
+    pub fn mark_sole(&self, ids: Vec<BlockId>) {
+        if !ids.is_empty() {
+            self.ask(Request::Sole(ids));
+        }
+    }
+
+    /// A block, to be read.
+    pub async fn open(&self, id: BlockId) -> Result<Record, Unreadable> {
+        let (answer, opened) = oneshot::channel();
+        self.ask(Request::Open { id, answer });
+        let (head, body) = answered(opened).await.map_err(|error| Unreadable(error.to_string()))?;
+        Ok(self.reads.record(&head, body))
+    }
+
+    /// Writes down, durably, how far a block is that is sent in parts and of which the volume has the only copy. Waits while the volume
+    /// has no room for it.
+    pub async fn note(&self, note: Note) {
+        let (done, noted) = oneshot::channel();
+        self.ask(Request::Note { note, done });
+        answered(noted).await;
+    }
+
+    /// What an earlier run has written down of a block of this token and range. Reads the volume.
+    pub fn noted(&self, token: Token, range: OffsetRange) -> Option<Parts> {
+        self.notes.read(token, range)
+    }
+
+    /// A block of which something was written down has ended.
+    pub fn unnote(&self, token: Token) {
+        self.ask(Request::Unnote(token));
+    }
+
+    /// A block has ended: its record is not needed any more.
+    pub fn end(&self, id: BlockId, ended: Ended) {
+        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).push((id, ended));
+        if self.requests.try_send(Request::Look).is_err() {
+            // A full channel means that the thread looks soon; a closed one that the process ends.
+        }
+    }
+
+    /// Ends the thread and leaves everything durable behind; what is asked for later is never answered. `false` when that takes longer
+    /// than `patience`, or the volume has failed. Blocks.
+    pub fn close(&self, patience: Duration) -> bool {
+        let (done, closed) = bounded(1);
+        self.ask(Request::Close { done });
+        closed.recv_timeout(patience).is_ok()
+    }
+
+    fn ask(&self, request: Request) {
+        if self.requests.send(request).is_err() {
+            // The thread has failed, and the process ends: whoever waits for an answer waits for that.
+        }
+    }
+}
+
+/// The answer of the thread. There is none once the volume has failed; the process is ending then.
+async fn answered<T>(answer: oneshot::Receiver<T>) -> T {
+    match answer.await {
+        Ok(answer) => answer,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn named(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop).map_err(Error::Thread)
+}

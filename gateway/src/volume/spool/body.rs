@@ -1,0 +1,191 @@
+//! Bodies that are read from the queue volume while they are sent.
+//!
+//! Owner: the thread `spool-read` reads; the I/O runtime takes the pieces. Memory: [`PIECE_BYTES`] for each piece that a connection
+//! has not sent yet, of which there are at most [`PIECES_MAX`] a try: what the connection buffers, and one read ahead.
+//!
+//! The checksum of a whole record is compared before it is first sent; and again while it is sent, where the last piece is held
+//! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
+//! has no answer, the whole is compared again before the next one ([`crate::volume::cargo::Cargo::distrust`]), which finds it.
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use sluice_clickhouse::body::{BodyPieces, BodySource, Broken, InsertBody};
+use sluice_gateway_config::budget::SPOOL_PIECE_BYTES;
+use sluice_spool::{BlockHead, Body, Damage};
+use std::{
+    fs::File,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    thread,
+};
+use tokio::sync::oneshot;
+
+/// Bytes of a piece.
+#[expect(clippy::cast_possible_truncation, reason = "a constant far below 2^32")]
+const PIECE_BYTES: usize = SPOOL_PIECE_BYTES as usize;
+
+/// Reads that wait for the thread. Chosen: above the tries of the largest `insert.concurrency`, each of which has one at a time.
+const JOBS_MAX: usize = 128;
+
+/// A record cannot be read as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
+
+impl From<Damage> for Unreadable {
+    fn from(damage: Damage) -> Self {
+        Self(damage.to_string())
+    }
+}
+
+type Piece = (Body<File>, Result<Bytes, Damage>);
+
+enum Job {
+    /// Read all of it, to see whether it is whole.
+    Verify { body: Body<File>, answer: oneshot::Sender<Result<(), Damage>> },
+    /// Read the first bytes.
+    ReadFirst { body: Body<File>, bytes: usize, answer: oneshot::Sender<Result<Bytes, Damage>> },
+    /// Read a piece.
+    Read { body: Body<File>, answer: oneshot::Sender<Piece> },
+}
+
+/// The thread that reads.
+#[derive(Clone)]
+pub(super) struct Reads(Sender<Job>);
+
+impl Reads {
+    pub fn start() -> std::io::Result<Self> {
+        let (jobs, jobs_in) = bounded(JOBS_MAX);
+        thread::Builder::new().name("spool-read".to_owned()).spawn(move || read(&jobs_in))?;
+        Ok(Self(jobs))
+    }
+
+    pub fn record(&self, head: &BlockHead, body: Body<File>) -> Record {
+        Record { reads: self.clone(), metadata_bytes: u64::from(head.metadata_bytes), body }
+    }
+
+    fn ask(&self, job: Job) {
+        if self.0.send(job).is_err() {
+            // It lives as long as anyone can ask.
+        }
+    }
+}
+
+fn read(jobs: &Receiver<Job>) {
+    let mut buffer = vec![0; PIECE_BYTES];
+    for job in jobs {
+        match job {
+            Job::Verify { body, answer } => {
+                if answer.send(body.verify(&mut buffer)).is_err() {
+                    // Whoever asked has given the block up.
+                }
+            }
+            Job::ReadFirst { mut body, bytes, answer } => {
+                let mut first = vec![0; bytes];
+                if answer.send(body.read(&mut first).map(|_| Bytes::from(first))).is_err() {
+                    // Whoever asked has given the block up.
+                }
+            }
+            Job::Read { mut body, answer } => {
+                let mut piece = vec![0; PIECE_BYTES.min(usize::try_from(body.left()).unwrap_or(PIECE_BYTES))];
+                let read = body.read(&mut piece).map(|_| Bytes::from(piece));
+                if answer.send((body, read)).is_err() {
+                    // The try has ended.
+                }
+            }
+        }
+    }
+}
+
+/// A block on the volume, to be read.
+pub struct Record {
+    reads: Reads,
+    metadata_bytes: u64,
+    body: Body<File>,
+}
+
+impl Record {
+    /// Reads all of it, to see whether it is whole.
+    pub async fn verify(&self) -> Result<(), Unreadable> {
+        let (answer, verified) = oneshot::channel();
+        self.reads.ask(Job::Verify { body: self.body.clone(), answer });
+        Ok(super::answered(verified).await?)
+    }
+
+    /// What is kept with it.
+    pub async fn metadata(self) -> Result<Bytes, Unreadable> {
+        let (answer, read) = oneshot::channel();
+        let bytes = usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX);
+        self.reads.ask(Job::ReadFirst { body: self.body, bytes, answer });
+        Ok(super::answered(read).await?)
+    }
+
+    /// Its frames, as what an INSERT sends: read anew by each try.
+    pub fn into_body(self) -> InsertBody {
+        let bytes = self.body.left().saturating_sub(self.metadata_bytes);
+        InsertBody::read_from(Arc::new(self), bytes)
+    }
+}
+
+impl BodySource for Record {
+    fn open(&self) -> Box<dyn BodyPieces> {
+        let mut pieces =
+            Pieces { reads: self.reads.clone(), unsent: self.metadata_bytes, coming: None, is_over: false };
+        pieces.read_on(self.body.clone());
+        Box::new(pieces)
+    }
+}
+
+/// A body that is being read by one try.
+struct Pieces {
+    reads: Reads,
+    /// Bytes at the beginning that are not sent.
+    unsent: u64,
+    coming: Option<oneshot::Receiver<Piece>>,
+    is_over: bool,
+}
+
+impl Pieces {
+    fn read_on(&mut self, body: Body<File>) {
+        self.is_over = body.left() == 0;
+        if !self.is_over {
+            let (answer, coming) = oneshot::channel();
+            self.reads.ask(Job::Read { body, answer });
+            self.coming = Some(coming);
+        }
+    }
+
+    /// What of a piece is sent.
+    fn sent(&mut self, mut piece: Bytes) -> Bytes {
+        let skipped = usize::try_from(self.unsent).unwrap_or(usize::MAX).min(piece.len());
+        self.unsent -= skipped as u64;
+        piece.split_off(skipped)
+    }
+}
+
+impl BodyPieces for Pieces {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        loop {
+            if self.is_over {
+                return Poll::Ready(None);
+            }
+            let Some(coming) = &mut self.coming else {
+                return Poll::Ready(Some(Err(Broken("it was read to where it broke off".to_owned()))));
+            };
+            let answer = ready!(Pin::new(coming).poll(context));
+            self.coming = None;
+            match answer {
+                Ok((body, Ok(piece))) => {
+                    self.read_on(body);
+                    let sent = self.sent(piece);
+                    if !sent.is_empty() {
+                        return Poll::Ready(Some(Ok(sent)));
+                    }
+                }
+                Ok((_, Err(damage))) => return Poll::Ready(Some(Err(Broken(damage.to_string())))),
+                Err(_) => return Poll::Ready(Some(Err(Broken("its reader has gone".to_owned())))),
+            }
+        }
+    }
+}

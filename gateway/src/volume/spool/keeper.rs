@@ -1,0 +1,256 @@
+//! The spool thread's work: one turn after another, the smallest requests first.
+
+use super::{Ended, Note, Request, Shared, Usage, notes::Notes};
+use crate::volume::cargo::{Cargo, Leaving};
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Queue, ReadError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::oneshot;
+
+/// How often marks are made durable when nobody asks, and how soon a block is tried again after there was no room. Chosen: a mark that is lost with the machine costs one retry under a known token.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A block on its way.
+struct Spill {
+    cargo: Arc<Cargo>,
+    leaving: Leaving,
+}
+
+/// The owner of the queue.
+pub(super) struct Keeper {
+    queue: Queue<Directory>,
+    shared: Arc<Shared>,
+    notes: Notes,
+    spills: VecDeque<Spill>,
+    /// Who waits for a mark to be durable.
+    marked: Vec<(BlockId, oneshot::Sender<()>)>,
+    /// Who waits for room for a note.
+    noting: Vec<(Note, oneshot::Sender<()>)>,
+    last_tick: Instant,
+    /// Whether something was appended or ended since the volume's use was told.
+    has_changed: bool,
+    /// Who waits for the end.
+    closing: Option<Sender<()>>,
+}
+
+impl Keeper {
+    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, notes: Notes) -> Self {
+        let keeper = Self {
+            queue,
+            shared,
+            notes,
+            spills: VecDeque::new(),
+            marked: Vec::new(),
+            noting: Vec::new(),
+            last_tick: Instant::now(),
+            has_changed: false,
+            closing: None,
+        };
+        keeper.tell_usage();
+        keeper
+    }
+
+    /// Works until nobody can ask any more, then leaves everything durable behind.
+    pub fn run(mut self, requests: &Receiver<Request>) -> Result<(), Fatal> {
+        while self.closing.is_none() || !self.spills.is_empty() {
+            if self.spills.is_empty() {
+                match requests.recv_timeout(TICK) {
+                    Ok(request) => self.take(request)?,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            while let Ok(request) = requests.try_recv() {
+                self.take(request)?;
+            }
+            self.sync_marks()?;
+            self.end_blocks()?;
+            // The largest piece of work, one at a time: who waits for a mark or a place is served in between.
+            self.append_next()?;
+            if std::mem::take(&mut self.has_changed) {
+                self.tell_usage();
+            }
+            if self.last_tick.elapsed() >= TICK {
+                self.tick()?;
+            }
+        }
+        self.end_blocks()?;
+        self.queue.close()?;
+        if self.closing.is_some_and(|done| done.send(()).is_err()) {
+            // Whoever waited has lost patience.
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, request: Request) -> Result<(), Fatal> {
+        match request {
+            Request::Spill { cargo, leaving } => self.spills.push_back(Spill { cargo, leaving }),
+            Request::Mark { id, now_ms, done } => {
+                self.queue.mark_sent(id, now_ms)?;
+                self.marked.push((id, done));
+            }
+            Request::Sole(ids) => ids.into_iter().try_for_each(|id| self.queue.mark_sole(id))?,
+            Request::Open { id, answer } => {
+                let opened = self.queue.read(id);
+                if matches!(opened, Err(ReadError::Damaged(_))) {
+                    self.set_aside(id)?;
+                }
+                if answer.send(opened).is_err() {
+                    // Whoever asked has given the block up.
+                }
+            }
+            Request::Note { note, done } => self.write_note(note, done)?,
+            Request::Unnote(token) => self.notes.remove(token)?,
+            Request::Look => {}
+            Request::Close { done } => self.closing = Some(done),
+        }
+        Ok(())
+    }
+
+    /// Writes a note down, or has it wait for the next tick: without room for it its block must not go on, and nothing else stops.
+    fn write_note(&mut self, note: Note, done: oneshot::Sender<()>) -> Result<(), Fatal> {
+        if !self.notes.write(&note)? {
+            self.refuse(&Full::Device);
+            self.noting.push((note, done));
+        } else if done.send(()).is_err() {
+            // Whoever asked has given the block up.
+        }
+        Ok(())
+    }
+
+    fn sync_marks(&mut self) -> Result<(), Fatal> {
+        if self.marked.is_empty() {
+            return Ok(());
+        }
+        let (ids, waiting): (Vec<BlockId>, Vec<_>) = std::mem::take(&mut self.marked).into_iter().unzip();
+        self.queue.sync_blocks(&ids)?;
+        for done in waiting {
+            if done.send(()).is_err() {
+                // Whoever asked has given the block up.
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what has ended. The marks are made durable with the next ones: a block that comes back after a crash of the machine has its
+    /// token still.
+    fn end_blocks(&mut self) -> Result<(), Fatal> {
+        let ended = std::mem::take(&mut *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, ended) in ended {
+            self.end_block(id, ended)?;
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self, id: BlockId, ended: Ended) -> Result<(), Fatal> {
+        let bytes = self.queue.body_bytes(id).unwrap_or(0);
+        if ended == Ended::Damaged {
+            self.set_aside(id)?;
+        }
+        self.queue.settle(id)?;
+        self.has_changed = true;
+        self.shared.numbers.ended(ended, bytes);
+        self.shared.is_full.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, id: BlockId) -> Result<(), Fatal> {
+        if let Some(lost) = self.queue.set_aside(id)? {
+            self.shared.numbers.set_aside.fetch_add(1, Ordering::Relaxed);
+            self.has_changed = true;
+            tracing::error!(?lost, "a block on the queue volume is damaged; its file is kept aside");
+        }
+        Ok(())
+    }
+
+    /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their cargoes.
+    fn append_next(&mut self) -> Result<(), Fatal> {
+        let syncs = self.shared.syncs.load(Ordering::Relaxed);
+        let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
+        let mut appended = Vec::with_capacity(count);
+        for _ in 0..count {
+            if let Some(Spill { cargo, leaving }) = self.spills.pop_front() {
+                let bytes = leaving.body.len();
+                appended.push((cargo, self.append(leaving)?, bytes));
+            }
+        }
+        if syncs {
+            let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
+            self.queue.sync_blocks(&ids)?;
+        }
+        for (cargo, id, bytes) in appended {
+            if let (Some(ended), Some(id)) = (cargo.end_spill(id, syncs), id) {
+                self.end_block(id, ended)?;
+            }
+            self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.spills.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Appends a block. `None` when there is no room for it.
+    fn append(&mut self, Leaving { head, metadata, body }: Leaving) -> Result<Option<BlockId>, Fatal> {
+        let bytes = body.len();
+        let pieces: Vec<Bytes> =
+            std::iter::once(metadata).chain(body.chunks().unwrap_or_default().iter().cloned()).collect();
+        let appended = self.queue.append(&head, &pieces, now_ms());
+        // Its chunks go back to the pool with the last copy.
+        drop((pieces, body));
+        match appended {
+            Ok(id) => {
+                self.shared.numbers.appended.add(self.queue.body_bytes(id).unwrap_or(bytes));
+                self.has_changed = true;
+                Ok(Some(id))
+            }
+            Err(AppendError::Fatal(fatal)) => Err(fatal),
+            Err(AppendError::Full(full)) => {
+                self.refuse(&full);
+                Ok(None)
+            }
+            Err(AppendError::Unfit(unfit)) => {
+                self.refuse(&unfit);
+                Ok(None)
+            }
+        }
+    }
+
+    /// There is no room: blocks stay in memory, and reading waits for inserts as it does without a volume.
+    fn refuse(&self, why: &dyn std::error::Error) {
+        self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.is_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%why, "the queue volume takes no more blocks; reading waits for inserts");
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), Fatal> {
+        self.last_tick = Instant::now();
+        self.shared.is_full.store(false, Ordering::Relaxed);
+        for (note, done) in std::mem::take(&mut self.noting) {
+            self.write_note(note, done)?;
+        }
+        self.queue.sync_sealed()
+    }
+
+    fn tell_usage(&self) {
+        let usage = self.queue.usage();
+        self.shared.has_blocks.store(usage.blocks > 0, Ordering::Relaxed);
+        self.shared.numbers.tell(Usage {
+            blocks: usage.blocks,
+            rows: usage.rows,
+            bytes: usage.file_bytes,
+            is_damaged: usage.lost > 0 || usage.kept_bytes > 0,
+            oldest_ms: usage.oldest_ms,
+        });
+    }
+}
+
+/// Now, in ms since 1970.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

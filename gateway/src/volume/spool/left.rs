@@ -1,0 +1,354 @@
+//! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest
+//! [strays](crate::volume::strays).
+//!
+//! ```text
+//!  of a partition --kept()--> reserved --take()--> goes on with its generation
+//!        | ^                   |    `--- what the generation does not go on with --.
+//!        | `--(no order came)--'                                                   v
+//!        `------------- its partition does not come ------------------------> strays
+//! ```
+//!
+//! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
+//! What the one was told the other must find, whatever becomes a stray in between: so it is reserved for the generation that asked.
+//! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
+
+use crate::{
+    blocks::{block::Block, message_rows::MessageRows},
+    delivery::{
+        held::{Ready, Stowed},
+        route::Route,
+    },
+    signals::account::RowAccount,
+    volume::{cargo::Cargo, only_copy::Subject, passport::Passport, spool::Spool},
+};
+use sluice_kafka::{
+    Generation, OffsetRange, PartitionId,
+    ranges::{Kept, Parts, Release, Token},
+};
+use sluice_spool::{BlockHead, BlockId, Directory, Lost, Queue, Recovered, Sent};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// How long blocks of a partition wait that this process is not given. Chosen: above any rebalance; after it another process has the
+/// partition, and Kafka is asked whether it has their messages.
+const LEFT_WAIT: Duration = Duration::from_mins(10);
+
+/// The same for blocks whose offsets may be committed: nobody reads their messages again, so that they are late until they are inserted.
+/// Chosen: above a restart and the rebalance that follows it.
+const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
+
+/// How long what a generation was told of is kept for it. Chosen: its order is on its way for milliseconds; only that of a partition
+/// which must not be read never comes.
+const RESERVED_WAIT: Duration = Duration::from_mins(1);
+
+/// A block that was left.
+pub struct LeftBlock {
+    id: BlockId,
+    head: BlockHead,
+    sent: Sent,
+    appended_ms: u64,
+    passport: Option<Passport>,
+}
+
+/// What was left.
+#[derive(Default)]
+struct Kinds {
+    /// By partition, in the order in which it was appended: its partition may still come.
+    of: BTreeMap<PartitionId, Vec<LeftBlock>>,
+    /// A generation of its partition was told of it, and delivery has not heard which ranges that goes on with.
+    reserved: BTreeMap<PartitionId, Reserved>,
+    /// Its partition came, and does not go on with it.
+    strays: Vec<LeftBlock>,
+    /// Records that cannot be read.
+    lost: Vec<Lost>,
+}
+
+/// What a generation was told of.
+struct Reserved {
+    generation: Generation,
+    since: Instant,
+    blocks: Vec<LeftBlock>,
+}
+
+impl Kinds {
+    /// What is reserved of a partition is again what any generation may be told of.
+    fn give_back(&mut self, id: &PartitionId) {
+        let Some(Reserved { mut blocks, .. }) = self.reserved.remove(id) else { return };
+        // In front, so that what fits is found before what does not and has the same range.
+        blocks.extend(self.of.remove(id).unwrap_or_default());
+        self.of.insert(id.clone(), blocks);
+    }
+
+    /// The same of what nobody has taken in time.
+    fn give_back_late(&mut self, now: Instant) {
+        let is_late = |reserved: &Reserved| now.duration_since(reserved.since) >= RESERVED_WAIT;
+        let late: Vec<PartitionId> = self
+            .reserved
+            .iter()
+            .filter(|(_, reserved)| is_late(reserved))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in &late {
+            self.give_back(id);
+        }
+    }
+
+    fn take_all(&mut self) -> Vec<LeftBlock> {
+        let (of, strays) = (std::mem::take(&mut self.of), std::mem::take(&mut self.strays));
+        of.into_values().flatten().chain(strays).collect()
+    }
+}
+
+/// What was left, behind a lock.
+#[derive(Clone)]
+pub struct Left {
+    kinds: Arc<Mutex<Kinds>>,
+    since: Instant,
+}
+
+impl Left {
+    /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
+    pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Self {
+        let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
+        for held in queue.held() {
+            let Ok((head, mut body)) = queue.read(held.id) else { continue };
+            let mut metadata = vec![0; usize::try_from(head.metadata_bytes).unwrap_or(0)];
+            let is_read = body.read(&mut metadata).is_ok();
+            let range = OffsetRange { first: head.first, next: head.next };
+            let passport =
+                Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
+            let id = PartitionId { topic: head.topic.clone(), partition: head.partition };
+            of.entry(id).or_default().push(LeftBlock {
+                id: held.id,
+                head,
+                sent: held.sent,
+                appended_ms: held.appended_ms,
+                passport,
+            });
+        }
+        let lost = recovered.set_aside.iter().flat_map(|aside| aside.lost.iter().cloned()).collect();
+        let kinds = Kinds { of, lost, ..Kinds::default() };
+        Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kinds> {
+        // Whole whatever the thread that held it died of: each change is one removal.
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
+    /// reserved for the generation that asks until it [takes](Self::take) them: nobody else is given them meanwhile. One that asks
+    /// after another one has what was reserved for that, which is over.
+    pub fn kept(
+        &self,
+        (id, generation): (&PartitionId, Generation),
+        cluster: &str,
+        columns: u64,
+    ) -> Vec<Kept> {
+        let mut kinds = self.lock();
+        kinds.give_back(id);
+        let Some(of) = kinds.of.get_mut(id) else { return Vec::new() };
+        let mut kept = Vec::new();
+        let fits = |block: &mut LeftBlock| {
+            let fitting = block.kept(cluster, columns);
+            kept.extend(fitting);
+            fitting.is_some()
+        };
+        let blocks: Vec<LeftBlock> = of.extract_if(.., fits).collect();
+        if !blocks.is_empty() {
+            kinds.reserved.insert(id.clone(), Reserved { generation, since: Instant::now(), blocks });
+        }
+        kept.sort_by_key(|kept| kept.range.first);
+        // One that was dropped and read again may be there twice.
+        kept.dedup_by_key(|kept| kept.range.first);
+        kept
+    }
+
+    /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it
+    /// [strays](Self::strays). Nothing when a later generation was told of them since: then this one is over.
+    pub fn take(
+        &self,
+        id: &PartitionId,
+        (generation, ranges): (Generation, &[OffsetRange]),
+        account: &RowAccount,
+        spool: &Spool,
+    ) -> Vec<Stowed> {
+        let mut kinds = self.lock();
+        if kinds.reserved.get(id).is_some_and(|reserved| reserved.generation > generation) {
+            return Vec::new();
+        }
+        kinds.give_back(id);
+        let left = kinds.of.remove(id).unwrap_or_default();
+        drop(kinds);
+        let mut wanted: BTreeMap<i64, OffsetRange> =
+            ranges.iter().map(|range| (range.first, *range)).collect();
+        let (mut taken, mut strays) = (Vec::with_capacity(ranges.len()), Vec::new());
+        for block in left {
+            let range = OffsetRange { first: block.head.first, next: block.head.next };
+            let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
+            let is_wanted = wanted.get(&range.first) == Some(&range);
+            match (block.passport.clone(), known) {
+                (Some(passport), Some(known)) if is_wanted => {
+                    wanted.remove(&range.first);
+                    taken.push(stowed(&block, (id, generation), (known, passport), account));
+                }
+                _ => strays.push(block),
+            }
+        }
+        self.lock().strays.extend(strays);
+        spool.numbers().taken_over.fetch_add(taken.len() as u64, Ordering::Relaxed);
+        assert!(wanted.is_empty(), "a range is taken over only if its block was reserved for the generation");
+        taken
+    }
+
+    /// Everything that is left and that no generation was told of: none of it is taken over any more.
+    pub fn take_all(&self) -> Vec<LeftBlock> {
+        self.lock().take_all()
+    }
+
+    /// Records that could not be read when the volume was opened.
+    pub fn take_lost(&self) -> Vec<Lost> {
+        std::mem::take(&mut self.lock().lost)
+    }
+
+    /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
+    /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more, but those whose order is on its way.
+    pub fn strays(&self, everything: bool) -> Vec<LeftBlock> {
+        self.strays_at(everything, Instant::now())
+    }
+
+    pub(crate) fn strays_at(&self, everything: bool, now: Instant) -> Vec<LeftBlock> {
+        let mut kinds = self.lock();
+        kinds.give_back_late(now);
+        let waited = now.duration_since(self.since);
+        if everything || waited >= LEFT_WAIT {
+            return kinds.take_all();
+        }
+        let mut strays = std::mem::take(&mut kinds.strays);
+        if waited >= ENQUEUED_WAIT {
+            for blocks in kinds.of.values_mut() {
+                strays.extend(blocks.extract_if(.., |block| block.is_enqueued()));
+            }
+        }
+        strays
+    }
+}
+
+impl LeftBlock {
+    /// Its range, if it can be gone on with: of the log of this cluster, encoded for these columns.
+    fn kept(&self, cluster: &str, columns: u64) -> Option<Kept> {
+        let passport = self.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
+        passport.kept.filter(|_| self.head.columns == columns && self.token().is_some())
+    }
+
+    /// Its record.
+    pub fn record(&self) -> BlockId {
+        self.id
+    }
+
+    /// Which partition it is of.
+    pub fn partition(&self) -> PartitionId {
+        PartitionId { topic: self.head.topic.clone(), partition: self.head.partition }
+    }
+
+    /// Its offsets.
+    pub fn range(&self) -> OffsetRange {
+        OffsetRange { first: self.head.first, next: self.head.next }
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> u64 {
+        self.head.rows
+    }
+
+    /// The columns that it was encoded for, as a number.
+    pub fn columns(&self) -> u64 {
+        self.head.columns
+    }
+
+    /// The cluster that its messages were read from, if that is known.
+    pub fn cluster(&self) -> Option<&str> {
+        self.passport.as_ref().map(|passport| &*passport.cluster).filter(|cluster| !cluster.is_empty())
+    }
+
+    /// What the server knows it by; `None` for a token that is none of ours.
+    pub fn token(&self) -> Option<Token> {
+        std::str::from_utf8(&self.head.token).ok().and_then(Token::parse)
+    }
+
+    /// Whether its offsets may be committed while it is on the volume.
+    pub fn is_enqueued(&self) -> bool {
+        self.passport.as_ref().is_some_and(|passport| passport.is_enqueued)
+    }
+
+    /// What is asked about it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
+    }
+
+    /// Whether it was sent, or may have been.
+    pub fn is_marked(&self) -> bool {
+        self.sent.is_marked()
+    }
+
+    /// Whether its end follows from the log alone.
+    pub fn is_derivable(&self) -> bool {
+        self.passport.as_ref().and_then(|passport| passport.kept).is_some_and(|kept| kept.is_derivable)
+    }
+
+    /// To be inserted whoever owns its partition, since nobody reads its messages again; `parts` says how far it is if it was sent in
+    /// parts before. `None` for a token that is none of ours.
+    pub fn only_copy(&self, parts: Option<Parts>, route: Route, account: &RowAccount) -> Option<Ready> {
+        let token = self.token()?;
+        let passport = self.passport.clone().unwrap_or_default();
+        // No generation of a partition has this number.
+        let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
+        let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.is_marked()), ..stowed };
+        let first_sent = match self.sent {
+            Sent::At(ms) => ms / 1_000,
+            // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
+            Sent::Never | Sent::Sole => self.appended_ms / 1_000,
+            // At a time that nobody knows: the token is taken to be forgotten.
+            Sent::Doubtful => 0,
+        };
+        let release = Release {
+            range: self.range(),
+            first_sent,
+            is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
+            parts,
+            routing_epoch: route.epoch(),
+        };
+        Some(Ready { stowed, release, tenure: Arc::default() })
+    }
+}
+
+fn stowed(
+    left: &LeftBlock,
+    (id, generation): (&PartitionId, Generation),
+    (token, passport): (Token, Passport),
+    account: &RowAccount,
+) -> Stowed {
+    let LeftBlock { id: record, head, sent, .. } = left;
+    let mut open = account.open();
+    // An earlier run has walked them.
+    open.walked(head.rows);
+    let block = Block {
+        id: id.clone(),
+        generation,
+        range: OffsetRange { first: head.first, next: head.next },
+        token,
+        rows: head.rows,
+        account: open.seal(head.rows),
+        // They are read with the frames, when the server refuses any.
+        messages: MessageRows::default(),
+        raw_bytes: head.raw_bytes,
+        frames: Vec::new(),
+        bytes: 0,
+        span_end_nanos_max: head.span_end_nanos_max,
+        passport,
+    };
+    Stowed { block, cargo: Cargo::left(*record, sent.is_marked(), left.is_enqueued()) }
+}

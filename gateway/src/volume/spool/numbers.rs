@@ -1,0 +1,84 @@
+//! What is on the queue volume, and what has become of what was.
+
+use crate::volume::spool::Ended;
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// How full the volume is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks that are held.
+    pub blocks: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Whether something on it cannot be read, and is kept until somebody has looked at it.
+    pub is_damaged: bool,
+    /// When the oldest block was appended, in ms since 1970; `None` without one.
+    pub oldest_ms: Option<u64>,
+}
+
+/// A number of blocks and their bytes, ever growing.
+#[derive(Debug, Default)]
+pub struct Count {
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Count {
+    pub(super) fn add(&self, bytes: u64) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of their bodies.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The spool's numbers since the start. The spool thread writes them, whoever shows them reads them.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    usage: Mutex<Usage>,
+    /// Moved to the volume.
+    pub appended: Count,
+    /// Inserted from there.
+    pub drained: Count,
+    /// Given up there, because Kafka has their messages.
+    pub dropped: Count,
+    /// Blocks of an earlier run that this one goes on with.
+    pub taken_over: AtomicU64,
+    /// Records that were found to be damaged.
+    pub set_aside: AtomicU64,
+    /// Times that a block found no room.
+    pub refused: AtomicU64,
+}
+
+impl Numbers {
+    /// How full the volume is.
+    pub fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, usage: Usage) {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+    }
+
+    pub(super) fn ended(&self, ended: Ended, bytes: u64) {
+        match ended {
+            Ended::Settled => self.drained.add(bytes),
+            Ended::Dropped => self.dropped.add(bytes),
+            // It is counted where it is set aside.
+            Ended::Damaged => {}
+        }
+    }
+}
