@@ -27,18 +27,7 @@ pub mod app;
 pub mod args;
 pub mod blocks;
 pub mod commands;
-#[expect(missing_docs, reason = "comes with its file")]
-pub mod delivery {
-    pub mod bisect;
-    pub mod breaker;
-    pub mod clock;
-    pub mod held;
-    pub mod retry;
-    pub mod route;
-    pub mod shipment;
-    pub mod task;
-    pub mod tries;
-}
+pub mod delivery;
 pub mod reading;
 pub mod rows;
 pub mod signals;

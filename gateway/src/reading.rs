@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!  librdkafka --> worker --> reader --> encode --> rows, blocks --> worker --seal--> delivery
-//!                              |           |                          ^
-//!                              `-----------+--> reject --> letter ----'
+//!                              |         |
+//!                              `---------`--> reject --> worker: its letter goes out, then it is passed over
 //! ```
 
 pub mod worker;

@@ -1,7 +1,7 @@
 //! What the gateway says about itself, and what it is asked.
 //!
-//! Job: nothing is done differently because of what is here, but that the process is stopped or drained. Owner: whoever counts holds
-//! its handle; the admin server and the operator read. Guards and counters come from every room; text goes out over HTTP.
+//! Owner: whoever counts holds the handle for it; a task of its own asks the servers what can be promised; the admin server reads. What
+//! is told comes from every room and goes out over HTTP, to Prometheus, the kubelet and the operator.
 //!
 //! | file | says |
 //! | --- | --- |

@@ -1,0 +1,27 @@
+//! From a sealed block to "it is in the table", whatever happens in between.
+//!
+//! Owner: one task on the I/O runtime, and a task for each block that may be sent. Blocks come from the workers and from the
+//! [queue volume](crate::volume), orders from the poll thread; reports go back to the poll thread, which commits.
+//!
+//! ```text
+//!  blocks, orders --> task --> held --> shipment --> insert --> report
+//!                                         |   ^
+//!       route: which shard                |   `-- tries: what next?   retry: when?   breaker: to which server, and how much?
+//!                                         `-- refused --> bisect: which rows are to blame?
+//! ```
+//!
+//! What decides ([`tries`], [`breaker`], [`bisect`], [`retry`], [`route`]) is pure: time, chance and answers are arguments.
+
+pub mod task;
+
+pub mod held;
+
+pub mod route;
+pub mod shipment;
+
+pub mod breaker;
+pub mod clock;
+pub mod retry;
+pub mod tries;
+
+pub mod bisect;
