@@ -4,14 +4,14 @@
 //! [delivery](crate::delivery) when memory runs short, and go back to it to be sent. The files' format is `sluice_spool`'s.
 //!
 //! ```text
-//!  delivery --> cargo --spill--> spool --> (files) --> spool, read back while they are sent --> delivery
-//!                                  |
-//!                                  |-- enqueue: counts as settled from here on (`delivery.commit: AfterEnqueue`)
-//!                                  `-- left by an earlier run --> goes on with its partition (passport)
-//!                                                           `---> only_copy: nowhere else? --> strays: inserted, or dropped
+//!  delivery --> block_frames --spill--> spool --> (files) --> spool, read back while they are sent --> delivery
+//!                                         |
+//!                                         |-- enqueue: counts as settled from here on (`delivery.commit: AfterEnqueue`)
+//!                                         `-- left by an earlier run --> goes on with its partition (passport)
+//!                                                                  `---> orphans --> only_copy: inserted, or dropped
 //! ```
 
-pub mod cargo;
+pub mod block_frames;
 pub mod passport;
 
 pub mod spill;
@@ -22,4 +22,4 @@ pub mod enqueue;
 
 pub mod only_copy;
 
-pub(crate) mod strays;
+pub(crate) mod orphans;

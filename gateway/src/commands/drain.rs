@@ -30,7 +30,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     table::sink,
     volume::{
-        only_copy::{Caster, Logs, OnlyCopy, Whereabouts, partition_of},
+        only_copy::{Adopter, Logs, OnlyCopy, Whereabouts, partition_of},
         spool::{self, Ended, LeftBlock, Spool},
     },
 };
@@ -272,15 +272,15 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         };
         let before = self.report.left;
         let mut unfit = Tally::default();
-        let caster = Caster {
+        let adopter = Adopter {
             spool: self.spool.clone(),
             account: self.account.clone(),
             metrics: self.metrics.clone(),
-            route: inserts.docks().route(),
+            route: inserts.shards().route(),
             columns: inserts.columns(),
         };
         for (block, only) in blocks {
-            match caster.ready(&block, only, logs).await {
+            match adopter.ready(&block, only, logs).await {
                 Some(ready) => inserts.add(ready),
                 None => unfit += Tally::of(block.rows()),
             }

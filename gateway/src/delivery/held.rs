@@ -10,7 +10,7 @@
 use crate::{
     blocks::block::Block,
     volume::{
-        cargo::Cargo,
+        block_frames::BlockFrames,
         enqueue::{Enqueued, Enqueuing},
         spool::{Ended, Spool},
     },
@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 
 /// Whether the generation of a block is still ours: shared by everything that is being sent of it.
 #[derive(Debug, Default)]
-pub struct Tenure {
+pub struct GenerationStatus {
     is_over: AtomicBool,
     /// Whether that is because this process leaves.
     is_leaving: AtomicBool,
@@ -37,7 +37,7 @@ pub struct Tenure {
     told: Notify,
 }
 
-impl Tenure {
+impl GenerationStatus {
     /// Whether another owner has the partition.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
@@ -78,14 +78,14 @@ pub struct Stowed {
     /// The block, without its frames.
     pub block: Block,
     /// Those.
-    pub cargo: Arc<Cargo>,
+    pub frames: Arc<BlockFrames>,
 }
 
 impl Stowed {
     /// Gives it up: its messages are another owner's. With `is_leaving` its record, if it has one, stays for the next run.
     pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
         if !is_leaving {
-            self.cargo.end(spool, Ended::Dropped);
+            self.frames.end(spool, Ended::Dropped);
         }
         self.block.account.abandon();
     }
@@ -98,7 +98,7 @@ struct OfPartition {
     forgotten: Option<Generation>,
     blocks: BTreeMap<i64, Stowed>,
     released: BTreeMap<i64, Release>,
-    tenures: BTreeMap<Generation, Arc<Tenure>>,
+    generations: BTreeMap<Generation, Arc<GenerationStatus>>,
     /// Blocks that may be sent, with their place among all of them.
     ready: VecDeque<(u64, Ready)>,
     /// Blocks that were taken out to be sent, and are not done.
@@ -123,7 +123,7 @@ pub struct Ready {
     /// What its release says.
     pub release: Release,
     /// Whether its generation is still ours.
-    pub tenure: Arc<Tenure>,
+    pub generation: Arc<GenerationStatus>,
 }
 
 impl Held {
@@ -161,7 +161,7 @@ impl Held {
             Order::Proved { id, generation, at, offset: _ } => {
                 let of = self.partitions.entry(id).or_default();
                 if of.forgotten.is_none_or(|forgotten| generation > forgotten) {
-                    of.tenures.entry(generation).or_default().prove(at);
+                    of.generations.entry(generation).or_default().prove(at);
                 }
                 Vec::new()
             }
@@ -197,7 +197,7 @@ impl Held {
     pub fn become_only_copies(&mut self) -> Vec<Enqueued> {
         let ready = self.partitions.values().flat_map(|of| &of.ready).map(|(_, ready)| ready);
         let new =
-            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.stowed.cargo.become_only_copy()?)));
+            ready.filter_map(|ready| Some((Enqueuing::of(ready), ready.stowed.frames.become_only_copy()?)));
         new.map(|(enqueuing, record)| Enqueued { enqueuing, record }).collect()
     }
 
@@ -219,13 +219,13 @@ impl Held {
             of.blocks.extract_if(.., |_, stowed| is_over(stowed)).map(|(_, stowed)| stowed).collect();
         // A generation's releases are given before the next one begins.
         of.released.clear();
-        while let Some(entry) = of.tenures.first_entry().filter(|entry| *entry.key() <= generation) {
+        while let Some(entry) = of.generations.first_entry().filter(|entry| *entry.key() <= generation) {
             entry.remove().end(is_leaving);
         }
         let (over, ready): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut of.ready).into_iter().partition(|(_, ready)| {
                 // The volume has the only copy of some: they are sent, whoever owns the partition.
-                is_over(&ready.stowed) && !ready.stowed.cargo.is_only_copy()
+                is_over(&ready.stowed) && !ready.stowed.frames.is_only_copy()
             });
         of.ready = ready;
         dropped.extend(over.into_iter().map(|(_, ready)| ready.stowed));
@@ -240,10 +240,10 @@ impl OfPartition {
             self.released.insert(release.range.first, release);
             return;
         };
-        let tenure = self.tenures.entry(stowed.block.generation).or_default().clone();
+        let generation = self.generations.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
-        stowed.cargo.release();
-        self.ready.push_back((*releases, Ready { stowed, release, tenure }));
+        stowed.frames.release();
+        self.ready.push_back((*releases, Ready { stowed, release, generation }));
     }
 }
 
@@ -277,8 +277,8 @@ mod tests {
             span_end_nanos_max: 0,
             passport: crate::volume::passport::Passport::default(),
         };
-        let cargo = Cargo::of(&mut block, 0);
-        Stowed { block, cargo }
+        let frames = BlockFrames::of(&mut block, 0);
+        Stowed { block, frames }
     }
 
     fn block(generation: u64, first: i64) -> Stowed {
@@ -327,19 +327,19 @@ mod tests {
         let mut held = Held::new(9);
         assert!(held.block(block(1, 0)).is_empty());
         assert!(held.order(send(1, 0)).is_empty());
-        let tenure = held.pop().unwrap().tenure;
+        let generation = held.pop().unwrap().generation;
         assert!(held.block(block(1, 10)).is_empty());
         assert!(held.block(block(1, 20)).is_empty());
         assert!(held.order(send(1, 20)).is_empty());
         assert_eq!(held.order(forget(1)).len(), 2);
-        assert!(tenure.is_over());
+        assert!(generation.is_over());
         assert_eq!(next(&mut held), None);
         assert_eq!(held.block(block(1, 30)).len(), 1, "a late one is dropped too");
         assert!(held.order(send(1, 30)).is_empty());
         assert!(held.block(block(2, 10)).is_empty());
         assert!(held.order(send(2, 10)).is_empty());
         let begun = held.pop().unwrap();
-        assert_eq!((begun.stowed.block.range.first, begun.tenure.is_over()), (10, false));
+        assert_eq!((begun.stowed.block.range.first, begun.generation.is_over()), (10, false));
     }
 
     #[test]
@@ -348,8 +348,8 @@ mod tests {
         let id_of = |first| sluice_spool::BlockId { segment: 1, ordinal: first };
         for first in [0, 10] {
             let stowed = block(1, first);
-            let cargo = Cargo::left(id_of(u32::try_from(first).unwrap()), false, true);
-            assert!(held.block(Stowed { cargo, ..stowed }).is_empty());
+            let frames = BlockFrames::left(id_of(u32::try_from(first).unwrap()), false, true);
+            assert!(held.block(Stowed { frames, ..stowed }).is_empty());
         }
         assert!(held.become_only_copies().is_empty(), "their ranges may not be sent yet");
         assert!(held.order(send(1, 0)).is_empty());
@@ -360,7 +360,7 @@ mod tests {
         assert!(held.order(send(1, 10)).is_empty());
         assert_eq!(held.order(forget(1)).len(), 1, "the other one is read again");
         let ready = held.pop().unwrap();
-        assert_eq!((ready.stowed.block.range, ready.tenure.is_over()), (range, true));
+        assert_eq!((ready.stowed.block.range, ready.generation.is_over()), (range, true));
         assert!(held.is_empty());
     }
 

@@ -1,30 +1,30 @@
 //! One block on its way into the table: sends it, and does what its [`Tries`] say until it is in.
 //!
 //! Place in the flow: delivery starts one per block whose range may be sent. Owner: a task of its own on the I/O runtime. A try
-//! has one of its [`Dock`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
+//! has one of its [`Shard`]'s permits and a pass of the server that it goes to; a block that waits has neither, so
 //! that one that is refused does not hold up others. What the server does not take whole is sent [in parts](in_parts).
 //!
 //! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's. One that is the
 //! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
-mod dock;
 mod ending;
 mod in_parts;
 mod letters;
+mod shard;
 
-pub use dock::{Dock, IN_PARTS_MAX};
+pub use shard::{IN_PARTS_MAX, Shard};
 
 use crate::{
     blocks::{block::Block, message_rows::MessageRows},
     delivery::{
         bisect::{Bisection, Fault, Refusal},
         breaker::Answer,
-        held::{Ready, Stowed, Tenure},
+        held::{GenerationStatus, Ready, Stowed},
         retry,
         tries::{At, Failure, Next, Replica, Tries},
     },
     volume::{
-        cargo::{Cargo, Loaded},
+        block_frames::{BlockFrames, Loaded},
         spool::{Ended, Unreadable},
     },
 };
@@ -47,13 +47,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// One block on its way.
 pub struct Shipment {
-    dock: Arc<Dock>,
+    shard: Arc<Shard>,
     block: Block,
-    cargo: Arc<Cargo>,
+    frames: Arc<BlockFrames>,
     /// Why its record on the queue volume cannot be read.
     damage: Option<Unreadable>,
     release: Release,
-    tenure: Arc<Tenure>,
+    generation: Arc<GenerationStatus>,
     sending: Sending,
     last: Option<(usize, Replica)>,
     /// Of the last try, for the next one: parts of a block do not wait behind all other blocks, each for itself.
@@ -92,9 +92,9 @@ enum Sent {
 
 impl Shipment {
     /// A block that may be sent.
-    pub fn new(dock: Arc<Dock>, ready: Ready) -> Self {
-        let Ready { stowed: Stowed { block, cargo }, release, tenure } = ready;
-        let views = dock.delivery.standing.has_views();
+    pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
+        let Ready { stowed: Stowed { block, frames }, release, generation } = ready;
+        let views = shard.delivery.standing.has_views();
         let tries = if release.is_inherited {
             Tries::inherited(views, Duration::from_secs(release.first_sent))
         } else {
@@ -106,16 +106,16 @@ impl Shipment {
             body: InsertBody::new(Vec::new()),
             tries,
             attempts: 0,
-            released: dock.clock.now(),
+            released: shard.clock.now(),
         };
         let refused = Instant::now();
         Self {
-            dock,
+            shard,
             block,
-            cargo,
+            frames,
             damage: None,
             release,
-            tenure,
+            generation,
             sending,
             last: None,
             permit: None,
@@ -130,8 +130,8 @@ impl Shipment {
     pub async fn run(mut self) -> PartitionId {
         let id = self.block.id.clone();
         // Not while no try would come of it: what was never sent need not be marked as if it were.
-        if !self.dock.is_failing() {
-            let prepared = self.cargo.prepare(self.dock.spool(), self.dock.now_ms()).await;
+        if !self.shard.is_failing() {
+            let prepared = self.frames.prepare(self.shard.spool(), self.shard.now_ms()).await;
             self.damage = prepared.err();
         }
         self.deliver().await;
@@ -159,13 +159,13 @@ impl Shipment {
         match dead_lettered {
             Some(rows) => self.settle(rows),
             None if self.damage.is_some() => {
-                self.cargo.end(self.dock.spool(), Ended::Damaged);
+                self.frames.end(self.shard.spool(), Ended::Damaged);
                 // From here on it does not become one.
-                if self.cargo.is_only_copy() { self.lose() } else { self.read_again() }
+                if self.frames.is_only_copy() { self.lose() } else { self.read_again() }
             }
             None => {
-                let is_leaving = self.tenure.is_leaving();
-                self.dock.abandon(vec![Stowed { block: self.block, cargo: self.cargo }], is_leaving);
+                let is_leaving = self.generation.is_leaving();
+                self.shard.abandon(vec![Stowed { block: self.block, frames: self.frames }], is_leaving);
             }
         }
     }
@@ -200,13 +200,13 @@ impl Shipment {
                     self.pause(after, replica).await;
                 }
                 Next::Describe => {
-                    let found = self.dock.delivery.watch.described(self.refused).await;
+                    let found = self.shard.delivery.watch.described(self.refused).await;
                     next = Some(self.sending.tries.described(found, &self.at()));
                 }
                 Next::Look => {
                     self.permit = None;
                     tokio::select! {
-                        () = self.dock.delivery.standing.look(self.dock.shard) => {}
+                        () = self.shard.delivery.standing.look(self.shard.place) => {}
                         () = self.over() => {}
                     }
                     next = Some(self.sending.tries.looked(&self.at()));
@@ -220,7 +220,7 @@ impl Shipment {
                 }
                 Next::Settle { views_incomplete } => {
                     if views_incomplete {
-                        self.dock.delivery.metrics.guarantee.view_gaps.inc();
+                        self.shard.delivery.metrics.guarantee.view_gaps.inc();
                     }
                     return Sent::In;
                 }
@@ -250,15 +250,15 @@ impl Shipment {
 
     /// Sends it once. `None` when it is in.
     async fn attempt(&mut self) -> Option<Next> {
-        let dock = self.dock.clone();
+        let shard = self.shard.clone();
         let (endpoint, pass, permit) = tokio::select! {
-            pass = dock.pass(self.last, self.permit.take()) => pass,
+            pass = shard.pass(self.last, self.permit.take()) => pass,
             () = self.over() => {
                 return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
             }
         };
         let Some(loaded) = self.load().await else {
-            dock.give_up(endpoint, pass);
+            shard.give_up(endpoint, pass);
             return Some(Next::SendAgain {
                 after: Duration::ZERO,
                 replica: Replica::Same,
@@ -271,29 +271,29 @@ impl Shipment {
         }
         let at = self.at();
         if let Some(step) = self.sending.tries.sending(&at) {
-            dock.give_up(endpoint, pass);
+            shard.give_up(endpoint, pass);
             return Some(step);
         }
         let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
-        let sent = dock.client.insert(dock.delivery.targets.at(endpoint), &loaded.body, id).await;
+        let sent = shard.client.insert(shard.delivery.targets.at(endpoint), &loaded.body, id).await;
         drop(loaded);
         self.permit = Some(permit).filter(|_| self.is_in_parts);
         match sent {
             Ok(inserted) => {
-                dock.give_back(endpoint, pass, Answer::Well, at.random);
-                dock.delivery.metrics.insert_seconds.observe(inserted.elapsed.as_secs_f64());
+                shard.give_back(endpoint, pass, Answer::Well, at.random);
+                shard.delivery.metrics.insert_seconds.observe(inserted.elapsed.as_secs_f64());
                 None
             }
             Err(error) => {
                 self.refused = Instant::now();
                 if error.code.is_none() {
-                    self.cargo.distrust();
+                    self.frames.distrust();
                 }
                 let failure = Failure { class: error.class, code: error.code };
-                dock.give_back(endpoint, pass, Answer::of(failure), at.random);
+                shard.give_back(endpoint, pass, Answer::of(failure), at.random);
                 self.log_failure(&error);
                 self.refusal = Some((error.code, error.message));
                 Some(self.sending.tries.failed(failure, &self.at()))
@@ -306,45 +306,45 @@ impl Shipment {
         if self.is_in_parts {
             return Some(Loaded::part(self.sending.body.clone()));
         }
-        let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+        let loaded = self.frames.load(self.shard.spool(), self.shard.now_ms()).await;
         loaded.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
     /// Which message each of its rows is of. `None` when it cannot be read.
     async fn messages(&mut self) -> Option<MessageRows> {
-        let messages = self.cargo.messages(self.dock.spool(), self.dock.now_ms()).await;
+        let messages = self.frames.messages(self.shard.spool(), self.shard.now_ms()).await;
         messages.map_err(|damage| self.damage = Some(damage)).ok()
     }
 
     /// Whether nothing more is sent of it.
     fn is_over(&self) -> bool {
-        (self.tenure.is_over() && !self.cargo.is_only_copy()) || self.damage.is_some()
+        (self.generation.is_over() && !self.frames.is_only_copy()) || self.damage.is_some()
     }
 
     /// Waits until another owner reads its messages.
     async fn over(&self) {
-        self.tenure.over().await;
-        if self.cargo.is_only_copy() {
+        self.generation.over().await;
+        if self.frames.is_only_copy() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Whether the partition may have had another owner since this might first be sent.
     fn is_unproved(&self) -> bool {
-        if self.cargo.is_only_copy() {
+        if self.frames.is_only_copy() {
             return false;
         }
-        let since_release = self.dock.clock.now().saturating_sub(self.sending.released);
-        let since_proof = sluice_kafka::clock::now().steady.saturating_sub(self.tenure.proved());
+        let since_release = self.shard.clock.now().saturating_sub(self.sending.released);
+        let since_proof = sluice_kafka::clock::now().steady.saturating_sub(self.generation.proved());
         since_release.min(since_proof) > PROOF_AGE_MAX
     }
 
     fn at(&self) -> At {
-        let (delivery, now) = (&self.dock.delivery, self.dock.clock.now());
+        let (delivery, now) = (&self.shard.delivery, self.shard.clock.now());
         At {
             now,
             age_budget: delivery.standing.age_budget(self.sending.tries.first_sent()),
-            is_outdated: delivery.standing.is_outdated(self.dock.shard, now),
+            is_outdated: delivery.standing.is_outdated(self.shard.place, now),
             insert_timeout: delivery.sink.insert_timeout(),
             random: self.random(),
         }
@@ -353,7 +353,7 @@ impl Shipment {
     /// A number from 0 to 1 that differs between processes, blocks and tries.
     fn random(&self) -> f64 {
         let [_, _, _, _, a, b, c, d] =
-            self.dock.jitter.hash_one((&self.sending.token, self.sending.attempts)).to_le_bytes();
+            self.shard.jitter.hash_one((&self.sending.token, self.sending.attempts)).to_le_bytes();
         f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
     }
 
@@ -366,7 +366,7 @@ impl Shipment {
             rows: self.sending.rows,
             since: self.sending.tries.first_sent(),
         };
-        let fate = self.dock.delivery.sink.fate(&lost).await;
+        let fate = self.shard.delivery.sink.fate(&lost).await;
         tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         let at = self.at();
         self.sending.tries.told(fate, &at)
@@ -381,7 +381,7 @@ impl Shipment {
         let rest = tokio::time::sleep(wait.saturating_sub(soonest));
         let recovered = async {
             match replica {
-                Replica::Another => self.dock.recovered.notified().await,
+                Replica::Another => self.shard.recovered.notified().await,
                 Replica::Same => std::future::pending().await,
             }
         };
@@ -394,7 +394,7 @@ impl Shipment {
 
     fn count_double(&self, may_double: bool) {
         if may_double {
-            self.dock.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
+            self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
             tracing::warn!(
                 partition = %self.block.id,
                 rows = self.sending.rows,
@@ -405,7 +405,7 @@ impl Shipment {
 
     fn tell_doubt(&mut self) {
         match (self.sending.tries.doubt_since(), self.doubt) {
-            (Some(since), None) => self.doubt = Some(self.dock.delivery.standing.enter_doubt(since)),
+            (Some(since), None) => self.doubt = Some(self.shard.delivery.standing.enter_doubt(since)),
             (None, Some(_)) => self.leave_doubt(),
             _ => {}
         }
@@ -413,16 +413,16 @@ impl Shipment {
 
     fn leave_doubt(&mut self) {
         if let Some(number) = self.doubt.take() {
-            self.dock.delivery.standing.leave_doubt(number);
+            self.shard.delivery.standing.leave_doubt(number);
         }
     }
 
     fn log_failure(&self, error: &InsertError) {
-        self.dock.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
+        self.shard.delivery.metrics.insert_failures.with_label_values(&[error.class.label()]).inc();
         // What a block is refused for says nothing of others.
         let said = match error.class {
-            Class::Poison | Class::Split => &self.dock.refusing,
-            _ => &self.dock.failing,
+            Class::Poison | Class::Split => &self.shard.refusing,
+            _ => &self.shard.failing,
         };
         let first = !said.swap(true, Ordering::Relaxed);
         let (class, code) = (error.class.label(), error.code);

@@ -15,7 +15,7 @@ use crate::{
         breaker::Endpoints,
         held::{Held, Stowed},
         route::Route,
-        shipment::{Dock, IN_PARTS_MAX, Shipment},
+        shipment::{IN_PARTS_MAX, Shard, Shipment},
     },
     signals::{account::RowAccount, guarantee::Standing, metrics::Metrics},
     table::{
@@ -23,12 +23,12 @@ use crate::{
         table_watch::TableWatch,
     },
     volume::{
-        cargo::Cargo,
+        block_frames::BlockFrames,
         enqueue::Enqueue,
-        only_copy::Caster,
+        only_copy::Adopter,
+        orphans::{self, Orphans},
         spill::Spill,
         spool::Spool,
-        strays::{self, Strays},
     },
 };
 use crossbeam_channel::Sender;
@@ -113,12 +113,12 @@ pub struct Stores {
 /// health of its own: one that is away stops nothing but its own blocks. Dropping the future gives up what is in flight; it is read
 /// again.
 pub async fn run(
-    shards: Vec<Delivery>,
+    deliveries: Vec<Delivery>,
     stores: Stores,
     mut blocks: mpsc::Receiver<Block>,
     mut orders: mpsc::Receiver<Order>,
 ) {
-    let mut holding = Holding::new(shards, stores);
+    let mut holding = Holding::new(deliveries, stores);
     let mut look = tokio::time::interval(SPILL_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut gone = false;
@@ -146,10 +146,10 @@ pub async fn run(
 
 /// What the delivery task holds.
 struct Holding {
-    docks: Docks,
+    shards: Shards,
     held: Held,
     spill: Option<Spill>,
-    strays: Option<Strays>,
+    orphans: Option<Orphans>,
     /// With `delivery.commit: AfterEnqueue`.
     enqueue: Option<Enqueue>,
     /// Each ends with the partition of its block.
@@ -164,9 +164,9 @@ struct Holding {
 }
 
 impl Holding {
-    fn new(shards: Vec<Delivery>, stores: Stores) -> Self {
+    fn new(deliveries: Vec<Delivery>, stores: Stores) -> Self {
         let Stores { pool, spool, account, metrics, drain, commit } = stores;
-        let first = shards.first().expect("the config names a shard");
+        let first = deliveries.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
         let kafka = first.kafka.clone();
@@ -175,17 +175,17 @@ impl Holding {
         let on_volume = spool.clone().filter(|_| enqueues);
         let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
-        let (docks, behind_since) = (Docks::new(shards, &pool), None);
-        let strays = spool.clone().map(|spool| {
-            let (account, metrics, route) = (account.clone(), metrics.clone(), docks.route());
-            let caster = Caster { spool, account, metrics, route, columns };
-            Strays::new(caster, kafka, strays::Policy { drain, enqueues, sending_max })
+        let (shards, behind_since) = (Shards::new(deliveries, &pool), None);
+        let orphans = spool.clone().map(|spool| {
+            let (account, metrics, route) = (account.clone(), metrics.clone(), shards.route());
+            let adopter = Adopter { spool, account, metrics, route, columns };
+            Orphans::new(adopter, kafka, orphans::Policy { drain, enqueues, sending_max })
         });
         Self {
-            docks,
+            shards,
             held,
             spill,
-            strays,
+            orphans,
             enqueue,
             shipments,
             columns,
@@ -203,13 +203,13 @@ impl Holding {
 
     fn block(&mut self, mut block: Block) {
         block.passport.is_enqueued = self.enqueue.is_some();
-        let cargo = Cargo::of(&mut block, self.columns);
+        let frames = BlockFrames::of(&mut block, self.columns);
         if let Some(spill) = &mut self.spill {
             let now = Instant::now();
-            spill.add(&cargo, now);
-            spill.look(self.docks.is_any_failing(), now);
+            spill.add(&frames, now);
+            spill.look(self.shards.is_any_failing(), now);
         }
-        self.docks.abandon(self.held.block(Stowed { block, cargo }), false);
+        self.shards.abandon(self.held.block(Stowed { block, frames }), false);
     }
 
     fn order(&mut self, order: Order) {
@@ -221,15 +221,15 @@ impl Holding {
             enqueue.order(&order);
         }
         let is_leaving = matches!(order, Order::Forget { is_leaving: true, .. });
-        self.docks.abandon(self.held.order(order), is_leaving);
+        self.shards.abandon(self.held.order(order), is_leaving);
     }
 
     /// Blocks of an earlier run go on as if this one had made them.
     fn take_over(&mut self, id: &PartitionId, generation: Generation, ranges: &[OffsetRange]) {
         let Some(spool) = &self.spool else { return };
         for stowed in spool.left().take(id, (generation, ranges), &self.account, spool) {
-            self.docks.count_in();
-            self.docks.abandon(self.held.block(stowed), false);
+            self.shards.count_in();
+            self.shards.abandon(self.held.block(stowed), false);
         }
     }
 
@@ -238,20 +238,20 @@ impl Holding {
             if let Some(enqueue) = &mut self.enqueue {
                 enqueue.add(&ready);
             }
-            let dock = self.docks.of(&ready.stowed.block, &ready.release);
-            self.shipments.spawn(Shipment::new(dock, ready).run());
+            let shard = self.shards.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(shard, ready).run());
         }
     }
 
     fn look(&mut self) {
         if let Some(spill) = &mut self.spill {
-            spill.look(self.docks.is_any_failing(), Instant::now());
+            spill.look(self.shards.is_any_failing(), Instant::now());
         }
         if let Some(enqueue) = &mut self.enqueue {
             enqueue.look(&mut self.held);
         }
-        if let Some(strays) = &mut self.strays {
-            strays.look(&self.docks);
+        if let Some(orphans) = &mut self.orphans {
+            orphans.look(&self.shards);
         }
         self.look_at_sink();
     }
@@ -266,40 +266,40 @@ impl Holding {
     }
 }
 
-/// A dock for each shard, in the order of the config.
-pub(crate) struct Docks {
-    docks: Vec<Arc<Dock>>,
+/// All shards, in the order of the config.
+pub(crate) struct Shards {
+    shards: Vec<Arc<Shard>>,
     route: Route,
 }
 
-impl Docks {
-    pub fn new(shards: Vec<Delivery>, pool: &Arc<Pool>) -> Self {
+impl Shards {
+    pub fn new(deliveries: Vec<Delivery>, pool: &Arc<Pool>) -> Self {
         let in_parts = Arc::new(Semaphore::new(IN_PARTS_MAX));
-        let dock = |(shard, delivery): (usize, Delivery)| {
+        let shard = |(place, delivery): (usize, Delivery)| {
             let endpoints = Endpoints::new(delivery.targets.len(), delivery.concurrency);
-            Arc::new(Dock::new((shard, delivery), endpoints, in_parts.clone(), pool.clone()))
+            Arc::new(Shard::new((place, delivery), endpoints, in_parts.clone(), pool.clone()))
         };
-        let docks: Vec<_> = shards.into_iter().enumerate().map(dock).collect();
-        Self { route: Route::new(docks.len()), docks }
+        let shards: Vec<_> = deliveries.into_iter().enumerate().map(shard).collect();
+        Self { route: Route::new(shards.len()), shards }
     }
 
     /// Where a block goes: where its range has always gone, if that shard is still there.
-    pub fn of(&self, block: &Block, release: &Release) -> Arc<Dock> {
+    pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
         let then = Route::of_epoch(release.routing_epoch);
         let place = then.shard_of(&block.id);
-        if let Some(dock) = self.docks.get(place) {
-            return dock.clone();
+        if let Some(shard) = self.shards.get(place) {
+            return shard.clone();
         }
-        let dock = &self.docks[self.route.shard_of(&block.id)];
+        let shard = &self.shards[self.route.shard_of(&block.id)];
         if release.is_inherited {
-            dock.count_moved(block, then.shards());
+            shard.count_moved(block, then.shards());
         }
-        dock.clone()
+        shard.clone()
     }
 
     /// A block has come that no worker has sealed.
     pub fn count_in(&self) {
-        self.docks[0].count_in();
+        self.shards[0].count_in();
     }
 
     /// Where blocks go that are sent for the first time.
@@ -309,11 +309,11 @@ impl Docks {
 
     /// Whether inserts into any of them fail.
     fn is_any_failing(&self) -> bool {
-        self.docks.iter().any(|dock| dock.is_failing())
+        self.shards.iter().any(|shard| shard.is_failing())
     }
 
     fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {
         // Any of them: what is given up goes nowhere.
-        self.docks[0].abandon(blocks, is_leaving);
+        self.shards[0].abandon(blocks, is_leaving);
     }
 }

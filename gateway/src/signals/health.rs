@@ -303,7 +303,7 @@ impl Health for Status {
 mod tests {
     use super::*;
     use crate::volume::{
-        cargo::tests::{Volume as Folder, damage, stowed},
+        block_frames::tests::{Volume as Folder, damage, stowed},
         spool::Ended,
     };
     use sluice_gateway_config::{Budget, ByteSize, Format, Sizing};
@@ -398,7 +398,7 @@ mod tests {
         for first in [0, 10] {
             let stowed = stowed(&pool, first, false);
             stowed.block.account.settled();
-            spool.spill(&stowed.cargo);
+            spool.spill(&stowed.frames);
         }
         assert!(spool.close(Duration::from_mins(1)));
 
@@ -416,16 +416,16 @@ mod tests {
         let spool = folder.open(64 << 20);
         let stowed = stowed(&pool, 0, false);
         stowed.block.account.settled();
-        spool.spill(&stowed.cargo);
-        while stowed.cargo.is_in_memory() {
+        spool.spill(&stowed.frames);
+        while stowed.frames.is_in_memory() {
             tokio::task::yield_now().await;
         }
         let status = Status::new(metrics(), pool, None);
         status.spools(spool.clone());
         assert!(!status.remaining().is_damaged);
         damage(&folder.files()[0]);
-        assert!(stowed.cargo.load(Some(&spool), 5).await.is_err(), "it was read");
-        stowed.cargo.end(Some(&spool), Ended::Damaged);
+        assert!(stowed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
+        stowed.frames.end(Some(&spool), Ended::Damaged);
         // Whoever closes it has looked at that.
         spool.close(Duration::from_mins(1));
         assert!(status.remaining().is_damaged, "{:?}", status.remaining());

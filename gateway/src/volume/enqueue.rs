@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  range released --> spilled --> record synced --> Report::Settled --> commit --> ... --> inserted from the volume
-//!       (planned)                                   the cargo is an only copy from here on
+//!       (planned)                                   the block is an only copy from here on
 //! ```
 //!
 //! A commit gives up what the messages in front of it were: Kafka's copy, and the partition's plan. That must not let two gateways send
@@ -38,7 +38,7 @@
 
 use crate::{
     delivery::held::{Held, Ready},
-    volume::{cargo::Cargo, spool::Spool},
+    volume::{block_frames::BlockFrames, spool::Spool},
 };
 use crossbeam_channel::Sender;
 use sluice_kafka::{Generation, OffsetRange, Order, PartitionId, Report};
@@ -81,7 +81,7 @@ impl Enqueuing {
 
 /// Has ranges settled whose blocks are durable on the volume.
 pub struct Enqueue {
-    sending: Vec<(Weak<Cargo>, Enqueuing)>,
+    sending: Vec<(Weak<BlockFrames>, Enqueuing)>,
     /// Only copies that nobody else has to send once the group has stored the commit behind them: by generation and end of the range.
     uncommitted: BTreeMap<PartitionId, BTreeMap<(Generation, i64), BlockId>>,
     spool: Spool,
@@ -96,7 +96,7 @@ impl Enqueue {
 
     /// A block begins to be sent.
     pub fn add(&mut self, ready: &Ready) {
-        self.sending.push((Arc::downgrade(&ready.stowed.cargo), Enqueuing::of(ready)));
+        self.sending.push((Arc::downgrade(&ready.stowed.frames), Enqueuing::of(ready)));
     }
 
     /// Takes down what an order says of commits.
@@ -120,12 +120,12 @@ impl Enqueue {
     /// Settles what has become durable, among what is sent and what waits for that.
     pub fn look(&mut self, held: &mut Held) {
         let mut enqueued = held.become_only_copies();
-        self.sending.retain(|(cargo, enqueuing)| {
-            let Some(cargo) = cargo.upgrade() else { return false };
-            if let Some(record) = cargo.become_only_copy() {
+        self.sending.retain(|(frames, enqueuing)| {
+            let Some(frames) = frames.upgrade() else { return false };
+            if let Some(record) = frames.become_only_copy() {
                 enqueued.push(Enqueued { enqueuing: enqueuing.clone(), record });
             }
-            !cargo.is_only_copy()
+            !frames.is_only_copy()
         });
         for Enqueued { enqueuing, record } in enqueued {
             self.settle(enqueuing, record);

@@ -20,10 +20,10 @@
 //! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
 //! block's offsets looks like the old one.
 
-mod cast;
+mod adopter;
 mod logs;
 
-pub use cast::Caster;
+pub use adopter::Adopter;
 pub use logs::{Logs, partition_of};
 
 use sluice_kafka::OffsetRange;

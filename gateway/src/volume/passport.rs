@@ -1,8 +1,8 @@
 //! What is kept with a block on the queue volume beside its frames: what the next run of this process must know of its range before it
 //! goes on with it.
 //!
-//! Place in the flow: made when a block is sealed, written by [`crate::volume::cargo`], read by [`crate::volume::spool`] when the
-//! volume is opened.
+//! Place in the flow: made when a block is sealed, written by [`crate::volume::block_frames`], read by [`crate::volume::spool`]
+//! when the volume is opened.
 //!
 //! | bytes | field |
 //! | --- | --- |

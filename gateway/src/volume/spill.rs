@@ -18,7 +18,7 @@
 
 use crate::{
     blocks::buffers::Pool,
-    volume::{cargo::Cargo, spool::Spool},
+    volume::{block_frames::BlockFrames, spool::Spool},
 };
 use std::{
     collections::VecDeque,
@@ -42,7 +42,7 @@ pub struct Spill {
     pool: Arc<Pool>,
     spool: Spool,
     /// With the moments at which they came, and in that order.
-    cargoes: VecDeque<(Instant, Weak<Cargo>)>,
+    blocks: VecDeque<(Instant, Weak<BlockFrames>)>,
     /// How many of them are kept before those are left out that are not in memory any more.
     kept_max: usize,
     /// Whether what waits for long goes to the volume.
@@ -54,16 +54,16 @@ pub struct Spill {
 impl Spill {
     /// Nothing has come yet. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
     pub fn new(pool: Arc<Pool>, spool: Spool, enqueues: bool) -> Self {
-        Self { pool, spool, cargoes: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false }
+        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false }
     }
 
     /// A block has come in.
-    pub fn add(&mut self, cargo: &Arc<Cargo>, now: Instant) {
-        if self.cargoes.len() >= self.kept_max {
+    pub fn add(&mut self, frames: &Arc<BlockFrames>, now: Instant) {
+        if self.blocks.len() >= self.kept_max {
             self.leave_out();
-            self.kept_max = (2 * self.cargoes.len()).max(KEPT_MIN);
+            self.kept_max = (2 * self.blocks.len()).max(KEPT_MIN);
         }
-        self.cargoes.push_back((now, Arc::downgrade(cargo)));
+        self.blocks.push_back((now, Arc::downgrade(frames)));
     }
 
     /// Moves blocks if there is reason to.
@@ -74,7 +74,7 @@ impl Spill {
             return;
         }
         self.leave_out();
-        let count = self.cargoes.len();
+        let count = self.blocks.len();
         for place in 0..count {
             let index = if is_sink_away { place } else { count - 1 - place };
             if !(everything || self.is_wanted()) || !self.spool.takes_blocks() {
@@ -87,11 +87,11 @@ impl Spill {
     /// Moves what has waited for [`ENQUEUE_AFTER`], the oldest first.
     fn move_overdue(&mut self, now: Instant) {
         let is_overdue = |came: Instant| now.saturating_duration_since(came) >= ENQUEUE_AFTER;
-        if !self.enqueues || !self.cargoes.front().is_some_and(|(came, _)| is_overdue(*came)) {
+        if !self.enqueues || !self.blocks.front().is_some_and(|(came, _)| is_overdue(*came)) {
             return;
         }
         self.leave_out();
-        let overdue = self.cargoes.partition_point(|(came, _)| is_overdue(*came));
+        let overdue = self.blocks.partition_point(|(came, _)| is_overdue(*came));
         for index in 0..overdue {
             if !self.spool.takes_blocks() {
                 return;
@@ -101,14 +101,14 @@ impl Spill {
     }
 
     fn spill(&self, index: usize) {
-        if let Some(cargo) = self.cargoes[index].1.upgrade() {
-            self.spool.spill(&cargo);
+        if let Some(frames) = self.blocks[index].1.upgrade() {
+            self.spool.spill(&frames);
         }
     }
 
     /// Loses sight of what needs no memory any more.
     fn leave_out(&mut self) {
-        self.cargoes.retain(|(_, cargo)| cargo.upgrade().is_some_and(|cargo| cargo.is_in_memory()));
+        self.blocks.retain(|(_, frames)| frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
     }
 
     /// Whether more memory is wanted than is free or on its way to be.
@@ -132,22 +132,22 @@ fn marks(total: usize, redo: usize) -> (usize, usize) {
 mod tests {
     use super::*;
     use crate::volume::{
-        cargo::tests::{Volume, stowed},
+        block_frames::tests::{Volume, stowed},
         spool::Ended,
     };
 
     const ALMOST: Duration = Duration::from_millis(4_999);
 
-    fn cargo(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<Cargo> {
+    fn frames(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
         let stowed = stowed(pool, first, is_enqueued);
         stowed.block.account.settled();
-        stowed.cargo.release();
-        stowed.cargo
+        stowed.frames.release();
+        stowed.frames
     }
 
     /// A block on its way to the volume is handed over at once; it may have arrived by now.
-    fn was_moved(cargo: &Arc<Cargo>) -> bool {
-        cargo.spillable_bytes().is_none()
+    fn was_moved(frames: &Arc<BlockFrames>) -> bool {
+        frames.spillable_bytes().is_none()
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             let (volume, pool) =
                 (Volume::new(&format!("overdue-{enqueues}")), Arc::new(Pool::new(64 << 20, 1, 1)));
             let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), enqueues);
-            let (old, young) = (cargo(&pool, 20, enqueues), cargo(&pool, 30, enqueues));
+            let (old, young) = (frames(&pool, 20, enqueues), frames(&pool, 30, enqueues));
             let start = Instant::now();
             spill.add(&old, start);
             spill.add(&young, start + Duration::from_millis(1));
@@ -184,12 +184,12 @@ mod tests {
         let unplanned = stowed(&pool, 20, true);
         unplanned.block.account.settled();
         let start = Instant::now();
-        spill.add(&unplanned.cargo, start);
+        spill.add(&unplanned.frames, start);
         spill.look(true, start + ENQUEUE_AFTER);
-        assert!(!was_moved(&unplanned.cargo));
-        unplanned.cargo.release();
+        assert!(!was_moved(&unplanned.frames));
+        unplanned.frames.release();
         spill.look(true, start + 2 * ENQUEUE_AFTER);
-        assert!(was_moved(&unplanned.cargo));
+        assert!(was_moved(&unplanned.frames));
     }
 
     #[test]
@@ -197,15 +197,15 @@ mod tests {
         let (volume, pool) = (Volume::new("forgotten"), Arc::new(Pool::new(64 << 20, 1, 1)));
         let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), false);
         let start = Instant::now();
-        let stays = cargo(&pool, 0, false);
+        let stays = frames(&pool, 0, false);
         spill.add(&stays, start);
         for at in 1..1_000 {
-            let cargo = cargo(&pool, 10 * at, false);
-            spill.add(&cargo, start);
+            let frames = frames(&pool, 10 * at, false);
+            spill.add(&frames, start);
             spill.look(false, start);
-            cargo.end(None, Ended::Settled);
+            frames.end(None, Ended::Settled);
         }
-        assert!(spill.cargoes.len() <= KEPT_MIN, "{}", spill.cargoes.len());
-        assert!(spill.cargoes.iter().any(|(_, cargo)| cargo.ptr_eq(&Arc::downgrade(&stays))));
+        assert!(spill.blocks.len() <= KEPT_MIN, "{}", spill.blocks.len());
+        assert!(spill.blocks.iter().any(|(_, frames)| frames.ptr_eq(&Arc::downgrade(&stays))));
     }
 }

@@ -29,7 +29,7 @@ pub use left::{Left, LeftBlock};
 pub use notes::Note;
 pub use numbers::{Numbers, Usage};
 
-use crate::volume::cargo::{Cargo, Leaving};
+use crate::volume::block_frames::{BlockFrames, Leaving};
 use body::Reads;
 use crossbeam_channel::{Sender, bounded};
 use keeper::Keeper;
@@ -93,8 +93,8 @@ pub enum Ended {
 
 /// What the thread is asked for.
 enum Request {
-    /// Append a block, and tell its cargo.
-    Spill { cargo: Arc<Cargo>, leaving: Leaving },
+    /// Append a block, and tell its frames where they are.
+    Spill { frames: Arc<BlockFrames>, leaving: Leaving },
     /// Say durably that a block may have been sent.
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
     /// Say that nobody else has these blocks to send.
@@ -212,12 +212,12 @@ impl Spool {
         self.shared.spilling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves a block to the volume; its cargo is told. Nothing happens to one that is not in memory.
-    pub fn spill(&self, cargo: &Arc<Cargo>) {
-        let Some(leaving) = cargo.begin_spill() else { return };
+    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory.
+    pub fn spill(&self, frames: &Arc<BlockFrames>) {
+        let Some(leaving) = frames.begin_spill() else { return };
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
         self.shared.spilling_bytes.fetch_add(leaving.body.len(), Ordering::Relaxed);
-        self.ask(Request::Spill { cargo: cargo.clone(), leaving });
+        self.ask(Request::Spill { frames: frames.clone(), leaving });
     }
 
     /// Says of a block, durably, that it may be in the table from now on.

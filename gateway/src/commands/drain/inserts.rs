@@ -10,7 +10,7 @@ use crate::{
         clock::Clock,
         held::Ready,
         shipment::Shipment,
-        task::{Delivery, Docks, SENDING_PER_INSERT},
+        task::{Delivery, SENDING_PER_INSERT, Shards},
     },
     signals::{
         guarantee::{Standing, Watch},
@@ -44,7 +44,7 @@ pub enum Error {
 
 /// Blocks on their way into the table.
 pub struct Inserts {
-    docks: Docks,
+    shards: Shards,
     columns: u64,
     sending_max: usize,
     waiting: VecDeque<Ready>,
@@ -102,8 +102,8 @@ impl Inserts {
         let columns = deliveries.first().map_or(0, |delivery| delivery.targets.columns());
         // Nothing is read here that would need the pool: it is what one block in parts may have.
         let pool = Arc::new(Pool::new(BLOCK_BYTES_MAX, 0, 0));
-        let docks = Docks::new(deliveries, &pool);
-        Ok(Self { docks, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
+        let shards = Shards::new(deliveries, &pool);
+        Ok(Self { shards, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
     }
 
     /// The columns that are sent, as a number.
@@ -112,13 +112,13 @@ impl Inserts {
     }
 
     /// Where blocks go.
-    pub fn docks(&self) -> &Docks {
-        &self.docks
+    pub fn shards(&self) -> &Shards {
+        &self.shards
     }
 
     /// Takes a block in, to be sent in its turn.
     pub fn add(&mut self, ready: Ready) {
-        self.docks.count_in();
+        self.shards.count_in();
         self.waiting.push_back(ready);
     }
 
@@ -127,8 +127,8 @@ impl Inserts {
         while self.shipments.len() < self.sending_max
             && let Some(ready) = self.waiting.pop_front()
         {
-            let dock = self.docks.of(&ready.stowed.block, &ready.release);
-            self.shipments.spawn(Shipment::new(dock, ready).run());
+            let shard = self.shards.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(shard, ready).run());
         }
         match self.shipments.join_next().await {
             Some(ended) => {

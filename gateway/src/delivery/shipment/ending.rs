@@ -13,15 +13,15 @@ use std::{
 impl Shipment {
     /// It is in, but for so many rows that are dead letters.
     pub(super) fn settle(self, dead_lettered: u64) {
-        self.cargo.end(self.dock.spool(), Ended::Settled);
-        let is_only_copy = self.cargo.is_only_copy();
-        let Self { dock, block, is_in_parts, .. } = self;
-        if dock.failing.swap(false, Ordering::Relaxed) {
+        self.frames.end(self.shard.spool(), Ended::Settled);
+        let is_only_copy = self.frames.is_only_copy();
+        let Self { shard, block, is_in_parts, .. } = self;
+        if shard.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
-            dock.recovered.notify_waiters();
-            dock.delivery.watch.accepted();
+            shard.recovered.notify_waiters();
+            shard.delivery.watch.accepted();
         }
-        let metrics = &dock.delivery.metrics;
+        let metrics = &shard.delivery.metrics;
         metrics.rows_inserted.inc_by(block.rows - dead_lettered);
         metrics.blocks_inserted.inc();
         metrics.bytes_inserted.inc_by(block.bytes as u64);
@@ -32,13 +32,13 @@ impl Shipment {
         block.account.settled_but(dead_lettered);
         if is_only_copy {
             // No range of its partition is in flight for it.
-            if let Some(spool) = dock.spool().filter(|_| is_in_parts) {
+            if let Some(spool) = shard.spool().filter(|_| is_in_parts) {
                 spool.unnote(block.token);
             }
             return;
         }
         let Block { id, generation, range, .. } = block;
-        if dock.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
+        if shard.delivery.reports.send(Report::Settled { id, generation, range }).is_err() {
             // The poll thread has ended and commits nothing any more; the block is read again and dropped by its token.
         }
     }
@@ -52,10 +52,10 @@ impl Shipment {
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
             "a block on the queue volume cannot be read; its messages are read again"
         );
-        self.dock.delivery.metrics.blocks_in_flight.dec();
+        self.shard.delivery.metrics.blocks_in_flight.dec();
         self.block.account.abandon();
         let Block { id, generation, .. } = self.block;
-        if self.dock.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
+        if self.shard.delivery.reports.send(Report::ReadAgain { id, generation }).is_err() {
             // The poll thread has ended; whoever has the partition next begins where it is committed.
         }
     }
@@ -71,8 +71,8 @@ impl Shipment {
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
             "a block on the queue volume cannot be read, and its rows are nowhere else: they are lost; its file is kept aside"
         );
-        self.dock.delivery.metrics.blocks_in_flight.dec();
-        self.dock.delivery.metrics.spool.rows_lost.inc_by(rows);
+        self.shard.delivery.metrics.blocks_in_flight.dec();
+        self.shard.delivery.metrics.spool.rows_lost.inc_by(rows);
         self.block.account.lost();
     }
 }

@@ -66,9 +66,9 @@ impl Shipment {
         first_sent: Option<Duration>,
     ) -> Option<u64> {
         tracing::debug!(partition = %self.block.id, rows = self.block.rows, "a block is sent in parts");
-        self.dock.delivery.metrics.refused.blocks_in_parts.inc();
+        self.shard.delivery.metrics.refused.blocks_in_parts.inc();
         self.is_in_parts = true;
-        self.cargo.begin_parts();
+        self.frames.begin_parts();
         let mut course = Course { first_sent, ..Course::default() };
         loop {
             self.have_turn(&mut course).await?;
@@ -102,7 +102,7 @@ impl Shipment {
             return None;
         }
         if course.turn.is_none() {
-            let turns = self.dock.in_parts.clone();
+            let turns = self.shard.in_parts.clone();
             tokio::select! {
                 turn = turns.acquire_owned() => course.turn = Some(turn.expect("the semaphore is never closed")),
                 () = self.over() => return None,
@@ -128,14 +128,14 @@ impl Shipment {
     async fn note(&self, parts: Parts) -> Option<()> {
         let noted = Noted::default();
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
-        if let Some(spool) = self.dock.spool().filter(|_| self.cargo.is_only_copy()) {
+        if let Some(spool) = self.shard.spool().filter(|_| self.frames.is_only_copy()) {
             // Its range is in no plan: whoever has the volume goes on with it.
             spool.note(Note { token: self.block.token, range, parts }).await;
             return Some(());
         }
         let report = Report::Parted { id, generation, range, parts, noted: noted.clone() };
         // Without a poll thread nothing is committed any more: the process is ending.
-        self.dock.delivery.reports.send(report).ok()?;
+        self.shard.delivery.reports.send(report).ok()?;
         tokio::select! {
             () = noted.told() => Some(()),
             () = self.over() => None,
@@ -156,7 +156,7 @@ impl Shipment {
             body,
             tries,
             attempts: 0,
-            released: self.dock.clock.now(),
+            released: self.shard.clock.now(),
         };
         loop {
             match self.send().await {
@@ -180,7 +180,7 @@ impl Shipment {
     /// which the I/O thread has not.
     async fn body(&mut self, window: &Window, course: &mut Course) -> Option<InsertBody> {
         let frames = self.frames(course).await?;
-        let shape = self.dock.delivery.shape.clone();
+        let shape = self.shard.delivery.shape.clone();
         let window = window.clone();
         let made =
             tokio::task::spawn_blocking(move || bisect::body(&shape, &frames, Header::None, &window)).await;
@@ -194,12 +194,12 @@ impl Shipment {
     async fn frames(&mut self, course: &mut Course) -> Option<Vec<Bytes>> {
         self.drop_frames(course);
         loop {
-            let loaded = self.cargo.load(self.dock.spool(), self.dock.now_ms()).await;
+            let loaded = self.frames.load(self.shard.spool(), self.shard.now_ms()).await;
             let loaded = loaded.map_err(|damage| self.damage = Some(damage)).ok()?;
             if let Some(chunks) = loaded.body.chunks() {
                 return Some(chunks.to_vec());
             }
-            course.loan = self.dock.pool.lend(loaded.body.len());
+            course.loan = self.shard.pool.lend(loaded.body.len());
             if course.loan.is_some() {
                 let read = loaded.body.read().await;
                 return read.map_err(|broken| self.damage = Some(Unreadable(broken.to_string()))).ok();
@@ -213,15 +213,15 @@ impl Shipment {
 
     fn admits(&self, rows: usize) -> bool {
         // Two numbers, whole whatever the task that held them died of.
-        let mut quota = self.dock.quota.lock().unwrap_or_else(PoisonError::into_inner);
-        quota.admits(self.dock.clock.now(), rows)
+        let mut quota = self.shard.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        quota.admits(self.shard.clock.now(), rows)
     }
 
     /// Has the poll thread know why the partition stands. One that has the only copy of its rows holds up none.
     pub(super) fn say_halted(&self) {
         let (id, generation, range) = (self.block.id.clone(), self.block.generation, self.block.range);
-        if !self.cargo.is_only_copy()
-            && self.dock.delivery.reports.send(Report::Halted { id, generation, range }).is_err()
+        if !self.frames.is_only_copy()
+            && self.shard.delivery.reports.send(Report::Halted { id, generation, range }).is_err()
         {
             // The poll thread has ended, and nobody asks it why partitions stand.
         }
@@ -231,8 +231,8 @@ impl Shipment {
     async fn halt(&mut self, excess: Excess, course: &mut Course) {
         self.give_turn_back(course);
         course.halts = course.halts.saturating_add(1);
-        let dock = self.dock.clone();
-        let refused = &dock.delivery.metrics.refused;
+        let shard = self.shard.clone();
+        let refused = &shard.delivery.metrics.refused;
         refused.blocks_halted.inc();
         if course.halts == 1 {
             self.say_halted();

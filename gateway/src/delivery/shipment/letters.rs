@@ -54,7 +54,7 @@ impl Shipment {
                     break;
                 };
                 if tries == 1 {
-                    let refusals = &self.dock.delivery.metrics.dead_letters_refused;
+                    let refusals = &self.shard.delivery.metrics.dead_letters_refused;
                     refusals.with_label_values(&[why.label()]).inc();
                     self.log_stopped(&origin, &refused, &why);
                     self.say_halted();
@@ -79,7 +79,7 @@ impl Shipment {
     /// Reads a message again, however long Kafka is away.
     async fn fetch(&mut self, offset: i64) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
-            let (kafka, id) = (self.dock.delivery.kafka.clone(), self.block.id.clone());
+            let (kafka, id) = (self.shard.delivery.kafka.clone(), self.block.id.clone());
             let fetch = move || fetch_message(&kafka, &id, offset, FETCH_TIMEOUT);
             match tokio::task::spawn_blocking(fetch).await {
                 Ok(Ok(message)) => return Some(message),
@@ -105,7 +105,7 @@ impl Shipment {
     /// Sends a letter until it is acknowledged, or skipped, or refused. `None` when the generation is over.
     async fn deliver_letter(&self, origin: &Origin, refused: &RefusedRow) -> Option<Result<(), Refused>> {
         let span = origin.message.as_ref().and_then(|message| self.span_of(message, origin.span));
-        let delivery = &self.dock.delivery;
+        let delivery = &self.shard.delivery;
         let receipt = loop {
             if self.is_over() {
                 return None;
@@ -138,17 +138,17 @@ impl Shipment {
     /// Waits until the topic may take a letter.
     async fn wait_for_topic(&mut self, course: &mut Course, tries: u32) -> Option<()> {
         self.give_turn_back(course);
-        let dock = self.dock.clone();
-        dock.delivery.metrics.refused.blocks_halted.inc();
+        let shard = self.shard.clone();
+        shard.delivery.metrics.refused.blocks_halted.inc();
         let wait = retry::wait(Pace::Slow, tries, self.random());
         self.pause(wait, Replica::Same).await;
-        dock.delivery.metrics.refused.blocks_halted.dec();
+        shard.delivery.metrics.refused.blocks_halted.dec();
         self.have_turn(course).await
     }
 
     /// Gives a letter to the queue; `None` when that is full.
     fn post(&self, origin: &Origin, span: Option<&[u8]>, refused: &RefusedRow) -> Option<Receipt> {
-        let delivery = &self.dock.delivery;
+        let delivery = &self.shard.delivery;
         let (row, text) = (origin.span, refused.refusal.text.as_str());
         let letter = match &origin.message {
             Some(message) => {
@@ -178,7 +178,7 @@ impl Shipment {
 
     /// One span of a message, as a message of its own; none when it has no such span.
     fn span_of(&self, message: &OwnedMessage, span: u64) -> Option<Vec<u8>> {
-        let kafka = &self.dock.delivery.kafka;
+        let kafka = &self.shard.delivery.kafka;
         let mut reader = Reader::new(kafka.format, kafka.record_batch_bytes_max);
         let wire = reader.wire(message.payload().unwrap_or_default()).ok()?;
         sluice_otlp::extract(wire, span).ok()?

@@ -5,7 +5,7 @@ use crate::{
     blocks::buffers::Pool,
     delivery::route::Route,
     signals::account::RowAccount,
-    volume::cargo::tests::{Volume, stowed},
+    volume::block_frames::tests::{Volume, stowed},
 };
 use crossbeam_channel::bounded;
 use sluice_kafka::ranges::Release;
@@ -42,11 +42,11 @@ async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     let mut held = Held::new(9);
     for first in [0, 10, 20] {
         let stowed = stowed(&pool, first, true);
-        let cargo = stowed.cargo.clone();
+        let frames = stowed.frames.clone();
         assert!(held.block(stowed).is_empty());
         assert!(held.order(send(first, first == 0)).is_empty());
-        spool.spill(&cargo);
-        while cargo.is_in_memory() {
+        spool.spill(&frames);
+        while frames.is_in_memory() {
             tokio::task::yield_now().await;
         }
     }

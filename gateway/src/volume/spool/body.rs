@@ -5,7 +5,9 @@
 //!
 //! The checksum of a whole record is compared before it is first sent; and again while it is sent, where the last piece is held
 //! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
-//! has no answer, the whole is compared again before the next one ([`crate::volume::cargo::Cargo::distrust`]), which finds it.
+//! has no answer, the whole is compared again before the next one ([`distrust`]), which finds it.
+//!
+//! [`distrust`]: crate::volume::block_frames::BlockFrames::distrust
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};

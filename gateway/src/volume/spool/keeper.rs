@@ -1,7 +1,7 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
 use super::{Ended, Note, Request, Shared, Usage, notes::Notes};
-use crate::volume::cargo::{Cargo, Leaving};
+use crate::volume::block_frames::{BlockFrames, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Queue, ReadError};
@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A block on its way.
 struct Spill {
-    cargo: Arc<Cargo>,
+    frames: Arc<BlockFrames>,
     leaving: Leaving,
 }
 
@@ -89,7 +89,7 @@ impl Keeper {
 
     fn take(&mut self, request: Request) -> Result<(), Fatal> {
         match request {
-            Request::Spill { cargo, leaving } => self.spills.push_back(Spill { cargo, leaving }),
+            Request::Spill { frames, leaving } => self.spills.push_back(Spill { frames, leaving }),
             Request::Mark { id, now_ms, done } => {
                 self.queue.mark_sent(id, now_ms)?;
                 self.marked.push((id, done));
@@ -168,23 +168,23 @@ impl Keeper {
         Ok(())
     }
 
-    /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their cargoes.
+    /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their frames.
     fn append_next(&mut self) -> Result<(), Fatal> {
         let syncs = self.shared.syncs.load(Ordering::Relaxed);
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
         let mut appended = Vec::with_capacity(count);
         for _ in 0..count {
-            if let Some(Spill { cargo, leaving }) = self.spills.pop_front() {
+            if let Some(Spill { frames, leaving }) = self.spills.pop_front() {
                 let bytes = leaving.body.len();
-                appended.push((cargo, self.append(leaving)?, bytes));
+                appended.push((frames, self.append(leaving)?, bytes));
             }
         }
         if syncs {
             let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
             self.queue.sync_blocks(&ids)?;
         }
-        for (cargo, id, bytes) in appended {
-            if let (Some(ended), Some(id)) = (cargo.end_spill(id, syncs), id) {
+        for (frames, id, bytes) in appended {
+            if let (Some(ended), Some(id)) = (frames.end_spill(id, syncs), id) {
                 self.end_block(id, ended)?;
             }
             self.shared.spilling_bytes.fetch_sub(bytes, Ordering::Relaxed);

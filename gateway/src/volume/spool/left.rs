@@ -1,15 +1,15 @@
 //! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest
-//! [strays](crate::volume::strays).
+//! [orphans](crate::volume::orphans).
 //!
 //! ```text
 //!  of a partition --kept()--> reserved --take()--> goes on with its generation
 //!        | ^                   |    `--- what the generation does not go on with --.
 //!        | `--(no order came)--'                                                   v
-//!        `------------- its partition does not come ------------------------> strays
+//!        `------------- its partition does not come ------------------------> orphans
 //! ```
 //!
 //! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
-//! What the one was told the other must find, whatever becomes a stray in between: so it is reserved for the generation that asked.
+//! What the one was told the other must find, whatever becomes an orphan in between: so it is reserved for the generation that asked.
 //! Limits: a header for each block, until its partition begins or [`LEFT_WAIT`] is over.
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         route::Route,
     },
     signals::account::RowAccount,
-    volume::{cargo::Cargo, only_copy::Subject, passport::Passport, spool::Spool},
+    volume::{block_frames::BlockFrames, only_copy::Subject, passport::Passport, spool::Spool},
 };
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
@@ -61,7 +61,7 @@ struct Kinds {
     /// A generation of its partition was told of it, and delivery has not heard which ranges that goes on with.
     reserved: BTreeMap<PartitionId, Reserved>,
     /// Its partition came, and does not go on with it.
-    strays: Vec<LeftBlock>,
+    orphans: Vec<LeftBlock>,
     /// Records that cannot be read.
     lost: Vec<Lost>,
 }
@@ -97,8 +97,8 @@ impl Kinds {
     }
 
     fn take_all(&mut self) -> Vec<LeftBlock> {
-        let (of, strays) = (std::mem::take(&mut self.of), std::mem::take(&mut self.strays));
-        of.into_values().flatten().chain(strays).collect()
+        let (of, orphans) = (std::mem::take(&mut self.of), std::mem::take(&mut self.orphans));
+        of.into_values().flatten().chain(orphans).collect()
     }
 }
 
@@ -168,7 +168,7 @@ impl Left {
     }
 
     /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it
-    /// [strays](Self::strays). Nothing when a later generation was told of them since: then this one is over.
+    /// [orphans](Self::orphans). Nothing when a later generation was told of them since: then this one is over.
     pub fn take(
         &self,
         id: &PartitionId,
@@ -185,7 +185,7 @@ impl Left {
         drop(kinds);
         let mut wanted: BTreeMap<i64, OffsetRange> =
             ranges.iter().map(|range| (range.first, *range)).collect();
-        let (mut taken, mut strays) = (Vec::with_capacity(ranges.len()), Vec::new());
+        let (mut taken, mut orphans) = (Vec::with_capacity(ranges.len()), Vec::new());
         for block in left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
             let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
@@ -195,10 +195,10 @@ impl Left {
                     wanted.remove(&range.first);
                     taken.push(stowed(&block, (id, generation), (known, passport), account));
                 }
-                _ => strays.push(block),
+                _ => orphans.push(block),
             }
         }
-        self.lock().strays.extend(strays);
+        self.lock().orphans.extend(orphans);
         spool.numbers().taken_over.fetch_add(taken.len() as u64, Ordering::Relaxed);
         assert!(wanted.is_empty(), "a range is taken over only if its block was reserved for the generation");
         taken
@@ -216,24 +216,24 @@ impl Left {
 
     /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
     /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more, but those whose order is on its way.
-    pub fn strays(&self, everything: bool) -> Vec<LeftBlock> {
-        self.strays_at(everything, Instant::now())
+    pub fn orphans(&self, everything: bool) -> Vec<LeftBlock> {
+        self.orphans_at(everything, Instant::now())
     }
 
-    pub(crate) fn strays_at(&self, everything: bool, now: Instant) -> Vec<LeftBlock> {
+    pub(crate) fn orphans_at(&self, everything: bool, now: Instant) -> Vec<LeftBlock> {
         let mut kinds = self.lock();
         kinds.give_back_late(now);
         let waited = now.duration_since(self.since);
         if everything || waited >= LEFT_WAIT {
             return kinds.take_all();
         }
-        let mut strays = std::mem::take(&mut kinds.strays);
+        let mut orphans = std::mem::take(&mut kinds.orphans);
         if waited >= ENQUEUED_WAIT {
             for blocks in kinds.of.values_mut() {
-                strays.extend(blocks.extract_if(.., |block| block.is_enqueued()));
+                orphans.extend(blocks.extract_if(.., |block| block.is_enqueued()));
             }
         }
-        strays
+        orphans
     }
 }
 
@@ -306,7 +306,7 @@ impl LeftBlock {
         let passport = self.passport.clone().unwrap_or_default();
         // No generation of a partition has this number.
         let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
-        let stowed = Stowed { cargo: Cargo::only_copy(self.id, self.is_marked()), ..stowed };
+        let stowed = Stowed { frames: BlockFrames::only_copy(self.id, self.is_marked()), ..stowed };
         let first_sent = match self.sent {
             Sent::At(ms) => ms / 1_000,
             // The commit that it was appended for may not have been stored: then another owner has sent it, later than that.
@@ -321,7 +321,7 @@ impl LeftBlock {
             parts,
             routing_epoch: route.epoch(),
         };
-        Some(Ready { stowed, release, tenure: Arc::default() })
+        Some(Ready { stowed, release, generation: Arc::default() })
     }
 }
 
@@ -350,5 +350,5 @@ fn stowed(
         span_end_nanos_max: head.span_end_nanos_max,
         passport,
     };
-    Stowed { block, cargo: Cargo::left(*record, sent.is_marked(), left.is_enqueued()) }
+    Stowed { block, frames: BlockFrames::left(*record, sent.is_marked(), left.is_enqueued()) }
 }

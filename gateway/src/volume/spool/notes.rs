@@ -130,7 +130,7 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::cargo::tests::Volume;
+    use crate::volume::block_frames::tests::Volume;
     use sluice_kafka::{PartitionId, ranges::Content};
     use std::{sync::atomic::Ordering, time::Duration};
 

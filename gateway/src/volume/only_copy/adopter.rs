@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// What it takes to insert only copies.
 #[derive(Clone)]
-pub struct Caster {
+pub struct Adopter {
     /// The volume that they are on.
     pub spool: Spool,
     /// Where their rows are accounted for.
@@ -26,7 +26,7 @@ pub struct Caster {
     pub columns: u64,
 }
 
-impl Caster {
+impl Adopter {
     /// A block, to be sent. `None` for one that does not fit the table: it is encoded for other columns.
     pub async fn ready(&self, block: &LeftBlock, only: OnlyCopy, logs: &Logs) -> Option<Ready> {
         if block.columns() != self.columns {

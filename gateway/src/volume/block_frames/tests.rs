@@ -26,19 +26,19 @@ fn bytes(first: i64) -> Vec<u8> {
         .collect()
 }
 
-fn cargo(pool: &Pool, first: i64) -> Arc<Cargo> {
+fn frames(pool: &Pool, first: i64) -> Arc<BlockFrames> {
     cargo_as(pool, first, false)
 }
 
 /// A block of `delivery.commit: AfterEnqueue`.
-fn enqueued(pool: &Pool, first: i64) -> Arc<Cargo> {
+fn enqueued(pool: &Pool, first: i64) -> Arc<BlockFrames> {
     cargo_as(pool, first, true)
 }
 
-fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<Cargo> {
-    let Stowed { block, cargo } = stowed(pool, first, is_enqueued);
+fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
+    let Stowed { block, frames } = stowed(pool, first, is_enqueued);
     block.account.settled();
-    cargo
+    frames
 }
 
 /// A sealed block of ten offsets; of `delivery.commit: AfterEnqueue` if `is_enqueued`.
@@ -64,8 +64,8 @@ pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
         span_end_nanos_max: 0,
         passport: Passport { cluster: "c".into(), kept: Some(kept), is_enqueued },
     };
-    let cargo = Cargo::of(&mut block, 9);
-    Stowed { block, cargo }
+    let frames = BlockFrames::of(&mut block, 9);
+    Stowed { block, frames }
 }
 
 /// A directory of the test's own, removed when it ends.
@@ -73,7 +73,7 @@ pub(crate) struct Volume(PathBuf);
 
 impl Volume {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sluice-cargo-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("sluice-frames-{name}-{}", std::process::id()));
         drop(std::fs::remove_dir_all(&path));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -100,27 +100,27 @@ impl Drop for Volume {
 }
 
 /// A block that has gone to the volume.
-async fn spilled(pool: &Pool, spool: &Spool, first: i64) -> Arc<Cargo> {
-    let cargo = cargo(pool, first);
-    spool.spill(&cargo);
+async fn spilled(pool: &Pool, spool: &Spool, first: i64) -> Arc<BlockFrames> {
+    let frames = frames(pool, first);
+    spool.spill(&frames);
     // Waits until it has arrived.
-    drop(cargo.load(Some(spool), 5).await.unwrap());
-    cargo
+    drop(frames.load(Some(spool), 5).await.unwrap());
+    frames
 }
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_block_comes_back_from_the_volume_as_it_was_and_its_memory_is_free_meanwhile() {
     let (volume, pool) = (Volume::new("back"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = spilled(&pool, &spool, 20).await;
+    let frames = spilled(&pool, &spool, 20).await;
     assert_eq!(pool.free_bytes(), pool.total_bytes());
-    assert!(!cargo.is_in_memory());
+    assert!(!frames.is_in_memory());
     for _ in 0..2 {
-        let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+        let loaded = frames.load(Some(&spool), 5).await.unwrap();
         assert_eq!(loaded.body.len(), BLOCK_BYTES as u64);
         assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(20));
     }
-    cargo.end(Some(&spool), Ended::Settled);
+    frames.end(Some(&spool), Ended::Settled);
     // Blocks go one after another: once the next one is there, this one was looked at.
     spilled(&pool, &spool, 30).await;
     let numbers = spool.numbers();
@@ -132,14 +132,14 @@ async fn a_block_comes_back_from_the_volume_as_it_was_and_its_memory_is_free_mea
 async fn a_block_that_is_being_sent_stays_in_memory() {
     let (volume, pool) = (Volume::new("sent"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = cargo(&pool, 20);
-    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
-    assert_eq!(cargo.spillable_bytes(), None);
-    spool.spill(&cargo);
-    assert!(cargo.is_in_memory() && spool.spilling_bytes() == 0);
+    let frames = frames(&pool, 20);
+    let loaded = frames.load(Some(&spool), 5).await.unwrap();
+    assert_eq!(frames.spillable_bytes(), None);
+    spool.spill(&frames);
+    assert!(frames.is_in_memory() && spool.spilling_bytes() == 0);
     drop(loaded);
-    assert_eq!(cargo.spillable_bytes(), Some(BLOCK_BYTES as u64));
-    let leaving = cargo.begin_spill().unwrap();
+    assert_eq!(frames.spillable_bytes(), Some(BLOCK_BYTES as u64));
+    let leaving = frames.begin_spill().unwrap();
     assert_eq!(leaving.head.first_sent_ms, Some(5), "what was sent before says so on the volume");
 }
 
@@ -147,7 +147,7 @@ async fn a_block_that_is_being_sent_stays_in_memory() {
 async fn a_block_that_ends_on_its_way_leaves_no_record() {
     let (volume, pool) = (Volume::new("ended"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let first = cargo(&pool, 20);
+    let first = frames(&pool, 20);
     spool.spill(&first);
     first.end(Some(&spool), Ended::Dropped);
     let last = spilled(&pool, &spool, 30).await;
@@ -173,12 +173,12 @@ async fn a_full_volume_leaves_blocks_in_memory() {
 async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
     let (volume, pool) = (Volume::new("later"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = spilled(&pool, &spool, 20).await;
-    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_ok());
+    let frames = spilled(&pool, &spool, 20).await;
+    assert!(frames.load(Some(&spool), 5).await.unwrap().body.read().await.is_ok());
     damage(&volume.files()[0]);
-    assert!(cargo.load(Some(&spool), 5).await.unwrap().body.read().await.is_err(), "it breaks the try off");
-    cargo.distrust();
-    assert!(cargo.load(Some(&spool), 5).await.is_err());
+    assert!(frames.load(Some(&spool), 5).await.unwrap().body.read().await.is_err(), "it breaks the try off");
+    frames.distrust();
+    assert!(frames.load(Some(&spool), 5).await.is_err());
 }
 
 /// Writes over some bytes of the last record.
@@ -193,14 +193,14 @@ pub(crate) fn damage(file: &Path) {
 async fn a_damaged_record_is_never_sent_and_its_file_is_kept() {
     let (volume, pool) = (Volume::new("damaged"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = cargo(&pool, 20);
-    spool.spill(&cargo);
-    while cargo.is_in_memory() {
+    let frames = frames(&pool, 20);
+    spool.spill(&frames);
+    while frames.is_in_memory() {
         tokio::task::yield_now().await;
     }
     damage(&volume.files()[0]);
-    assert!(cargo.load(Some(&spool), 5).await.is_err());
-    cargo.end(Some(&spool), Ended::Damaged);
+    assert!(frames.load(Some(&spool), 5).await.is_err());
+    frames.end(Some(&spool), Ended::Damaged);
     spilled(&pool, &spool, 30).await;
     assert_eq!(spool.numbers().set_aside.load(Ordering::Relaxed), 1);
     assert!(volume.files().iter().any(|file| file.extension().is_some_and(|name| name == "damaged")));
@@ -240,9 +240,9 @@ async fn what_a_generation_was_told_of_is_there_when_its_order_comes() {
     let spool = left_behind(&volume, &[20, 30]).await;
     let ranges = kept(spool.left(), 4, "c", 9);
     // The pod is asked to drain, and delivery looks before it takes the order.
-    assert!(spool.left().strays(true).is_empty());
+    assert!(spool.left().orphans(true).is_empty());
     assert_eq!(taken(&spool, 4, &ranges), 2);
-    assert!(spool.left().strays(true).is_empty());
+    assert!(spool.left().orphans(true).is_empty());
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -255,17 +255,17 @@ async fn the_last_generation_that_asks_takes_over() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn what_a_generation_was_told_of_strays_when_its_order_never_comes() {
+async fn what_a_generation_was_told_of_is_orphaned_when_its_order_never_comes() {
     let volume = Volume::new("never_taken");
     let spool = left_behind(&volume, &[20, 30]).await;
     assert_eq!(kept(spool.left(), 4, "c", 9).len(), 2);
     let later = std::time::Instant::now() + std::time::Duration::from_hours(1);
-    let strays = spool.left().strays_at(false, later);
-    assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
+    let orphans = spool.left().orphans_at(false, later);
+    assert_eq!(orphans.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
+async fn the_next_run_goes_on_with_what_fits_and_the_rest_is_orphaned() {
     let (volume, pool) = (Volume::new("left"), Pool::new(4 << 20, 1, 1));
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     let spool = volume.open(64 << 20);
@@ -286,16 +286,16 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_strays() {
         assert_eq!(stowed.block.generation, Generation(4));
         let token = Token::of("c", &id, stowed.block.range, Content::default());
         assert_eq!(stowed.block.token, token);
-        let loaded = stowed.cargo.load(Some(&spool), 5).await.unwrap();
+        let loaded = stowed.frames.load(Some(&spool), 5).await.unwrap();
         assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(first));
-        let messages = stowed.cargo.messages(Some(&spool), 5).await.unwrap();
+        let messages = stowed.frames.messages(Some(&spool), 5).await.unwrap();
         assert_eq!(messages, MessageRows::kept(vec![1, 2, 3]));
         stowed.block.account.settled();
     }
     assert!(kept(left, 5, "c", 9).is_empty());
-    let strays = left.strays(false);
-    assert_eq!(strays.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
-    assert!(left.strays(true).is_empty() && strays[0].cluster() == Some("c") && strays[0].rows() == 7);
+    let orphans = left.orphans(false);
+    assert_eq!(orphans.iter().map(|left| left.range().first).collect::<Vec<_>>(), [40]);
+    assert!(left.orphans(true).is_empty() && orphans[0].cluster() == Some("c") && orphans[0].rows() == 7);
     assert_eq!(spool.numbers().dropped.blocks(), 0, "Kafka is asked before");
 }
 
@@ -304,35 +304,35 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     let (volume, pool) = (Volume::new("enqueued"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
     spool.sync_appends();
-    let cargo = enqueued(&pool, 10);
-    assert!(cargo.begin_spill().is_none(), "another owner may cut otherwise");
-    cargo.release();
-    assert!(cargo.become_only_copy().is_none(), "it is in memory");
-    spool.spill(&cargo);
-    let loaded = cargo.load(Some(&spool), 5).await.unwrap();
+    let frames = enqueued(&pool, 10);
+    assert!(frames.begin_spill().is_none(), "another owner may cut otherwise");
+    frames.release();
+    assert!(frames.become_only_copy().is_none(), "it is in memory");
+    spool.spill(&frames);
+    let loaded = frames.load(Some(&spool), 5).await.unwrap();
     assert_eq!(loaded.body.read().await.unwrap().concat(), bytes(10));
-    assert!(cargo.become_only_copy().is_some() && cargo.become_only_copy().is_none(), "that is new once");
-    assert!(cargo.is_only_copy());
-    cargo.end(Some(&spool), Ended::Settled);
-    assert!(cargo.become_only_copy().is_none());
+    assert!(frames.become_only_copy().is_some() && frames.become_only_copy().is_none(), "that is new once");
+    assert!(frames.is_only_copy());
+    frames.end(Some(&spool), Ended::Settled);
+    assert!(frames.become_only_copy().is_none());
 
-    let cargo = enqueued(&pool, 20);
-    cargo.release();
-    cargo.begin_parts();
-    spool.spill(&cargo);
-    cargo.load(Some(&spool), 5).await.unwrap();
-    assert!(cargo.become_only_copy().is_none(), "how far its parts are is in the plan of its range");
+    let frames = enqueued(&pool, 20);
+    frames.release();
+    frames.begin_parts();
+    spool.spill(&frames);
+    frames.load(Some(&spool), 5).await.unwrap();
+    assert!(frames.become_only_copy().is_none(), "how far its parts are is in the plan of its range");
 }
 
 #[tokio::test]
 async fn a_record_that_is_not_durable_is_no_only_copy() {
     let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
-    let cargo = enqueued(&pool, 10);
-    cargo.release();
-    spool.spill(&cargo);
-    drop(cargo.load(Some(&spool), 5).await.unwrap());
-    assert!(cargo.become_only_copy().is_none());
+    let frames = enqueued(&pool, 10);
+    frames.release();
+    spool.spill(&frames);
+    drop(frames.load(Some(&spool), 5).await.unwrap());
+    assert!(frames.become_only_copy().is_none());
 }
 
 #[tokio::test]
@@ -351,7 +351,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     spool.sync_appends();
     let ranges = kept(spool.left(), 4, "c", 9);
     let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
-    let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.cargo.become_only_copy().is_some()).collect();
+    let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.frames.become_only_copy().is_some()).collect();
     assert_eq!(becomes, [false, true], "the run after that would drop the first below the committed offset");
     for stowed in taken {
         stowed.block.account.settled();

@@ -17,10 +17,10 @@ use crate::{
         held::Ready,
         retry::{self, Pace},
         shipment::Shipment,
-        task::Docks,
+        task::Shards,
     },
     volume::{
-        only_copy::{Caster, Logs, Whereabouts, partition_of},
+        only_copy::{Adopter, Logs, Whereabouts, partition_of},
         spool::{Ended, LeftBlock},
     },
 };
@@ -58,8 +58,8 @@ pub struct Policy {
 }
 
 /// The blocks.
-pub struct Strays {
-    caster: Caster,
+pub struct Orphans {
+    adopter: Adopter,
     kafka: Kafka,
     policy: Policy,
     /// To be asked about.
@@ -72,12 +72,12 @@ pub struct Strays {
     shipments: JoinSet<PartitionId>,
 }
 
-impl Strays {
+impl Orphans {
     /// Of what could not be read when the volume was opened. Nothing else was found yet.
-    pub fn new(caster: Caster, kafka: Kafka, policy: Policy) -> Self {
-        let lost = caster.spool.left().take_lost();
+    pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
+        let lost = adopter.spool.left().take_lost();
         Self {
-            caster,
+            adopter,
             kafka,
             policy,
             question: Question { blocks: Vec::new(), lost },
@@ -90,17 +90,17 @@ impl Strays {
     }
 
     /// Asks, takes answers, and sends what may be sent.
-    pub fn look(&mut self, docks: &Docks) {
-        self.question.blocks.extend(self.caster.spool.left().strays(self.policy.drain.is_requested()));
-        self.take_answer(docks);
+    pub fn look(&mut self, shards: &Shards) {
+        self.question.blocks.extend(self.adopter.spool.left().orphans(self.policy.drain.is_requested()));
+        self.take_answer(shards);
         if self.asking.is_none() && !self.question.is_empty() && Instant::now() >= self.again {
             self.ask();
         }
         while self.shipments.len() < self.policy.sending_max
             && let Some(ready) = self.waiting.pop_front()
         {
-            let dock = docks.of(&ready.stowed.block, &ready.release);
-            self.shipments.spawn(Shipment::new(dock, ready).run());
+            let shard = shards.of(&ready.stowed.block, &ready.release);
+            self.shipments.spawn(Shipment::new(shard, ready).run());
         }
         while self.shipments.try_join_next().is_some_and(|ended| ended.is_ok()) {}
     }
@@ -108,23 +108,23 @@ impl Strays {
     fn ask(&mut self) {
         let (answer, asking) = oneshot::channel();
         let question = std::mem::take(&mut self.question);
-        let (caster, kafka, enqueues) = (self.caster.clone(), self.kafka.clone(), self.policy.enqueues);
+        let (adopter, kafka, enqueues) = (self.adopter.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
         tokio::spawn(async move {
-            if answer.send(judge(question, &caster, (kafka, enqueues)).await).is_err() {
+            if answer.send(judge(question, &adopter, (kafka, enqueues)).await).is_err() {
                 // Delivery has ended; the next run asks.
             }
         });
     }
 
-    fn take_answer(&mut self, docks: &Docks) {
+    fn take_answer(&mut self, shards: &Shards) {
         let Some(Ok(answer)) = self.asking.as_mut().map(oneshot::Receiver::try_recv) else { return };
         self.asking = None;
         match answer {
             Ok(ready) => {
                 self.unanswered = 0;
                 for _ in &ready {
-                    docks.count_in();
+                    shards.count_in();
                 }
                 self.waiting.extend(ready);
             }
@@ -151,9 +151,10 @@ impl Question {
 }
 
 /// Asks Kafka about blocks, drops those that are somewhere else, and gives the others.
-async fn judge(question: Question, caster: &Caster, (kafka, enqueues): (Kafka, bool)) -> Answer {
+async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka, bool)) -> Answer {
     let partitions = question.partitions();
     let asked = tokio::task::spawn_blocking(move || {
+        // What brokers log as the client; quotas and alerts may go by it, so that it stays as it was.
         let reader = TopicReader::new(&kafka, "strays", PATIENCE)?;
         Logs::ask(&reader, &kafka, &partitions)
     });
@@ -163,7 +164,7 @@ async fn judge(question: Question, caster: &Caster, (kafka, enqueues): (Kafka, b
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
     for lost in &question.lost {
-        judge_lost(lost, logs.whereabouts_of_lost(lost, enqueues), caster);
+        judge_lost(lost, logs.whereabouts_of_lost(lost, enqueues), adopter);
     }
     let mut ready = Vec::new();
     let (mut settled, mut in_kafka, mut unfit) = (0_u64, 0_u64, 0_u64);
@@ -172,14 +173,14 @@ async fn judge(question: Question, caster: &Caster, (kafka, enqueues): (Kafka, b
             Whereabouts::Settled => settled += 1,
             Whereabouts::InKafka => in_kafka += 1,
             Whereabouts::OnlyCopy(only) => {
-                match caster.ready(&block, only, &logs).await {
+                match adopter.ready(&block, only, &logs).await {
                     Some(block) => ready.push(block),
                     None => unfit += 1,
                 }
                 continue;
             }
         }
-        caster.spool.end(block.record(), Ended::Dropped);
+        adopter.spool.end(block.record(), Ended::Dropped);
     }
     let inserted = ready.len();
     tracing::info!(
@@ -198,7 +199,7 @@ async fn judge(question: Question, caster: &Caster, (kafka, enqueues): (Kafka, b
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
-fn judge_lost(lost: &Lost, found: Option<Whereabouts>, caster: &Caster) {
+fn judge_lost(lost: &Lost, found: Option<Whereabouts>, adopter: &Adopter) {
     let covers = lost.coordinates.as_ref();
     let partition = covers.map(|covers| partition_of(covers).to_string());
     let (first, next) = (covers.map(|covers| covers.first), covers.map(|covers| covers.next));
@@ -221,7 +222,7 @@ fn judge_lost(lost: &Lost, found: Option<Whereabouts>, caster: &Caster) {
         }
         Some(Whereabouts::OnlyCopy(_)) => {
             let rows = covers.map_or(0, |covers| covers.rows);
-            caster.metrics.spool.rows_lost.inc_by(rows);
+            adopter.metrics.spool.rows_lost.inc_by(rows);
             tracing::error!(
                 partition,
                 first,
@@ -234,5 +235,5 @@ fn judge_lost(lost: &Lost, found: Option<Whereabouts>, caster: &Caster) {
             "a record on the queue volume is damaged with its header: nobody can say what it covers"
         ),
     }
-    caster.spool.end(lost.id, Ended::Damaged);
+    adopter.spool.end(lost.id, Ended::Damaged);
 }

@@ -1,6 +1,6 @@
 //! Where a sealed block's bytes are: in memory, on the queue volume, or on their way there.
 //!
-//! Place in the flow: delivery makes one per sealed block; the block's shipment [loads](Cargo::load) it before each try; when memory
+//! Place in the flow: delivery makes one per sealed block; the block's shipment [loads](BlockFrames::load) it before each try; when memory
 //! runs short, [`crate::volume::spill`] has the spool thread move it. Owner: shared by these three, behind a lock that nobody waits under.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //! A block that is being sent from memory is not moved: its chunks would not come back before the try ends. One that is being moved
 //! is not sent before it has arrived: what is on the volume says whether the block may have been sent.
 //!
-//! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](Cargo::end), or given up. So a process
+//! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](BlockFrames::end), or given up. So a process
 //! that ends leaves its records behind.
 //!
 //! Limits: about 200 bytes for one on the volume; `sluice_spool::format::QUEUE_BLOCKS_MAX` of them.
@@ -38,7 +38,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// A block's bytes, wherever they are.
-pub struct Cargo {
+pub struct BlockFrames {
     state: Mutex<State>,
     /// Who answers for its rows.
     keeping: AtomicU8,
@@ -114,7 +114,7 @@ pub struct Leaving {
 }
 
 /// A try that sends a block from memory.
-struct Trying(Arc<Cargo>);
+struct Trying(Arc<BlockFrames>);
 
 impl Drop for Trying {
     fn drop(&mut self) {
@@ -124,7 +124,7 @@ impl Drop for Trying {
     }
 }
 
-impl fmt::Debug for Cargo {
+impl fmt::Debug for BlockFrames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &*self.state() {
             State::Memory(_) => "Memory",
@@ -136,7 +136,7 @@ impl fmt::Debug for Cargo {
     }
 }
 
-impl Cargo {
+impl BlockFrames {
     /// The bytes of a block that was just sealed, which are taken out of it. `columns` says which columns they were encoded for.
     pub fn of(block: &mut Block, columns: u64) -> Arc<Self> {
         let body = InsertBody::new(std::mem::take(&mut block.frames));
@@ -156,10 +156,10 @@ impl Cargo {
             metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
         };
         let is_enqueued = block.passport.is_enqueued;
-        let cargo = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
+        let frames = Self::at(State::Memory(InMemory { body, head, metadata, tries: 0 }), is_enqueued);
         // A record of it is found by a later run, which cannot know whether another owner has cut otherwise.
-        cargo.waits_for_release.store(is_enqueued, Ordering::Release);
-        cargo
+        frames.waits_for_release.store(is_enqueued, Ordering::Release);
+        frames
     }
 
     /// The bytes of a block that an earlier run has left on the volume; `is_enqueued`: its record says that its offsets may be committed.
@@ -169,9 +169,9 @@ impl Cargo {
 
     /// The same of a block of which the volume has the only copy.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Arc<Self> {
-        let cargo = Self::left(id, is_marked, true);
-        cargo.keeping.store(ONLY_COPY, Ordering::Release);
-        cargo
+        let frames = Self::left(id, is_marked, true);
+        frames.keeping.store(ONLY_COPY, Ordering::Release);
+        frames
     }
 
     /// Its range may be sent: whoever reads its messages makes the same.

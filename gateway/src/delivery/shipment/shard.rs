@@ -1,7 +1,7 @@
 //! What all shipments to one shard share: its servers, the permits to send to them, and what is known of how they are.
 //!
 //! Owner: delivery makes one for each shard; every shipment has a reference. Limits: [`Delivery::concurrency`] permits, and
-//! [`IN_PARTS_MAX`] blocks in parts for all docks of a process.
+//! [`IN_PARTS_MAX`] blocks in parts for all shards of a process.
 
 use crate::{
     blocks::{block::Block, buffers::Pool},
@@ -28,11 +28,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Blocks of a process that are sent in parts at the same time. Chosen: each takes the memory that the budget has for parts.
 pub const IN_PARTS_MAX: usize = 1;
 
-/// What all shipments share.
-pub struct Dock {
+/// One shard, as all shipments to it share it.
+pub struct Shard {
     pub(super) delivery: Delivery,
-    /// The place of its shard in the config.
-    pub(super) shard: usize,
+    /// Its place in the config.
+    pub(super) place: usize,
     pub(super) client: InsertClient,
     permits: Arc<Semaphore>,
     endpoints: Mutex<Endpoints>,
@@ -54,11 +54,11 @@ pub struct Dock {
     pub(super) clock: Clock,
 }
 
-impl Dock {
+impl Shard {
     /// For these servers, of the shard with this place in the config; `in_parts` are the turns of blocks that go in parts,
-    /// [`IN_PARTS_MAX`] for all docks.
+    /// [`IN_PARTS_MAX`] for all shards.
     pub fn new(
-        (shard, delivery): (usize, Delivery),
+        (place, delivery): (usize, Delivery),
         endpoints: Endpoints,
         in_parts: Arc<Semaphore>,
         pool: Arc<Pool>,
@@ -67,7 +67,7 @@ impl Dock {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
             delivery,
-            shard,
+            place,
             endpoints: Mutex::new(endpoints),
             returned: Notify::new(),
             failing: AtomicBool::new(false),
