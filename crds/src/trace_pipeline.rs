@@ -20,7 +20,7 @@ mod source;
 
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources};
-pub use insert::{Insert, SettingValue};
+pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use protection::{DisruptionBudget, NetworkRules};

@@ -11,6 +11,7 @@ use crate::{
     commands::check::AFTER_ENQUEUE,
     delivery::{
         clock::Clock,
+        native::Native,
         retry::{self, Pace},
         route::Route,
         task::{self, BLOCKS_WAITING_MAX, Delivery, ORDERS_WAITING_MAX, Stores},
@@ -308,6 +309,8 @@ impl Parts<'_> {
     ) -> anyhow::Result<Vec<Delivery>> {
         let standing = self.standing(shards.clone(), consumer.stats());
         let shape = Arc::new(RowShape::of(&self.columns));
+        let insert = &self.config.sink.clickhouse.insert;
+        let native = Native::of(insert.format, &self.columns, &self.metrics);
         let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()
@@ -317,7 +320,8 @@ impl Parts<'_> {
                     watch: self.watch(sink.clone(), events.clone()),
                     standing: standing.clone(),
                     sink,
-                    concurrency: self.config.sink.clickhouse.insert.concurrency,
+                    concurrency: insert.concurrency,
+                    native: native.clone(),
                     reports: consumer.reports(),
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,

@@ -16,6 +16,7 @@ pub mod task;
 
 pub mod held;
 
+pub mod native;
 pub mod route;
 pub mod shipment;
 

@@ -20,6 +20,11 @@ const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_asyn
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Insert {
+    /// How blocks go over the wire: RowBinary (the default) or Native. With Native a gateway turns rows into columns before it sends
+    /// them: ClickHouse needs about half the CPU for an INSERT, a gateway more CPU and 40Mi more memory. What is stored is the same.
+    #[serde(default)]
+    pub format: InsertFormat,
+
     /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as
     /// insert_quorum. One on which it rests that an INSERT is one block, whole, and stored once is refused.
     #[serde(default)]
@@ -29,6 +34,16 @@ pub struct Insert {
                   max_insert_block_size*), deduplicates (deduplicate_*, insert_deduplicat*), reads rows (input_format_*, \
                   format_*, type_json_*), asks the server (http_*, query*), or that another field sets"))]
     pub settings: BTreeMap<String, SettingValue>,
+}
+
+/// How blocks go over the wire.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InsertFormat {
+    /// As rows.
+    #[default]
+    RowBinary,
+    /// As columns.
+    Native,
 }
 
 /// The value of a setting, as text.

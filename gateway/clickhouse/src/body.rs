@@ -38,8 +38,19 @@ pub struct Broken(pub String);
 /// The frames of one block. Cloning shares them.
 #[derive(Clone)]
 pub struct InsertBody {
+    format: WireFormat,
     content: Content,
     bytes: u64,
+}
+
+/// How the bytes of a body are to be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WireFormat {
+    /// Rows, behind the target's header ([`crate::header`]).
+    #[default]
+    RowBinary,
+    /// Columns, with names and types of their own ([`crate::native`]).
+    Native,
 }
 
 #[derive(Clone)]
@@ -59,12 +70,22 @@ impl InsertBody {
     pub fn new(chunks: Vec<Bytes>) -> Self {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let chunks = chunks.into_iter().filter(|chunk| !chunk.is_empty()).collect();
-        Self { content: Content::Chunks(chunks), bytes }
+        Self { format: WireFormat::RowBinary, content: Content::Chunks(chunks), bytes }
+    }
+
+    /// The body that is the frames of a [`crate::native`] block.
+    pub fn native(frames: Vec<Bytes>) -> Self {
+        Self { format: WireFormat::Native, ..Self::new(frames) }
+    }
+
+    /// How it is to be read.
+    pub fn format(&self) -> WireFormat {
+        self.format
     }
 
     /// The body of so many bytes that are read from this source.
     pub fn read_from(source: Arc<dyn BodySource>, bytes: u64) -> Self {
-        Self { content: Content::Source(source), bytes }
+        Self { format: WireFormat::RowBinary, content: Content::Source(source), bytes }
     }
 
     /// Its chunks, if they are in memory.

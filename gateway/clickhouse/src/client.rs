@@ -19,7 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use crate::body::{Begun, BodyStream, InsertBody};
+use crate::body::{Begun, BodyStream, InsertBody, WireFormat};
 use crate::causes::with_causes;
 use crate::exception::code_of;
 use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
@@ -108,8 +108,9 @@ impl InsertClient {
         id: InsertId<'_>,
     ) -> Result<Inserted, InsertError> {
         let started = Instant::now();
-        let (stream, begun) = body.stream(target.header());
-        let attempt = self.attempt(request(target, stream, &id), &begun);
+        let (stream, begun) = body.stream(&target.header_of(body.format()));
+        let format = body.format();
+        let attempt = self.attempt(request(target, format, stream, &id), format, &begun);
         let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
             // Nobody sends a block without rows.
             Ok(Ok(Read::Nothing)) => Err(Failure::no_body()),
@@ -122,7 +123,12 @@ impl InsertClient {
         }
     }
 
-    async fn attempt(&self, request: Request<BodyStream>, begun: &Begun) -> Result<Read, Failure> {
+    async fn attempt(
+        &self,
+        request: Request<BodyStream>,
+        format: WireFormat,
+        begun: &Begun,
+    ) -> Result<Read, Failure> {
         let answer = self
             .http
             .request(request)
@@ -142,6 +148,8 @@ impl InsertClient {
         if class == Class::Done {
             return Ok(read);
         }
+        // Columns are made of rows that may all be right: what the server has against them as a whole says nothing of the rows.
+        let class = if format == WireFormat::Native && class == Class::Poison { Class::Retry } else { class };
         let message = message(&text, http_status);
         Err(Failure { class, code, http_status: Some(http_status), message })
     }
@@ -192,10 +200,15 @@ impl Failure {
     }
 }
 
-fn request(target: &InsertTarget, stream: BodyStream, id: &InsertId<'_>) -> Request<BodyStream> {
+fn request(
+    target: &InsertTarget,
+    format: WireFormat,
+    stream: BodyStream,
+    id: &InsertId<'_>,
+) -> Request<BodyStream> {
     let mut request = Request::new(stream);
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = target.uri(id);
+    *request.uri_mut() = target.uri(format, id);
     let headers = request.headers_mut();
     headers.insert(USER, target.user());
     headers.insert(PASSWORD, target.password());

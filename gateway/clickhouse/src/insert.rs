@@ -11,6 +11,8 @@
 //! body: frames (crate::frame): one of names and types (crate::header), then those of the block
 //! ```
 //!
+//! With a body of columns ([`crate::native`]) the statement says `FORMAT Native`, and no header goes before it.
+//!
 //! Limits: the query string is about 2 KiB, 3 KiB with groups; the server takes 1 MiB (`http_max_uri_size`).
 
 use std::collections::BTreeMap;
@@ -20,12 +22,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Uri};
 
+use crate::body::WireFormat;
 use crate::column::TableColumns;
 use crate::endpoint::{Credentials, Endpoint};
-use crate::header;
 use crate::outcome::Class;
-use crate::settings::PINNED;
+use crate::settings::{NATIVE_PINNED, PINNED};
 use crate::sql::{identifier, percent_encoded, table_name};
+use crate::{header, native};
 
 /// The shortest time an INSERT may be given. Chosen: the server's own limit is whole seconds and must come first.
 pub const INSERT_TIMEOUT_MIN: Duration = Duration::from_secs(2);
@@ -79,8 +82,9 @@ pub struct TargetSpec<'a> {
 pub struct InsertTarget {
     endpoint: Endpoint,
     table: String,
-    /// The URI up to and without what differs between inserts.
+    /// The URI up to and without what differs between inserts, for rows and for columns.
     uri_start: String,
+    native_uri_start: String,
     user: HeaderValue,
     password: HeaderValue,
     /// The frame that goes before those of every block.
@@ -109,7 +113,8 @@ impl InsertTarget {
         let password = value(&spec.credentials.password, "password")?;
         Ok(Self {
             endpoint: spec.endpoint.clone(),
-            uri_start: uri_start(spec, &table),
+            uri_start: uri_start(spec, &table, header::FORMAT, &[]),
+            native_uri_start: uri_start(spec, &table, native::FORMAT, NATIVE_PINNED),
             table,
             user,
             password,
@@ -139,6 +144,14 @@ impl InsertTarget {
         &self.header
     }
 
+    /// What goes before a body of this format.
+    pub(crate) fn header_of(&self, format: WireFormat) -> Bytes {
+        match format {
+            WireFormat::RowBinary => self.header.clone(),
+            WireFormat::Native => Bytes::new(),
+        }
+    }
+
     pub(crate) fn user(&self) -> HeaderValue {
         self.user.clone()
     }
@@ -147,8 +160,11 @@ impl InsertTarget {
         self.password.clone()
     }
 
-    pub(crate) fn uri(&self, id: &InsertId<'_>) -> Uri {
-        let mut uri = self.uri_start.clone();
+    pub(crate) fn uri(&self, format: WireFormat, id: &InsertId<'_>) -> Uri {
+        let mut uri = match format {
+            WireFormat::RowBinary => self.uri_start.clone(),
+            WireFormat::Native => self.native_uri_start.clone(),
+        };
         uri.push_str("&query_id=");
         uri.push_str(&percent_encoded(id.query_id));
         if let Some(token) = id.token {
@@ -194,10 +210,10 @@ pub struct InsertError {
     pub table: String,
 }
 
-fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
+fn uri_start(spec: &TargetSpec<'_>, table: &str, format: &str, pinned: &[(&str, &str)]) -> String {
     let columns = spec.columns.columns();
     let columns: Vec<_> = columns.iter().map(|column| identifier(&column.name)).collect();
-    let query = format!("INSERT INTO {table} ({}) FORMAT {}", columns.join(", "), header::FORMAT);
+    let query = format!("INSERT INTO {table} ({}) FORMAT {}", columns.join(", "), format);
     let server_timeout = spec.timeout.saturating_sub(SERVER_TIMEOUT_MARGIN);
     let mut uri = format!(
         "{}/?database={}&query={}&max_execution_time={}",
@@ -207,7 +223,7 @@ fn uri_start(spec: &TargetSpec<'_>, table: &str) -> String {
         server_timeout.as_secs(),
     );
     let asked = spec.settings.iter().map(|(name, value)| (&**name, &**value));
-    for (name, value) in asked.chain(PINNED.iter().copied()) {
+    for (name, value) in asked.chain(PINNED.iter().chain(pinned).copied()) {
         write!(uri, "&{}={}", percent_encoded(name), percent_encoded(value))
             .expect("writing to a String cannot fail");
     }
@@ -233,7 +249,8 @@ mod tests {
     #[test]
     fn the_uri_names_table_columns_and_settings() {
         let target = target("otel", "", Duration::from_secs(30)).unwrap();
-        let uri = target.uri(&InsertId { token: None, query_id: "q-1" }).to_string();
+        let id = InsertId { token: None, query_id: "q-1" };
+        let uri = target.uri(WireFormat::RowBinary, &id).to_string();
         assert!(uri.starts_with(
             "http://clickhouse:8123/?database=otel&query=INSERT%20INTO%20%60otel%60.%60otel_traces%60%20\
              %28%60Timestamp%60%2C%20%60TraceId%60%2C%20"
@@ -243,16 +260,22 @@ mod tests {
              insert_quorum=2%26async_insert%3D1&decompress=1"
         ));
         assert!(uri.ends_with("&query_id=q-1"), "{uri}");
+        let native = target.uri(WireFormat::Native, &id).to_string();
+        assert!(native.contains("%29%20FORMAT%20Native&max_execution_time=29&insert_quorum="), "{native}");
         for (name, value) in PINNED {
             assert!(uri.contains(&format!("&{name}={value}")), "{name}");
+            assert!(native.contains(&format!("&{name}={value}")), "{name}");
         }
+        assert!(native.contains("&input_format_native_allow_types_conversion=0&"));
     }
 
     #[test]
     fn a_token_and_names_are_encoded() {
         let target = target("o&t", "", Duration::from_secs(2)).unwrap();
         assert_eq!(target.table(), "`o&t`.`otel_traces`");
-        let uri = target.uri(&InsertId { token: Some("topic/0:1-2&x=1"), query_id: "a b" }).to_string();
+        let uri = target
+            .uri(WireFormat::RowBinary, &InsertId { token: Some("topic/0:1-2&x=1"), query_id: "a b" })
+            .to_string();
         assert!(uri.contains("/?database=o%26t&query="));
         assert!(uri.ends_with("&query_id=a%20b&insert_deduplication_token=topic%2F0%3A1-2%26x%3D1"));
         assert!(uri.contains("&max_execution_time=1&"));
@@ -273,6 +296,11 @@ mod tests {
     fn a_password_is_never_printed() {
         let target = target("otel", "s3cret", Duration::from_secs(30)).unwrap();
         assert!(!format!("{target:?}").contains("s3cret"));
-        assert!(!target.uri(&InsertId { token: None, query_id: "q" }).to_string().contains("s3cret"));
+        assert!(
+            !target
+                .uri(WireFormat::RowBinary, &InsertId { token: None, query_id: "q" })
+                .to_string()
+                .contains("s3cret")
+        );
     }
 }

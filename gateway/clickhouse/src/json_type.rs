@@ -117,6 +117,11 @@ impl JsonType {
         self.limits
     }
 
+    /// The declared paths, in the order of the type.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = (&[u8], TypedValue)> {
+        self.declared.iter().map(|(path, value)| (&**path, *value))
+    }
+
     /// The patterns of `SKIP REGEXP`, as they are printed; the server does not apply them to what is inserted in binary.
     pub fn patterns(&self) -> &[String] {
         &self.patterns
@@ -186,7 +191,7 @@ fn name(text: &str) -> Option<(String, &str)> {
 }
 
 /// The arguments between commas that stand neither in parentheses nor in quotes.
-fn split_arguments(arguments: &str) -> Vec<&str> {
+pub(crate) fn split_arguments(arguments: &str) -> Vec<&str> {
     let (mut found, mut from, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
     let mut chars = arguments.char_indices();
     while let Some((at, char)) = chars.next() {

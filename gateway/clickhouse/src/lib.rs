@@ -67,6 +67,8 @@ pub mod lookup;
 pub mod lz4;
 #[doc(hidden)]
 pub mod lz4_round_trip;
+#[cfg(feature = "client")]
+pub mod native;
 pub mod outcome;
 #[cfg(feature = "client")]
 pub mod probe;

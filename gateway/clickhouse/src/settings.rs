@@ -61,6 +61,14 @@ pub const PINNED: &[(&str, &str)] = &[
     ("log_comment", "sluice-gateway"),
 ];
 
+/// Settings of every INSERT of columns, beside those.
+pub const NATIVE_PINNED: &[(&str, &str)] = &[
+    // On by default: columns of other types than the table has would be converted, and nobody would know.
+    ("input_format_native_allow_types_conversion", "0"),
+    // Types are text.
+    ("input_format_native_decode_types_in_binary_format", "0"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Rows as the encoder writes them, for tests: random columns, random values, the package's own writers.
 
-use crate::column::{AttributeColumns, Column, ColumnType, Group, TableColumns};
+use crate::column::{AttributeColumns, AttributeSet, Column, ColumnType, Group, TableColumns};
 use crate::groups::Groups;
 use crate::json::{JsonObject, put_empty_object};
 use crate::json_array::ArrayKind;
@@ -45,7 +45,16 @@ pub fn columns(chance: &mut Chance) -> TableColumns {
         2 => AttributeColumns::default(),
         _ => AttributeColumns::Json(JsonType::parse(JSON_TYPE).unwrap()),
     };
-    TableColumns { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() }
+    let mut columns =
+        TableColumns { resource: set(), span: set(), event: set(), link: set(), described: Vec::new() };
+    for set in AttributeSet::ALL {
+        if matches!(columns.of(set), AttributeColumns::Json(json) if json.has_rules()) {
+            let type_name =
+                if set.is_repeated() { format!("Array({JSON_TYPE})") } else { JSON_TYPE.to_owned() };
+            columns.described.push((set.name().to_owned(), type_name));
+        }
+    }
+    columns
 }
 
 /// A row of these columns.
@@ -121,7 +130,7 @@ fn put_map(out: &mut Vec<u8>, chance: &mut Chance) {
 }
 
 fn put_json(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance: &mut Chance) {
-    let set = crate::column::AttributeSet::ALL.into_iter().find(|set| set.name() == column.name).unwrap();
+    let set = AttributeSet::ALL.into_iter().find(|set| set.name() == column.name).unwrap();
     let AttributeColumns::Json(json_type) = columns.of(set) else { panic!("{} is no JSON", column.name) };
     if chance.below(4) == 0 {
         return put_empty_object(out);

@@ -31,6 +31,7 @@ const EXACT_MAX: u64 = 1 << 53;
 pub struct TypedValue {
     scalar: Scalar,
     nullable: bool,
+    low_cardinality: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +53,18 @@ impl TypedValue {
     pub fn parse(type_name: &str) -> Option<Self> {
         let inside = |outer: &str| type_name.strip_prefix(outer)?.strip_suffix(')');
         if let Some(inner) = inside("LowCardinality(") {
-            return Self::parse(inner).filter(|typed| typed.scalar == Scalar::Text);
+            let typed = Self::parse(inner).filter(|typed| typed.scalar == Scalar::Text)?;
+            return Some(Self { low_cardinality: true, ..typed });
         }
         if let Some(inner) = inside("Nullable(") {
-            return Some(Self { scalar: Scalar::parse(inner)?, nullable: true });
+            return Some(Self { scalar: Scalar::parse(inner)?, nullable: true, low_cardinality: false });
         }
-        Some(Self { scalar: Scalar::parse(type_name)?, nullable: false })
+        Some(Self { scalar: Scalar::parse(type_name)?, nullable: false, low_cardinality: false })
+    }
+
+    /// Whether a column has its values in a dictionary; a row has the same bytes either way.
+    pub(crate) fn is_low_cardinality(self) -> bool {
+        self.low_cardinality
     }
 
     /// Whether it is text, which takes every value in writing.

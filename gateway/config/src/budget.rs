@@ -11,6 +11,7 @@
 //! | letters | [`LETTERS_BYTES`] | dead letters on their way |
 //! | parts | [`PARTS_BYTES`] | the rows of a refused block, while it is sent in parts |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of inserts on their way |
+//! | native | [`NATIVE_TURN_BYTES`] + concurrency × [`NATIVE_FRAMES_BYTES`] | only with `format: Native`: a block that is being turned into columns, and those that have been |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | what the allocator keeps beyond what it was asked for |
 //!
@@ -21,7 +22,7 @@
 //! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest that
 //! would do.
 
-use crate::gateway_config::Format;
+use crate::gateway_config::{Format, InsertFormat};
 use crate::units::ByteSize;
 
 /// Program, thread stacks, runtime, Kafka metadata, metrics. Chosen; the resident set of a gateway with two workers and little to
@@ -79,6 +80,13 @@ pub const PARTS_BYTES: u64 = 8 << 20;
 /// Per insert on its way: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
 
+/// With `insert.format: Native`, a block that is being turned into columns; one at a time is. Chosen: 16 MiB of columns, and a row with
+/// its frame. The gateway asserts that it is no more.
+pub const NATIVE_TURN_BYTES: u64 = 24 << 20;
+
+/// With `insert.format: Native`, per insert on its way: the columns of its block, compressed. The gateway asserts that they are no more.
+pub const NATIVE_FRAMES_BYTES: u64 = 8 << 20;
+
 /// The largest compressed block. The size rule closes blocks far below it (16 MiB of messages make about 4 MiB); what
 /// would pass it is a single message that does not compress, and that is rejected.
 pub const BLOCK_BYTES_MAX: u64 = 24 << 20;
@@ -119,6 +127,8 @@ pub struct Sizing {
     pub format: Format,
     /// Inserts at the same time.
     pub insert_concurrency: u32,
+    /// How blocks go over the wire.
+    pub insert_format: InsertFormat,
 }
 
 /// A limit, divided. The parts add up to the limit exactly.
@@ -142,6 +152,8 @@ pub struct Budget {
     pub parts: ByteSize,
     /// Inserts on their way.
     pub http: ByteSize,
+    /// Blocks as columns.
+    pub native: ByteSize,
     /// The pool of compressed chunks.
     pub blocks: ByteSize,
     /// Left to the allocator.
@@ -175,6 +187,7 @@ impl Budget {
                 letters: ByteSize::bytes(LETTERS_BYTES),
                 parts: ByteSize::bytes(PARTS_BYTES),
                 http: ByteSize::bytes(fixed.http),
+                native: ByteSize::bytes(fixed.native),
                 blocks: ByteSize::bytes(blocks),
                 slack: ByteSize::bytes(slack),
             }),
@@ -183,7 +196,7 @@ impl Budget {
     }
 
     /// Name and size of every part, in the order of the table above: for printing and for metrics.
-    pub fn parts(&self) -> [(&'static str, ByteSize); 10] {
+    pub fn parts(&self) -> [(&'static str, ByteSize); 11] {
         [
             ("base", self.base),
             ("kafka", self.kafka),
@@ -193,6 +206,7 @@ impl Budget {
             ("parts", self.parts),
             ("spool", self.spool),
             ("http", self.http),
+            ("native", self.native),
             ("blocks", self.blocks),
             ("slack", self.slack),
         ]
@@ -220,6 +234,7 @@ struct Fixed {
     rows: u64,
     workers: u64,
     http: u64,
+    native: u64,
 }
 
 impl Fixed {
@@ -234,11 +249,12 @@ impl Fixed {
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
             http: u64::from(sizing.insert_concurrency).saturating_mul(INSERT_BYTES),
+            native: native_bytes(sizing),
         }
     }
 
     fn sum(&self) -> u64 {
-        [self.kafka, self.spool, self.rows, self.workers, self.http]
+        [self.kafka, self.spool, self.rows, self.workers, self.http, self.native]
             .into_iter()
             .fold(BASE_BYTES + LETTERS_BYTES + PARTS_BYTES, u64::saturating_add)
     }
@@ -249,6 +265,16 @@ fn json_bytes(sizing: &Sizing) -> u64 {
     match sizing.format {
         Format::OtlpProto => 0,
         Format::OtlpJson => sizing.record_batch_bytes_max.get().saturating_mul(JSON_BYTES_PER_MESSAGE_BYTE),
+    }
+}
+
+/// What blocks need as columns.
+fn native_bytes(sizing: &Sizing) -> u64 {
+    match sizing.insert_format {
+        InsertFormat::RowBinary => 0,
+        InsertFormat::Native => u64::from(sizing.insert_concurrency)
+            .saturating_mul(NATIVE_FRAMES_BYTES)
+            .saturating_add(NATIVE_TURN_BYTES),
     }
 }
 
@@ -283,6 +309,7 @@ mod tests {
             record_batch_bytes_max: ByteSize::mib(batch_mib),
             format: Format::OtlpProto,
             insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
         }
     }
 
@@ -330,6 +357,7 @@ mod tests {
                 record_batch_bytes_max: ByteSize::kib(batch_kib),
                 format: if json { Format::OtlpJson } else { Format::OtlpProto },
                 insert_concurrency: 2,
+                insert_format: InsertFormat::RowBinary,
             };
             match Budget::divide(&sizing) {
                 Ok(budget) => {

@@ -242,6 +242,7 @@ impl GatewayConfig {
             format: self.source.kafka.format,
             // Each shard has its own.
             insert_concurrency: self.sink.clickhouse.insert.concurrency.saturating_mul(shards),
+            insert_format: self.sink.clickhouse.insert.format,
         }
     }
 }

@@ -237,6 +237,9 @@ pub struct Insert {
     /// Inserts at the same time from this process to each shard: 1 to 64.
     #[serde(default = "concurrency")]
     pub concurrency: u32,
+    /// How blocks go over the wire.
+    #[serde(default, skip_serializing_if = "InsertFormat::is_row_binary")]
+    pub format: InsertFormat,
     /// More settings of ClickHouse for every INSERT: what [`crate::insert_settings`] lets pass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
@@ -271,8 +274,28 @@ impl Default for Insert {
             max_interval: max_interval(),
             timeout: timeout(),
             concurrency: concurrency(),
+            format: InsertFormat::default(),
             settings: BTreeMap::new(),
         }
+    }
+}
+
+/// How blocks go over the wire. Which one changes nothing that is stored, and no block's identity: it may be changed at any time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InsertFormat {
+    /// As the rows that they are kept as: the gateway's CPU is the least.
+    #[default]
+    RowBinary,
+    /// Turned into columns before they are sent: the server's CPU is the least, and that of both together. What comes from the queue
+    /// volume, goes in parts, or does not fit the memory for it goes as rows.
+    Native,
+}
+
+impl InsertFormat {
+    /// Whether it is the default.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_row_binary(&self) -> bool {
+        *self == Self::RowBinary
     }
 }
 

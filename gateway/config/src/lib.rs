@@ -23,8 +23,8 @@ pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use gateway_config::{
     Admin, ClickHouse, Commit, Credentials, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol,
-    InitialOffset, Insert, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode, Shutdown,
-    Sink, Source,
+    InitialOffset, Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue,
+    QueueMode, Shutdown, Sink, Source,
 };
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};
 pub use security::{Sasl, SaslMechanism, SecretFileError, Tls};

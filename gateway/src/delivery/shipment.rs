@@ -59,6 +59,8 @@ pub struct Shipment {
     /// Of the last try, for the next one: parts of a block do not wait behind all other blocks, each for itself.
     permit: Option<OwnedSemaphorePermit>,
     is_in_parts: bool,
+    /// It cannot be turned into columns, or was refused as such.
+    goes_as_rows: bool,
     refused: Instant,
     /// What the server said last.
     refusal: Option<(Option<u32>, String)>,
@@ -120,6 +122,7 @@ impl Shipment {
             last: None,
             permit: None,
             is_in_parts: false,
+            goes_as_rows: false,
             refused,
             refusal: None,
             doubt: None,
@@ -274,12 +277,15 @@ impl Shipment {
             shard.give_up(endpoint, pass);
             return Some(step);
         }
+        let native = self.native(&loaded.body).await;
         let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
-        let sent = shard.client.insert(shard.delivery.targets.at(endpoint), &loaded.body, id).await;
-        drop(loaded);
+        let body = native.as_ref().unwrap_or(&loaded.body);
+        let sent = shard.client.insert(shard.delivery.targets.at(endpoint), body, id).await;
+        let went_as_columns = native.is_some();
+        drop((native, loaded));
         self.permit = Some(permit).filter(|_| self.is_in_parts);
         match sent {
             Ok(inserted) => {
@@ -289,6 +295,8 @@ impl Shipment {
             }
             Err(error) => {
                 self.refused = Instant::now();
+                // Which row is to blame can be found only among rows.
+                self.goes_as_rows |= went_as_columns && error.code.is_some() && error.class == Class::Retry;
                 if error.code.is_none() {
                     self.frames.distrust();
                 }
@@ -299,6 +307,17 @@ impl Shipment {
                 Some(self.sending.tries.failed(failure, &self.at()))
             }
         }
+    }
+
+    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit.
+    async fn native(&mut self, rows: &InsertBody) -> Option<InsertBody> {
+        if self.is_in_parts || self.goes_as_rows {
+            return None;
+        }
+        let native = self.shard.delivery.native.clone()?;
+        let body = native.body(rows).await;
+        self.goes_as_rows = body.is_none() && rows.chunks().is_some();
+        body
     }
 
     /// What the next try sends. `None` when it cannot be read.

@@ -14,6 +14,7 @@ use crate::{
     delivery::{
         breaker::Endpoints,
         held::{Held, Stowed},
+        native::Native,
         route::Route,
         shipment::{IN_PARTS_MAX, Shard, Shipment},
     },
@@ -85,6 +86,8 @@ pub struct Delivery {
     pub on_missing: OnMissing,
     /// Where their messages are read again.
     pub kafka: Kafka,
+    /// Turns blocks into columns, where they are to go so.
+    pub native: Option<Native>,
     /// How a row is told from the next one in a block.
     pub shape: Arc<RowShape>,
     /// The process' metrics.

@@ -227,7 +227,7 @@ fn advice(refused: &Refused) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_gateway_config::Format;
+    use sluice_gateway_config::{Format, InsertFormat};
 
     #[test]
     fn the_advice_for_a_batch_is_a_config_that_is_accepted() {
@@ -238,6 +238,7 @@ mod tests {
             record_batch_bytes_max: ByteSize::mib(1),
             format: Format::OtlpProto,
             insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
         };
         let advice = |bytes| BadBatch::TooLarge { bytes }.advice(&sizing);
         let larger = advice((2 << 20) - 1);

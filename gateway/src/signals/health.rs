@@ -306,7 +306,7 @@ mod tests {
         block_frames::tests::{Volume as Folder, damage, stowed},
         spool::Ended,
     };
-    use sluice_gateway_config::{Budget, ByteSize, Format, Sizing};
+    use sluice_gateway_config::{Budget, ByteSize, Format, InsertFormat, Sizing};
     use sluice_kafka::{PartitionId, watchdog::Reason};
 
     fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
@@ -322,6 +322,7 @@ mod tests {
             record_batch_bytes_max: ByteSize::mib(1),
             format: Format::OtlpProto,
             insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
         };
         Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()))
     }

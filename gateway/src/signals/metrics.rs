@@ -57,6 +57,8 @@ pub struct Metrics {
     pub blocks_inserted: IntCounter,
     /// Compressed bytes that ClickHouse has acknowledged.
     pub bytes_inserted: IntCounter,
+    /// Blocks that could not be turned into columns, by why.
+    pub blocks_as_rows: IntCounterVec,
     /// Seconds per successful insert.
     pub insert_seconds: Histogram,
     /// Failed tries by class.
@@ -241,6 +243,11 @@ impl Metrics {
                 .counter("blocks_inserted_total", "Blocks that ClickHouse has acknowledged."),
             bytes_inserted: make
                 .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
+            blocks_as_rows: make.counters(
+                "blocks_as_rows_total",
+                "Blocks that went as rows though insert.format is Native, by what they have too much of.",
+                &["reason"],
+            ),
             insert_seconds: make.seconds(
                 "insert_seconds",
                 "Seconds per successful insert.",

@@ -2,10 +2,14 @@
 
 use crate::{
     messages::{attribute, message, span, string},
-    server::{Database, frames, send},
+    native::columns_of,
+    server::{Database, frames, send_body},
 };
 use bytes::Bytes;
-use sluice_clickhouse::outcome::Class;
+use sluice_clickhouse::{
+    body::{InsertBody, WireFormat},
+    outcome::Class,
+};
 use sluice_gateway_config::Layout;
 use std::collections::BTreeSet;
 use tokio::{
@@ -109,22 +113,30 @@ fn cuts(body: &[u8]) -> BTreeSet<usize> {
     around.chain(within).filter(|cut| *cut < body.len()).collect()
 }
 
-async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Length) {
+async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Length, format: WireFormat) {
     let database = Database::new(test).await;
-    let table = database.with_table().await;
-    let body = block(&table.1);
+    let (sink, columns) = database.with_table().await;
+    let rows_body = Bytes::from(block(&columns));
+    let (body, made): (Bytes, fn(Vec<Bytes>) -> InsertBody) = match format {
+        WireFormat::RowBinary => (rows_body, InsertBody::new),
+        WireFormat::Native => {
+            let columns = columns_of(&columns, &[rows_body]);
+            (columns.chunks().unwrap().concat().into(), InsertBody::native)
+        }
+    };
+    let insert = made(vec![body.clone()]);
     let mut whole = 0;
     let rows = 601;
     for cut in cuts(&body) {
         let token = format!("token-{cut}");
         let proxy = cutting_proxy(database.authority(), cut, length).await;
-        let through = (database.sink_at(Layout::Json, &format!("http://{proxy}")), table.1.clone());
-        let sent = [Bytes::from(body.clone())];
+        let through = database.sink_at(Layout::Json, &format!("http://{proxy}"));
         let query_id = format!("{}-{cut}", database.name);
-        let error = send(&through, &sent, &token, &format!("{query_id}-0")).await.unwrap_err();
+        let cut_off = send_body((&through, &columns), &insert, &token, &format!("{query_id}-0")).await;
+        let error = cut_off.unwrap_err();
         assert_ne!(error.class, Class::Poison, "cut at {cut}: {error}");
         assert_eq!(database.count().await, whole, "cut at {cut}: {error}");
-        send(&table, &sent, &token, &format!("{query_id}-1")).await.unwrap();
+        send_body((&sink, &columns), &insert, &token, &format!("{query_id}-1")).await.unwrap();
         whole += rows;
         assert_eq!(database.count().await, whole, "the whole after a cut at {cut}: {error}");
     }
@@ -133,10 +145,15 @@ async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Lengt
 
 #[tokio::test]
 async fn a_body_that_a_proxy_cuts_stores_nothing_and_leaves_the_token() {
-    every_cut_stores_nothing_and_leaves_the_token("cut", Length::Fits).await;
+    every_cut_stores_nothing_and_leaves_the_token("cut", Length::Fits, WireFormat::RowBinary).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_closes_early_stores_nothing_and_leaves_the_token() {
-    every_cut_stores_nothing_and_leaves_the_token("closed", Length::TooLong).await;
+    every_cut_stores_nothing_and_leaves_the_token("closed", Length::TooLong, WireFormat::RowBinary).await;
+}
+
+#[tokio::test]
+async fn columns_that_a_proxy_cuts_store_nothing_and_leave_the_token() {
+    every_cut_stores_nothing_and_leaves_the_token("cut_native", Length::Fits, WireFormat::Native).await;
 }

@@ -22,6 +22,7 @@ mod guarantee;
 mod layouts;
 mod limits;
 mod messages;
+mod native;
 mod poison;
 mod refresh;
 mod schema;

@@ -1,5 +1,6 @@
 //! A database of a test's own, and the gateway's real way into it.
 
+use crate::native;
 use bytes::Bytes;
 use clickhouse::Client;
 use sluice_clickhouse::{
@@ -144,7 +145,22 @@ impl Database {
         let body = InsertBody::new(frames(columns, message));
         let query_id = format!("{}-{}", self.name, next_number());
         let id = InsertId { token: None, query_id: &query_id };
-        InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
+        InsertClient::new().insert(targets.at(0), &body, id).await?;
+        native::stores_the_same(self, columns, message).await;
+        Ok(())
+    }
+
+    /// A table like `otel_traces` with another name, and the way into it.
+    pub async fn twin(&self, table: &str) -> Sink {
+        self.execute(&format!("CREATE TABLE {0}.{table} AS {0}.otel_traces", self.name)).await;
+        Sink::new(&ClickHouse { table: table.to_owned(), ..self.config(Schema::default()) }).unwrap()
+    }
+
+    /// All rows of a table, in the order in which they lie there, with the types of their `JSON` values.
+    pub async fn bytes(&self, table: &str) -> Vec<u8> {
+        let question = format!("SELECT * FROM {}.{table} SETTINGS max_threads = 1", self.name);
+        let mut rows = self.client.query_raw(&question).fetch_bytes("RowBinary").unwrap();
+        rows.collect().await.unwrap().to_vec()
     }
 }
 
@@ -155,10 +171,19 @@ pub async fn send(
     token: &str,
     query_id: &str,
 ) -> Result<(), InsertError> {
+    send_body((sink, columns), &InsertBody::new(frames.to_vec()), token, query_id).await
+}
+
+/// Sends a body under a token, at the sink's own server.
+pub async fn send_body(
+    (sink, columns): (&Sink, &TableColumns),
+    body: &InsertBody,
+    token: &str,
+    query_id: &str,
+) -> Result<(), InsertError> {
     let targets = sink.targets(columns).unwrap();
     let id = InsertId { token: Some(token), query_id };
-    let body = InsertBody::new(frames.to_vec());
-    InsertClient::new().insert(targets.at(0), &body, id).await.map(|_| ())
+    InsertClient::new().insert(targets.at(0), body, id).await.map(|_| ())
 }
 
 /// The frames of one message's rows.
@@ -184,7 +209,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
 }
 
 /// A number that no other insert of this process has.
-fn next_number() -> u64 {
+pub fn next_number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

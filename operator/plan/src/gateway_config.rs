@@ -2,8 +2,8 @@
 
 use crate::{Names, quantity, secrets::file};
 use sluice_crds::{
-    Commit, Engine, Format, GroupProtocol, InitialOffset, Layout, LogLevel, OnMissing, PathType, QueueMode,
-    SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
+    Commit, Engine, Format, GroupProtocol, InitialOffset, InsertFormat, Layout, LogLevel, OnMissing,
+    PathType, QueueMode, SaslMechanism, SchemaManagement, SecretUse, Tls, TracePipelineSpec, View,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
 };
 use sluice_gateway_config as contract;
@@ -180,7 +180,19 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
             // How the table is made is the schema Job's business: an edit of it must not restart gateways.
             ..contract::Schema::default()
         },
-        insert: contract::Insert { settings: settings(spec), ..contract::Insert::default() },
+        insert: contract::Insert {
+            format: insert_format(spec),
+            settings: settings(spec),
+            ..contract::Insert::default()
+        },
+    }
+}
+
+/// How blocks go over the wire.
+pub(crate) fn insert_format(spec: &TracePipelineSpec) -> contract::InsertFormat {
+    match spec.sink.clickhouse.insert.format {
+        InsertFormat::RowBinary => contract::InsertFormat::RowBinary,
+        InsertFormat::Native => contract::InsertFormat::Native,
     }
 }
 

@@ -14,7 +14,9 @@ use crate::{
     volumes::{Growth, Volume},
 };
 use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::reason};
-use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, Format, Sizing, Violations, parse};
+use sluice_gateway_config::{
+    ByteSize, CheckedConfig, Duration, Format, InsertFormat, Sizing, Violations, parse,
+};
 
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -247,6 +249,7 @@ struct Sizes {
     record_batch_bytes_max: ByteSize,
     format: Format,
     insert_concurrency: u32,
+    insert_format: InsertFormat,
     workers: u32,
     policy: Policy,
     terms: Terms,
@@ -270,12 +273,14 @@ impl Sizes {
         let workers = spec.gateway.workers.unwrap_or(resources.cores);
         let format = gateway_config::format(spec);
         let insert_concurrency = gateway_config::insert_concurrency(spec);
+        let insert_format = gateway_config::insert_format(spec);
         found.or(Self {
             resources,
             grace,
             record_batch_bytes_max,
             format,
             insert_concurrency,
+            insert_format,
             workers,
             policy,
             terms,
@@ -321,6 +326,7 @@ impl Sizes {
             record_batch_bytes_max: self.record_batch_bytes_max,
             format: self.format,
             insert_concurrency: self.insert_concurrency,
+            insert_format: self.insert_format,
         }
     }
 

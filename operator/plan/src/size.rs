@@ -47,6 +47,7 @@ mod tests {
             record_batch_bytes_max: ByteSize::mib(batch_mib),
             format: Format::OtlpProto,
             insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
         }
     }
 

@@ -92,6 +92,8 @@ impl Inserts {
                     dead_letters: dead_letters.clone(),
                     on_missing: letters.on_missing,
                     kafka: kafka.clone(),
+                    // What is on a volume goes as rows.
+                    native: None,
                     shape: shape.clone(),
                     metrics: metrics.clone(),
                     spool: Some(spool.clone()),

@@ -2,7 +2,7 @@ use super::*;
 use crate::blocks::buffers::{CHUNK_BYTES, Purpose};
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;
-use sluice_gateway_config::{ByteSize, Format, budget::Budget};
+use sluice_gateway_config::{ByteSize, Format, InsertFormat, budget::Budget};
 use sluice_kafka::ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
@@ -16,6 +16,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         record_batch_bytes_max: ByteSize::mib(1),
         format: Format::OtlpProto,
         insert_concurrency: 2,
+        insert_format: InsertFormat::RowBinary,
     };
     let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
     let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 2, memory: {limit: 256MiB}, \

@@ -1,0 +1,221 @@
+//! Rows as columns: a block of `RowBinary` frames turned into one block of ClickHouse's `Native` format.
+//!
+//! Job: spare the server the parsing of rows, which is more than half of what an INSERT costs it. Place in the flow: the client turns a
+//! block right before it is sent, when the target asks for it ([`crate::body::WireFormat::Native`]); the block itself stays what it
+//! is, in memory, on the queue volume, under its token, and for whoever looks for its rows. Owner: whoever sends it. Pure.
+//!
+//! ```text
+//! frames -> BlockRows -> row -> Values::append, a column each -> Stream: a column's bytes, in frames once they are many
+//!                                                                   `-> prefix, data -> frames of the Native block
+//! ```
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | varuint | number of columns |
+//! | varuint | number of rows |
+//! | then per column: string | its name |
+//! | string | its type, as `DESCRIBE TABLE` prints it |
+//! | | what [`values`] calls the prefix: versions, dictionaries' kind, paths and types of `JSON` |
+//! | | its values, one kind of bytes after the other |
+//!
+//! **One INSERT is one `Native` block.** Several would be put together by the server too, but ClickHouse 26.7 makes what it compares
+//! of the token and *the number of blocks that the INSERT came in*: the same rows under the same token in two blocks and in one are
+//! stored twice (measured; `source-number-N` in the server's log). Rows in `RowBinary` are one block. So a retry may have another format than
+//! the attempt before, and nothing is doubled (`gateway/tests/live/native.rs`).
+//!
+//! Limits: what cannot be turned within [`MEMORY_BYTES_MAX`], or has more than [`PATHS_MAX`] paths, is [`Unfit`] and goes as rows. `JSON` needs
+//! a byte for every path and row, whether the row has the path or not: [`CELLS_MAX`]. Time is linear in the rows' bytes and these.
+//!
+//! Source: bytes that ClickHouse 26.7 wrote with `output_format_native_use_flattened_dynamic_and_json_serialization`, and
+//! <https://clickhouse.com/docs/interfaces/formats/Native>.
+
+use bytes::Bytes;
+
+use crate::block_rows::{self, BlockError, BlockRows, Header};
+use crate::column::TableColumns;
+use crate::frame::FrameEncoder;
+use crate::row_ends::RowShape;
+use crate::row_frames::FRAME_RAW_BYTES;
+use crate::rowbinary::{put_len, put_string, put_varuint};
+
+mod cursor;
+mod dictionary;
+mod dynamic;
+mod kind;
+mod objects;
+mod stream;
+mod values;
+
+use cursor::Cursor;
+use kind::Kind;
+use stream::Output;
+use values::Values;
+
+/// The format's name in a statement.
+pub const FORMAT: &str = "Native";
+
+/// Paths of all `JSON` columns of a block together. Chosen: the default of `max_dynamic_paths`, beyond which the server keeps paths
+/// another way; traces of one topic have a few hundred.
+pub const PATHS_MAX: usize = 1_024;
+
+/// Types that one path may have. Specified: an index of a byte, one of which says that there is no value.
+const TYPES_MAX: usize = 254;
+
+/// Bytes of indexes in one `JSON` column: its paths times its rows. Chosen: 36,000 rows, which is a block of the default size, with 400 paths.
+pub const CELLS_MAX: usize = 16 << 20;
+
+/// Memory for the columns of one block: what is not compressed yet, and the frames. Chosen: a block of the default size has 4 MiB of
+/// frames and 2 MiB of indexes, and each of some hundred columns keeps up to [`stream::SPILL_BYTES`] and what a few rows add to it.
+pub const COLUMNS_BYTES_MAX: usize = 16 << 20;
+
+/// Memory in all while a block is turned: the columns, one of which moves when it grows; a row and its frame; the encoder's.
+pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + block_rows::MEMORY_BYTES_MAX;
+
+/// Bytes of the frames that a block is turned into. Chosen: twice what one of the default size has.
+pub const FRAMES_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of rows between two looks at how much memory the columns take.
+const LOOK_BYTES: usize = FRAME_RAW_BYTES;
+
+/// Why a block goes as rows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// [`PATHS_MAX`]
+    #[error("its JSON columns have more than {PATHS_MAX} paths")]
+    Paths,
+    /// [`CELLS_MAX`]
+    #[error("a JSON column has too many paths for so many rows ({CELLS_MAX} bytes of indexes)")]
+    Cells,
+    /// A path with more types than a byte can tell apart.
+    #[error("a JSON path has more than {TYPES_MAX} types")]
+    Types,
+    /// [`COLUMNS_BYTES_MAX`], [`FRAMES_BYTES_MAX`]
+    #[error(
+        "its columns take more than {COLUMNS_BYTES_MAX} bytes, or their frames more than {FRAMES_BYTES_MAX}"
+    )]
+    Memory,
+    /// It has a value that the row encoder does not write.
+    #[error("a row has {0}")]
+    Value(&'static str),
+    /// Its rows cannot be found.
+    #[error("{0}")]
+    Rows(#[from] BlockError),
+}
+
+impl Unfit {
+    /// A word for a label.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Paths => "paths",
+            Self::Cells => "cells",
+            Self::Types => "types",
+            Self::Memory => "memory",
+            Self::Value(_) | Self::Rows(_) => "rows",
+        }
+    }
+}
+
+/// A column of the table.
+#[derive(Debug, Clone)]
+struct ColumnShape {
+    name: String,
+    type_name: String,
+    kind: Kind,
+}
+
+/// The columns of a table whose rows can be turned.
+#[derive(Debug, Clone)]
+pub struct NativeShape {
+    rows: RowShape,
+    columns: Vec<ColumnShape>,
+}
+
+impl NativeShape {
+    /// Of rows of these columns.
+    ///
+    /// # Errors
+    /// Name and type of the first column that has a type which is not written in columns here; [`crate::table::check`] lets none pass.
+    pub fn of(columns: &TableColumns) -> Result<Self, String> {
+        let shape = |column: &crate::column::Column| {
+            let type_name = columns.type_name(column);
+            let kind = Kind::parse(&type_name).ok_or_else(|| format!("{} {type_name}", column.name))?;
+            Ok(ColumnShape { name: column.name.clone(), type_name, kind })
+        };
+        let shapes = columns.columns().iter().map(shape).collect::<Result<_, String>>()?;
+        Ok(Self { rows: RowShape::of(columns), columns: shapes })
+    }
+}
+
+/// The frames of the `Native` block that holds the rows of these chunks, which are a block's frames without a header.
+///
+/// # Errors
+/// [`Unfit`]: the block goes as rows then.
+pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit> {
+    let mut turning = Turning::new(&shape.columns);
+    let mut rows = BlockRows::new(&shape.rows, chunks, Header::None)?;
+    while let Some(row) = rows.next_row()? {
+        turning.append(row)?;
+    }
+    turning.finish()
+}
+
+/// Columns that are being filled.
+struct Turning<'a> {
+    shapes: &'a [ColumnShape],
+    columns: Vec<Values>,
+    rows: u64,
+    /// Bytes of rows since the last look.
+    unseen: usize,
+    encoder: FrameEncoder,
+}
+
+impl<'a> Turning<'a> {
+    fn new(shapes: &'a [ColumnShape]) -> Self {
+        let columns = shapes.iter().map(|shape| Values::new(&shape.kind)).collect();
+        Self { shapes, columns, rows: 0, unseen: 0, encoder: FrameEncoder::new(FRAME_RAW_BYTES) }
+    }
+
+    fn append(&mut self, row: &[u8]) -> Result<(), Unfit> {
+        let mut cursor = Cursor::new(row);
+        for column in &mut self.columns {
+            column.append(&mut cursor)?;
+        }
+        self.rows += 1;
+        self.unseen += row.len();
+        if self.unseen < LOOK_BYTES { Ok(()) } else { self.look() }
+    }
+
+    /// Compresses what columns have become large, and asks whether all of them are too large.
+    fn look(&mut self) -> Result<(), Unfit> {
+        self.unseen = 0;
+        let (mut bytes, mut paths) = (0, 0);
+        for column in &mut self.columns {
+            column.spill(&mut self.encoder);
+            bytes += column.bytes();
+            paths += column.paths();
+        }
+        if paths > PATHS_MAX {
+            return Err(Unfit::Paths);
+        }
+        if bytes > COLUMNS_BYTES_MAX { Err(Unfit::Memory) } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> Result<Vec<Bytes>, Unfit> {
+        self.look()?;
+        let mut output = Output::new(self.encoder);
+        put_len(output.raw(), self.columns.len());
+        put_varuint(output.raw(), self.rows);
+        for (shape, mut values) in self.shapes.iter().zip(self.columns) {
+            put_string(output.raw(), shape.name.as_bytes());
+            put_string(output.raw(), shape.type_name.as_bytes());
+            values.put_prefix(output.raw());
+            values.put_data(&mut output);
+        }
+        let frames = output.finish();
+        let bytes = frames.iter().map(Bytes::len).sum::<usize>();
+        if bytes > FRAMES_BYTES_MAX { Err(Unfit::Memory) } else { Ok(frames) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

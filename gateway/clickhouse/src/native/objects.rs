@@ -1,0 +1,196 @@
+//! `JSON`, flattened: a column for every path.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | prefix: `UInt64` | 3: flattened |
+//! | varuint, strings | the paths that the type does not declare |
+//! | | the prefix of each declared path, sorted by path |
+//! | | the prefix of each other path: [`super::dynamic`] |
+//! | data: | of each declared path, a value for every row |
+//! | | of each other path |
+//!
+//! Most rows have the paths of the row before in the same order: behind each path stands the one that came next the last time.
+
+use std::collections::HashMap;
+
+use super::cursor::Cursor;
+use super::dynamic::{Dynamic, FLATTENED};
+use super::kind::Kind;
+use super::stream::Output;
+use super::values::Values;
+use super::{CELLS_MAX, PATHS_MAX, Unfit};
+use crate::frame::FrameEncoder;
+use crate::rowbinary::{put_len, put_string, put_u64};
+
+/// What a path takes beside its values.
+const PATH_BYTES: usize = 256;
+
+/// What the default of a declared path takes at the most: eight bytes and a flag.
+const VALUE_BYTES: usize = 9;
+
+/// The objects of a column.
+#[derive(Debug)]
+pub(super) struct Objects {
+    rows: usize,
+    /// Declared paths first, sorted.
+    paths: Vec<Path>,
+    declared: usize,
+    /// Where each path is. Seeded: senders choose them, and must not be able to choose collisions.
+    places: HashMap<Box<[u8]>, usize>,
+    /// The path that came first the last time.
+    first: usize,
+}
+
+#[derive(Debug)]
+struct Path {
+    name: Box<[u8]>,
+    column: Column,
+    /// The path that came behind it the last time.
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Column {
+    /// Values of the declared type, of so many rows so far.
+    Declared(Values, usize),
+    Dynamic(Dynamic),
+}
+
+impl Objects {
+    pub(super) fn new(declared: &[(Box<[u8]>, Kind)]) -> Self {
+        let path = |(name, kind): &(Box<[u8]>, Kind)| Path {
+            name: name.clone(),
+            column: Column::Declared(Values::new(kind), 0),
+            next: 0,
+        };
+        let paths: Vec<_> = declared.iter().map(path).collect();
+        let places = paths.iter().enumerate().map(|(place, path)| (path.name.clone(), place)).collect();
+        Self { rows: 0, declared: paths.len(), paths, places, first: 0 }
+    }
+
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+        let mut before: Option<usize> = None;
+        for _ in 0..cursor.length()? {
+            let name = cursor.text()?;
+            let guess = before.map_or(self.first, |before| self.paths[before].next);
+            let place = match self.paths.get(guess) {
+                Some(path) if *path.name == *name => guess,
+                _ => self.search(name, before)?,
+            };
+            self.paths[place].column.append(cursor, self.rows)?;
+            before = Some(place);
+        }
+        self.rows += 1;
+        if self.rows.saturating_mul(self.paths.len()) > CELLS_MAX { Err(Unfit::Cells) } else { Ok(()) }
+    }
+
+    /// The place of a path that is not where it was the last time.
+    #[inline(never)]
+    fn search(&mut self, name: &[u8], before: Option<usize>) -> Result<usize, Unfit> {
+        let place = match self.places.get(name) {
+            Some(place) => *place,
+            None => self.add(name)?,
+        };
+        match before {
+            Some(before) => self.paths[before].next = place,
+            None => self.first = place,
+        }
+        Ok(place)
+    }
+
+    #[cold]
+    fn add(&mut self, name: &[u8]) -> Result<usize, Unfit> {
+        let place = self.paths.len();
+        if place >= PATHS_MAX + self.declared {
+            return Err(Unfit::Paths);
+        }
+        self.paths.push(Path { name: name.into(), column: Column::Dynamic(Dynamic::default()), next: place });
+        self.places.insert(name.into(), place);
+        Ok(place)
+    }
+
+    /// Appends so many objects without paths.
+    pub(super) fn pad(&mut self, count: usize) {
+        self.rows += count;
+    }
+
+    pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
+        for path in &mut self.paths {
+            match &mut path.column {
+                Column::Declared(values, _) => values.spill(encoder),
+                Column::Dynamic(dynamic) => dynamic.spill(encoder),
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |path: &Path| match &path.column {
+            // What the last rows do not have is still to come.
+            Column::Declared(values, rows) => values.bytes() + VALUE_BYTES * (self.rows - rows),
+            Column::Dynamic(dynamic) => dynamic.bytes() + self.rows - dynamic.len(),
+        };
+        self.paths.iter().map(|path| PATH_BYTES + 2 * path.name.len() + bytes(path)).sum()
+    }
+
+    pub(super) fn paths(&self) -> usize {
+        let paths = |path: &Path| match &path.column {
+            Column::Declared(..) => 0,
+            Column::Dynamic(dynamic) => 1 + dynamic.paths(),
+        };
+        self.paths.iter().map(paths).sum()
+    }
+
+    pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
+        put_u64(out, FLATTENED);
+        let (declared, others) = self.paths.split_at_mut(self.declared);
+        put_len(out, others.len());
+        for path in &*others {
+            put_string(out, &path.name);
+        }
+        for path in declared.iter_mut().chain(others) {
+            match &mut path.column {
+                Column::Declared(values, _) => values.put_prefix(out),
+                Column::Dynamic(dynamic) => dynamic.put_prefix(out),
+            }
+        }
+    }
+
+    pub(super) fn put_data(self, output: &mut Output) {
+        for path in self.paths {
+            match path.column {
+                Column::Declared(mut values, rows) => {
+                    values.pad(self.rows - rows);
+                    values.put_data(output);
+                }
+                Column::Dynamic(mut dynamic) => {
+                    dynamic.pad(self.rows - dynamic.len());
+                    dynamic.put_data(output);
+                }
+            }
+        }
+    }
+}
+
+impl Column {
+    /// Appends a value of the row with this number; rows before it without one are padded.
+    #[inline]
+    fn append(&mut self, cursor: &mut Cursor<'_>, row: usize) -> Result<(), Unfit> {
+        match self {
+            Self::Declared(values, rows) => {
+                if *rows > row {
+                    return Err(Unfit::Value("a path twice"));
+                }
+                values.pad(row - *rows);
+                *rows = row + 1;
+                values.append(cursor)
+            }
+            Self::Dynamic(dynamic) => {
+                if dynamic.len() > row {
+                    return Err(Unfit::Value("a path twice"));
+                }
+                dynamic.pad(row - dynamic.len());
+                dynamic.append(cursor)
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Bytes of a column, and the frames that they become.
+//!
+//! What a column holds is known whole only at the end, and comes behind the columns before it. So each collects its bytes, and makes
+//! frames of them once they are [`SPILL_BYTES`]: a block takes little more memory than its compressed size.
+
+use bytes::Bytes;
+
+use crate::frame::FrameEncoder;
+use crate::row_frames::FRAME_RAW_BYTES;
+
+/// Raw bytes from which on a column's are compressed. Chosen: some hundred columns keep up to that each; LZ4 looks back twice as far.
+pub(super) const SPILL_BYTES: usize = 32 << 10;
+
+/// Bytes of one kind, in order.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Not compressed yet.
+    raw: Vec<u8>,
+    /// Frames of what came before.
+    frames: Vec<Bytes>,
+    frames_bytes: usize,
+}
+
+impl Stream {
+    /// Where the next bytes go.
+    #[inline]
+    pub(super) fn raw(&mut self) -> &mut Vec<u8> {
+        &mut self.raw
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.raw.capacity() + self.frames_bytes
+    }
+
+    /// Compresses what there is, when it is enough.
+    pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
+        if self.raw.len() < SPILL_BYTES {
+            return;
+        }
+        for piece in self.raw.chunks(FRAME_RAW_BYTES) {
+            let frame = Bytes::copy_from_slice(encoder.encode(piece));
+            self.frames_bytes += frame.len();
+            self.frames.push(frame);
+        }
+        self.raw.clear();
+        self.raw.shrink_to(2 * SPILL_BYTES);
+    }
+}
+
+/// The frames of a block.
+pub(super) struct Output {
+    raw: Vec<u8>,
+    frames: Vec<Bytes>,
+    encoder: FrameEncoder,
+}
+
+impl Output {
+    pub(super) fn new(encoder: FrameEncoder) -> Self {
+        Self { raw: Vec::new(), frames: Vec::new(), encoder }
+    }
+
+    /// Where small pieces go.
+    pub(super) fn raw(&mut self) -> &mut Vec<u8> {
+        &mut self.raw
+    }
+
+    /// Appends a column's bytes.
+    pub(super) fn stream(&mut self, stream: Stream) {
+        if !stream.frames.is_empty() {
+            self.cut(0);
+            self.frames.extend(stream.frames);
+        }
+        self.bytes(&stream.raw);
+    }
+
+    /// Appends bytes.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.raw.extend_from_slice(bytes);
+        self.cut(FRAME_RAW_BYTES);
+    }
+
+    /// Makes frames of what there is, unless it is at most so many bytes.
+    fn cut(&mut self, kept_max: usize) {
+        let mut rest = &self.raw[..];
+        while rest.len() > kept_max {
+            let (piece, later) = rest.split_at(rest.len().min(FRAME_RAW_BYTES));
+            self.frames.push(Bytes::copy_from_slice(self.encoder.encode(piece)));
+            rest = later;
+        }
+        let kept = rest.len();
+        self.raw.drain(..self.raw.len() - kept);
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Bytes> {
+        self.cut(0);
+        self.frames
+    }
+}

@@ -1,0 +1,209 @@
+//! The values of a column, or of a part of one.
+//!
+//! Each is appended from a row, and written twice: first the *prefix* of the whole column, then its *data*.
+//!
+//! | type | prefix | data |
+//! |---|---|---|
+//! | fixed size, `String` | | the values, as in a row |
+//! | `Nullable(T)` | of `T` | a flag each, then a value each, whatever it is where the flag is 1 |
+//! | `Tuple(T, U)` | of `T`, of `U` | of `T`, then of `U` |
+//! | `Array(T)`, `Map` | of `T` | `UInt64` each: elements up to its end; then all elements |
+//! | `LowCardinality(String)` | [`super::dictionary`] | |
+//! | `Dynamic` | [`super::dynamic`] | |
+//! | `JSON` | [`super::objects`] | |
+
+use super::Unfit;
+use super::cursor::Cursor;
+use super::dictionary::Dictionary;
+use super::dynamic::Dynamic;
+use super::kind::Kind;
+use super::objects::Objects;
+use super::stream::{Output, Stream};
+use crate::frame::FrameEncoder;
+
+/// Values of one type.
+#[derive(Debug)]
+pub(super) enum Values {
+    Fixed { width: usize, values: Stream },
+    Text(Stream),
+    LowCardinality(Box<Dictionary>),
+    Nullable { flags: Stream, values: Box<Values> },
+    Pair(Box<(Values, Values)>),
+    Array { ends: Stream, elements: u64, values: Box<Values> },
+    Dynamic(Box<Dynamic>),
+    Json(Box<Objects>),
+}
+
+impl Values {
+    /// None yet.
+    pub(super) fn new(kind: &Kind) -> Self {
+        match kind {
+            Kind::Fixed(width) => Self::Fixed { width: *width, values: Stream::default() },
+            Kind::Text => Self::Text(Stream::default()),
+            Kind::LowCardinality { nullable } => Self::LowCardinality(Box::new(Dictionary::new(*nullable))),
+            Kind::Nullable(of) => {
+                Self::Nullable { flags: Stream::default(), values: Box::new(Self::new(of)) }
+            }
+            Kind::Pair(of) => Self::Pair(Box::new((Self::new(&of.0), Self::new(&of.1)))),
+            Kind::Array(of) => {
+                Self::Array { ends: Stream::default(), elements: 0, values: Box::new(Self::new(of)) }
+            }
+            Kind::Dynamic => Self::Dynamic(Box::default()),
+            Kind::Json(declared) => Self::Json(Box::new(Objects::new(declared))),
+        }
+    }
+
+    /// Appends the value that a row goes on with.
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+        match self {
+            Self::Fixed { width, values } => {
+                // At a fixed size, which takes no call.
+                match *width {
+                    8 => values.raw().extend_from_slice(cursor.take(8)?),
+                    1 => values.raw().push(cursor.byte()?),
+                    width => values.raw().extend_from_slice(cursor.take(width)?),
+                }
+                Ok(())
+            }
+            Self::Text(values) => {
+                values.raw().extend_from_slice(cursor.text_as_it_is()?);
+                Ok(())
+            }
+            Self::LowCardinality(dictionary) => dictionary.append(cursor),
+            Self::Nullable { flags, values } => {
+                let flag = cursor.byte()?;
+                flags.raw().push(flag);
+                if flag == 0 { values.append(cursor) } else { Ok(values.pad(1)) }
+            }
+            Self::Pair(pair) => {
+                pair.0.append(cursor)?;
+                pair.1.append(cursor)
+            }
+            Self::Array { ends, elements, values } => {
+                let length = cursor.length()?;
+                for _ in 0..length {
+                    values.append(cursor)?;
+                }
+                *elements += length as u64;
+                ends.raw().extend_from_slice(&elements.to_le_bytes());
+                Ok(())
+            }
+            Self::Dynamic(dynamic) => dynamic.append(cursor),
+            Self::Json(objects) => objects.append(cursor),
+        }
+    }
+
+    /// Appends so many values that rows do not have: a type's default.
+    pub(super) fn pad(&mut self, count: usize) {
+        match self {
+            Self::Fixed { width, values } => {
+                let len = values.raw().len() + count * *width;
+                values.raw().resize(len, 0);
+            }
+            Self::Text(values) => {
+                let len = values.raw().len() + count;
+                values.raw().resize(len, 0);
+            }
+            Self::LowCardinality(dictionary) => dictionary.pad(count),
+            Self::Nullable { flags, values } => {
+                let len = flags.raw().len() + count;
+                flags.raw().resize(len, 1);
+                values.pad(count);
+            }
+            Self::Pair(pair) => {
+                pair.0.pad(count);
+                pair.1.pad(count);
+            }
+            Self::Array { ends, elements, .. } => {
+                for _ in 0..count {
+                    ends.raw().extend_from_slice(&elements.to_le_bytes());
+                }
+            }
+            Self::Dynamic(dynamic) => dynamic.pad(count),
+            Self::Json(objects) => objects.pad(count),
+        }
+    }
+
+    /// Compresses what has become large.
+    pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
+        match self {
+            Self::Fixed { values, .. } | Self::Text(values) => values.spill(encoder),
+            Self::LowCardinality(_) => {}
+            Self::Nullable { flags, values } => {
+                flags.spill(encoder);
+                values.spill(encoder);
+            }
+            Self::Pair(pair) => {
+                pair.0.spill(encoder);
+                pair.1.spill(encoder);
+            }
+            Self::Array { ends, values, .. } => {
+                ends.spill(encoder);
+                values.spill(encoder);
+            }
+            Self::Dynamic(dynamic) => dynamic.spill(encoder),
+            Self::Json(objects) => objects.spill(encoder),
+        }
+    }
+
+    /// Memory that they take, in bytes, with the indexes that they will need.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Fixed { values, .. } | Self::Text(values) => values.bytes(),
+            Self::LowCardinality(dictionary) => dictionary.bytes(),
+            Self::Nullable { flags, values } => flags.bytes() + values.bytes(),
+            Self::Pair(pair) => pair.0.bytes() + pair.1.bytes(),
+            Self::Array { ends, values, .. } => ends.bytes() + values.bytes(),
+            Self::Dynamic(dynamic) => dynamic.bytes(),
+            Self::Json(objects) => objects.bytes(),
+        }
+    }
+
+    /// Paths of the `JSON` in them.
+    pub(super) fn paths(&self) -> usize {
+        match self {
+            Self::Fixed { .. } | Self::Text(_) | Self::LowCardinality(_) => 0,
+            Self::Nullable { values, .. } | Self::Array { values, .. } => values.paths(),
+            Self::Pair(pair) => pair.0.paths() + pair.1.paths(),
+            Self::Dynamic(dynamic) => dynamic.paths(),
+            Self::Json(objects) => objects.paths(),
+        }
+    }
+
+    /// Writes what comes before all data of the column.
+    pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::Fixed { .. } | Self::Text(_) => {}
+            Self::LowCardinality(_) => Dictionary::put_prefix(out),
+            Self::Nullable { values, .. } | Self::Array { values, .. } => values.put_prefix(out),
+            Self::Pair(pair) => {
+                pair.0.put_prefix(out);
+                pair.1.put_prefix(out);
+            }
+            Self::Dynamic(dynamic) => dynamic.put_prefix(out),
+            Self::Json(objects) => objects.put_prefix(out),
+        }
+    }
+
+    /// Writes the values.
+    pub(super) fn put_data(self, output: &mut Output) {
+        match self {
+            Self::Fixed { values, .. } | Self::Text(values) => output.stream(values),
+            Self::LowCardinality(dictionary) => dictionary.put_data(output),
+            Self::Nullable { flags, values } => {
+                output.stream(flags);
+                values.put_data(output);
+            }
+            Self::Pair(pair) => {
+                pair.0.put_data(output);
+                pair.1.put_data(output);
+            }
+            Self::Array { ends, values, .. } => {
+                output.stream(ends);
+                values.put_data(output);
+            }
+            Self::Dynamic(dynamic) => dynamic.put_data(output),
+            Self::Json(objects) => objects.put_data(output),
+        }
+    }
+}
