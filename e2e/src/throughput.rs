@@ -38,7 +38,7 @@ use crate::stack::part::{PartStatus, State};
 use crate::stack::paths::Paths;
 use crate::{say, stack};
 use course::{Course, Finish};
-use entrant::{Entrant, Peer};
+use entrant::{Entrant, InsertFormat, Peer};
 pub(crate) use report::aligned;
 use report::{Report, shape_name};
 pub(crate) use rows::Columns;
@@ -65,6 +65,10 @@ pub struct ThroughputArgs {
     /// Partitions of the topic, all read at the same time
     #[arg(long, value_name = "P", default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=1024))]
     partitions: i32,
+
+    /// How the gateway's blocks go over the wire; may be given twice, for both in turn
+    #[arg(long = "format", value_enum, default_values_t = [InsertFormat::RowBinary])]
+    formats: Vec<InsertFormat>,
 
     /// Where the gateway's rows go
     #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
@@ -111,6 +115,8 @@ Sinks:
   clickhouse  the local stack's server, into a table with the Null engine and then one with MergeTree; rows,
               bytes and CPU time are from the server's query log, and with MergeTree lost and doubled from the
               table; with --sink null a peer runs into the Null engine alone
+
+With --format native the gateway has 256 MiB, and needs --sink clickhouse: the null sink reads rows alone.
 
 Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
 TABLE and ENGINE, where a table of the gateway's layout is ready. They read TOPIC as GROUP from the earliest
@@ -188,7 +194,7 @@ impl ThroughputArgs {
     /// Where an entrant's rows go, one run after the other.
     fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
         match (entrant, self.sink, self.peer_sink) {
-            (Entrant::Gateway(_), SinkChoice::Null, _) | (Entrant::Peer(_), _, SinkChoice::Null) => {
+            (Entrant::Gateway(..), SinkChoice::Null, _) | (Entrant::Peer(_), _, SinkChoice::Null) => {
                 &[Finish::NullSink]
             }
             (Entrant::Peer(_), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
@@ -204,6 +210,10 @@ impl ThroughputArgs {
 /// # Errors
 /// What failed; by then what the command started is stopped.
 pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
+        "--format native needs --sink clickhouse: the null sink reads rows alone"
+    );
     interrupt::watch()?;
     let gateway = match &args.gateway {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
@@ -302,7 +312,8 @@ fn build(peer: &Peer) -> anyhow::Result<()> {
 async fn measure(args: &ThroughputArgs, gateway: PathBuf, report: &mut Report) -> anyhow::Result<()> {
     let mut course =
         Course::lay(&gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
-    let mut entrants = vec![Entrant::Gateway(gateway)];
+    let of_format = |format: &InsertFormat| Entrant::Gateway(gateway.clone(), *format);
+    let mut entrants: Vec<_> = args.formats.iter().map(of_format).collect();
     entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
     let outcome = rounds(args, &entrants, &mut course, report).await;
     let kept = format!("configs and logs are in {}", course.folder().display());

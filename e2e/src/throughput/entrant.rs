@@ -5,6 +5,7 @@ use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use serde_json::json;
 
 use crate::gateway::{self, Orders};
@@ -27,6 +28,19 @@ const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
 /// The script that builds a peer, beside its program.
 const BUILD_SCRIPT: &str = "build.sh";
+
+/// The memory that a gateway needs beside that for blocks as columns.
+const NATIVE_MEMORY_LIMIT: &str = "256MiB";
+const NATIVE_JSON_MEMORY_LIMIT: &str = "320MiB";
+
+/// How the gateway's blocks go over the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InsertFormat {
+    /// As rows
+    RowBinary,
+    /// As columns
+    Native,
+}
 
 /// A peer by its name and the command that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +78,8 @@ impl FromStr for Peer {
 /// Who runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
-    /// The gateway, by its program.
-    Gateway(PathBuf),
+    /// The gateway, by its program, with blocks in this format.
+    Gateway(PathBuf, InsertFormat),
     /// Another program.
     Peer(Peer),
 }
@@ -101,7 +115,7 @@ impl Entrant {
     /// Its name in the report.
     pub fn name(&self) -> &str {
         match self {
-            Entrant::Gateway(_) => "gateway",
+            Entrant::Gateway(..) => "gateway",
             Entrant::Peer(peer) => &peer.name,
         }
     }
@@ -115,7 +129,9 @@ impl Entrant {
     /// The command for a run; files that it needs go to `folder`.
     pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
         match self {
-            Entrant::Gateway(program) => Ok(gateway::command(program, &write_config(route, folder)?)),
+            Entrant::Gateway(program, format) => {
+                Ok(gateway::command(program, &write_config(route, *format, folder)?))
+            }
             Entrant::Peer(Peer { command: text, .. }) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", text]);
@@ -130,13 +146,19 @@ impl Entrant {
 
 /// The statements with which the gateway would make the table of a route.
 pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<Vec<String>> {
-    gateway::table_statements(program, &write_config(route, folder)?)
+    gateway::table_statements(program, &write_config(route, InsertFormat::RowBinary, folder)?)
 }
 
-fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
-    let (format, record_batch_max, memory_limit) = match route.encoding {
-        Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX, MEMORY_LIMIT),
-        Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX, JSON_MEMORY_LIMIT),
+fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Result<PathBuf> {
+    let (format, record_batch_max) = match route.encoding {
+        Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX),
+        Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX),
+    };
+    let (insert, memory_limit) = match (insert_format, route.encoding) {
+        (InsertFormat::RowBinary, Encoding::OtlpProto) => ("RowBinary", MEMORY_LIMIT),
+        (InsertFormat::RowBinary, Encoding::OtlpJson) => ("RowBinary", JSON_MEMORY_LIMIT),
+        (InsertFormat::Native, Encoding::OtlpProto) => ("Native", NATIVE_MEMORY_LIMIT),
+        (InsertFormat::Native, Encoding::OtlpJson) => ("Native", NATIVE_JSON_MEMORY_LIMIT),
     };
     let orders = Orders {
         broker: &route.brokers,
@@ -152,7 +174,7 @@ fn write_config(route: &Route, folder: &Path) -> Result<PathBuf> {
             "format": format,
             "recordBatchBytesMax": record_batch_max,
         }},
-        "sink": {"clickhouse": {"table": route.table}},
+        "sink": {"clickhouse": {"table": route.table, "insert": {"format": insert}}},
         "memory": {"limit": memory_limit},
     });
     if let Some(volume) = &route.volume {
@@ -193,7 +215,7 @@ mod tests {
     #[test]
     fn only_a_peer_may_be_ended_by_the_signal() {
         let peer = Entrant::Peer("x=y".parse().unwrap());
-        let gateway = Entrant::Gateway(PathBuf::from("gateway"));
+        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native);
         assert!(peer.ends_well(143) && peer.ends_well(0) && !peer.ends_well(1));
         assert!(gateway.ends_well(0) && !gateway.ends_well(143));
     }
