@@ -1,11 +1,19 @@
 //! Kafka clients that only ask: partitions of topics, committed and end offsets. They never join a group.
 //!
-//! A client belongs to one set of brokers and one consumer group, because librdkafka asks for committed offsets only in
-//! the name of the group it was made for. They are shared between reconciles, at most [`CLIENTS_MAX`] are open, and one
-//! that nobody used for [`IDLE_SECONDS_MAX`] is closed. Everything here blocks its thread and is called on tokio's
-//! blocking threads alone (`sample.rs`).
+//! ```text
+//!  sample -> clients: a connection per cluster -> Client: partitions, ends -> committed: of any group
+//!               `-- places for questions
+//! ```
+//!
+//! A client belongs to one cluster, connected to in one way ([`cluster::Cluster`]), and is shared by all pipelines on it. Everything here
+//! blocks its thread and is called on tokio's blocking threads alone (`sample.rs`).
 
-use crate::kafka_security::KafkaSecurity;
+pub mod clients;
+pub mod cluster;
+mod committed;
+
+use cluster::Cluster;
+use committed::{Offsets, committed};
 use rdkafka::{
     ClientConfig, ClientContext, Offset, TopicPartitionList,
     config::RDKafkaLogLevel,
@@ -14,29 +22,15 @@ use rdkafka::{
     types::RDKafkaErrorCode,
 };
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Clients open at the same time. Each costs librdkafka one thread and one connection per broker, so a hundred brokers
-/// of one cluster stay in the low hundreds of threads. Beyond it the one used longest ago is closed.
-const CLIENTS_MAX: usize = 64;
-/// A client that nobody used for this many seconds is closed: ten times the interval between two questions.
-pub const IDLE_SECONDS_MAX: u64 = 300;
 /// Events of one client (its log lines) that are thrown away before each question; they pile up otherwise.
 const EVENTS_DRAINED_MAX: usize = 1_000;
-
-/// Whose brokers, and which group.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ClientKey {
-    /// Brokers to ask first, `host:port,host:port`.
-    pub bootstrap_servers: String,
-    /// The group whose committed offsets are asked for.
-    pub consumer_group: String,
-    /// TLS, user and password.
-    pub security: KafkaSecurity,
-}
+/// Why a connection came to nothing counts for so many seconds: librdkafka says the same again after 30 s at the soonest, so that this is
+/// twice as long.
+const REFUSED_SECONDS_MAX: u64 = 60;
 
 /// What went wrong with a question to Kafka.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +75,7 @@ pub enum Error {
         /// The group.
         group: String,
         /// What librdkafka said.
-        source: KafkaError,
+        source: committed::Error,
     },
     /// No answer about the ends of partitions.
     #[error("cannot read the offsets at which partitions begin and end: {source}")]
@@ -96,11 +90,21 @@ impl Error {
     pub fn code(&self) -> Option<RDKafkaErrorCode> {
         match self {
             Self::Topic { code, .. } | Self::Refused { code, .. } => Some(*code),
-            Self::Create { source, .. }
-            | Self::Metadata { source, .. }
-            | Self::Committed { source, .. }
-            | Self::Ends { source } => source.rdkafka_error_code(),
+            Self::Committed { source, .. } => source.code(),
+            Self::Create { source, .. } | Self::Metadata { source, .. } | Self::Ends { source } => {
+                source.rdkafka_error_code()
+            }
         }
+    }
+
+    /// Whether a broker gave this answer: then the cluster is not away.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Topic { .. })
+    }
+
+    /// Whether the client must not be used any more, and not stay either.
+    pub fn is_clients_end(&self) -> bool {
+        matches!(self, Self::Committed { source, .. } if source.is_clients_end())
     }
 }
 
@@ -115,15 +119,22 @@ pub struct Position {
     pub end: Option<i64>,
 }
 
+/// Why a connection came to nothing.
+struct Refusal {
+    at: Instant,
+    code: RDKafkaErrorCode,
+    reason: String,
+}
+
 /// Takes librdkafka's log lines and drops them: every error comes back as the answer to a question too. But one that says why
-/// a connection came to nothing: the answer is "timed out" then, so that the reason is kept.
+/// a connection came to nothing: the answer is "timed out" then, so that the reason is kept, for all that ask.
 #[derive(Default)]
 struct Silent {
-    refused: Mutex<Option<(RDKafkaErrorCode, String)>>,
+    refused: Mutex<Option<Refusal>>,
 }
 
 impl Silent {
-    fn refused(&self) -> MutexGuard<'_, Option<(RDKafkaErrorCode, String)>> {
+    fn refused(&self) -> MutexGuard<'_, Option<Refusal>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,7 +148,7 @@ impl ClientContext for Silent {
             matches!(code, SSL | Authentication | SaslAuthenticationFailed)
         });
         if let Some(code) = code {
-            *self.refused() = Some((code, reason.to_owned()));
+            *self.refused() = Some(Refusal { at: Instant::now(), code, reason: reason.to_owned() });
         }
     }
 }
@@ -148,31 +159,22 @@ impl ConsumerContext for Silent {}
 pub struct Client {
     consumer: BaseConsumer<Silent>,
     brokers: String,
-    group: String,
 }
 
 impl Client {
-    fn new(key: &ClientKey) -> Result<Self, Error> {
+    /// It asks about any group. That it has one itself is for librdkafka's sake (`committed.rs`); it never joins it.
+    fn new(cluster: &Cluster, group: &str) -> Result<Self, Error> {
         let mut config = ClientConfig::new();
-        for (name, value) in key.security.settings() {
+        for (name, value) in cluster.settings(is_accepted) {
             config.set(name, value);
         }
+        let brokers = cluster.bootstrap_servers().to_owned();
         let consumer = config
-            .set("bootstrap.servers", &key.bootstrap_servers)
-            .set("group.id", &key.consumer_group)
-            .set("client.id", "sluice-operator")
-            // Asking must not make anything: neither topics nor offsets.
-            .set("allow.auto.create.topics", "false")
-            .set("enable.auto.commit", "false")
-            .set("enable.auto.offset.store", "false")
-            // The default of 10 s would let a broker that is back look dead for two questions.
-            .set("reconnect.backoff.max.ms", "1000")
-            .set("socket.connection.setup.timeout.ms", "3000")
+            .set("group.id", group)
             .set_log_level(RDKafkaLogLevel::Emerg)
             .create_with_context(Silent::default())
-            .map_err(|source| Error::Create { brokers: key.bootstrap_servers.clone(), source })?;
-        let (brokers, group) = (key.bootstrap_servers.clone(), key.consumer_group.clone());
-        Ok(Self { consumer, brokers, group })
+            .map_err(|source| Error::Create { brokers: brokers.clone(), source })?;
+        Ok(Self { consumer, brokers })
     }
 
     /// How many partitions a topic has; `None` when there is no such topic.
@@ -193,34 +195,39 @@ impl Client {
         }
     }
 
-    /// Committed, first and last offsets of all partitions of these topics.
-    pub fn positions(&self, topics: &[(String, u32)], deadline: Instant) -> Result<Vec<Position>, Error> {
+    /// What the group has committed, and first and last offsets, of all partitions of these topics.
+    pub fn positions(
+        &self,
+        group: &str,
+        topics: &[(String, u32)],
+        deadline: Instant,
+    ) -> Result<Vec<Position>, Error> {
         self.drain();
         let all = || topics.iter().flat_map(|(topic, count)| (0..*count).map(move |at| (topic.as_str(), at)));
-        let committed = self
-            .consumer
-            .committed_offsets(list(all(), Offset::Invalid), left(deadline))
-            .map_err(|source| Error::Committed { group: self.group.clone(), source })?;
-        let committed = offsets(&committed);
+        let committed = self.committed(group, &list(all(), Offset::Invalid), deadline)?;
         let ends = self.ends(list(all(), Offset::End), deadline)?;
         let begins = self.ends(list(all(), Offset::Beginning), deadline)?;
         let position = |at: (&str, u32)| {
             let at = key(at);
-            let of = |offsets: &HashMap<_, i64>| offsets.get(&at).copied();
+            let of = |offsets: &Offsets| offsets.get(&at).copied();
             Position { committed: of(&committed), begin: of(&begins), end: of(&ends) }
         };
         Ok(all().map(position).collect())
     }
 
+    fn committed(&self, group: &str, list: &TopicPartitionList, deadline: Instant) -> Result<Offsets, Error> {
+        if list.count() == 0 {
+            return Ok(Offsets::new());
+        }
+        committed(self.consumer.client(), group, list, left(deadline))
+            .map_err(|source| Error::Committed { group: group.to_owned(), source })
+    }
+
     /// One request per broker, where watermarks would cost two per partition: "the first offset at or behind this
     /// time" with the times -1 and -2 is Kafka's way to ask for the end and the beginning.
-    fn ends(
-        &self,
-        list: TopicPartitionList,
-        deadline: Instant,
-    ) -> Result<HashMap<(String, i32), i64>, Error> {
+    fn ends(&self, list: TopicPartitionList, deadline: Instant) -> Result<Offsets, Error> {
         if list.count() == 0 {
-            return Ok(HashMap::new());
+            return Ok(Offsets::new());
         }
         let found =
             self.consumer.offsets_for_times(list, left(deadline)).map_err(|source| Error::Ends { source })?;
@@ -230,9 +237,11 @@ impl Client {
     /// Why there was no answer, when a broker said so.
     fn refused(&self, otherwise: Error) -> Error {
         self.drain();
-        match self.consumer.context().refused().take() {
-            Some((code, reason)) => Error::Refused { brokers: self.brokers.clone(), code, reason },
-            None => otherwise,
+        match &*self.consumer.context().refused() {
+            Some(Refusal { at, code, reason }) if at.elapsed().as_secs() < REFUSED_SECONDS_MAX => {
+                Error::Refused { brokers: self.brokers.clone(), code: *code, reason: reason.clone() }
+            }
+            Some(_) | None => otherwise,
         }
     }
 
@@ -244,6 +253,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether librdkafka knows a setting, and takes this value for it.
+fn is_accepted(name: &str, value: &str) -> bool {
+    ClientConfig::new().set(name, value).create_native_config().is_ok()
 }
 
 fn key((topic, partition): (&str, u32)) -> (String, i32) {
@@ -261,7 +275,7 @@ fn list<'a>(partitions: impl Iterator<Item = (&'a str, u32)>, offset: Offset) ->
 }
 
 /// Those that have an offset and no error.
-fn offsets(list: &TopicPartitionList) -> HashMap<(String, i32), i64> {
+fn offsets(list: &TopicPartitionList) -> Offsets {
     list.elements()
         .iter()
         .filter(|element| element.error().is_ok())
@@ -277,69 +291,36 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-struct Open {
-    client: Arc<Client>,
-    used: Instant,
-}
-
-/// The open clients.
-#[derive(Default)]
-pub struct Clients {
-    open: Mutex<HashMap<ClientKey, Open>>,
-}
-
-impl Clients {
-    /// The client for a key; made when there is none. Closes another one when there are too many.
-    pub fn get(&self, key: &ClientKey) -> Result<Arc<Client>, Error> {
-        let now = Instant::now();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = open.get_mut(key) {
-            found.used = now;
-            return Ok(Arc::clone(&found.client));
-        }
-        let client = Arc::new(Client::new(key)?);
-        open.insert(key.clone(), Open { client: Arc::clone(&client), used: now });
-        let surplus = if open.len() > CLIENTS_MAX { oldest(&open) } else { None };
-        let closed = surplus.and_then(|key| open.remove(&key));
-        // Closing waits for librdkafka's threads; nobody may wait for that at the lock.
-        drop(open);
-        drop(closed);
-        Ok(client)
-    }
-
-    /// Closes the clients that nobody used for `idle`.
-    pub fn close_idle(&self, idle: Duration) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed: Vec<Open> =
-            open.extract_if(|_, client| client.used.elapsed() >= idle).map(|(_, client)| client).collect();
-        drop(open);
-        drop(closed);
-    }
-}
-
-fn oldest(open: &HashMap<ClientKey, Open>) -> Option<ClientKey> {
-    open.iter().min_by_key(|(_, client)| client.used).map(|(key, _)| key.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::tests::cluster;
     use rdkafka::{
         consumer::CommitMode,
-        mocking::MockCluster,
+        mocking::{MockCluster, MockCoordinator},
         producer::{BaseProducer, BaseRecord, Producer},
+        types::{RDKafkaApiKey, RDKafkaRespErr},
     };
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
     }
 
-    fn client_key(servers: &str) -> ClientKey {
-        ClientKey {
-            bootstrap_servers: servers.to_owned(),
-            consumer_group: "tracing.prod".to_owned(),
-            security: KafkaSecurity::default(),
-        }
+    fn client(servers: &str) -> Client {
+        Client::new(&cluster(servers, &[]), "of-another").unwrap()
+    }
+
+    fn commit(servers: &str, group: &str, partition: i32, offset: i64) {
+        let mut config = ClientConfig::new();
+        let consumer: BaseConsumer =
+            config.set("bootstrap.servers", servers).set("group.id", group).create().unwrap();
+        let mut commit = TopicPartitionList::new();
+        commit.add_partition_offset("spans", partition, Offset::Offset(offset)).unwrap();
+        consumer.commit(&commit, CommitMode::Sync).unwrap();
+    }
+
+    fn spans(partitions: u32) -> Vec<(String, u32)> {
+        vec![("spans".to_owned(), partitions)]
     }
 
     fn produce(servers: &str, topic: &str, partition: i32, count: usize) {
@@ -353,57 +334,96 @@ mod tests {
 
     #[test]
     fn a_topic_has_partitions() {
-        let cluster = MockCluster::new(1).unwrap();
-        cluster.create_topic("spans", 3, 1).unwrap();
-        let client = Client::new(&client_key(&cluster.bootstrap_servers())).unwrap();
+        let kafka = MockCluster::new(1).unwrap();
+        kafka.create_topic("spans", 3, 1).unwrap();
+        let client = client(&kafka.bootstrap_servers());
         assert_eq!(client.partitions("spans", soon()).unwrap(), Some(3));
     }
 
     #[test]
-    fn positions_are_committed_begin_and_end() {
-        let cluster = MockCluster::new(1).unwrap();
-        let servers = cluster.bootstrap_servers();
-        cluster.create_topic("spans", 2, 1).unwrap();
+    fn positions_are_committed_begin_and_end_of_whichever_group() {
+        let kafka = MockCluster::new(2).unwrap();
+        let servers = kafka.bootstrap_servers();
+        kafka.create_topic("spans", 2, 1).unwrap();
         produce(&servers, "spans", 0, 5);
         produce(&servers, "spans", 1, 2);
-        let key = client_key(&servers);
-        let client = Client::new(&key).unwrap();
-        let mut commit = TopicPartitionList::new();
-        commit.add_partition_offset("spans", 0, Offset::Offset(3)).unwrap();
-        client.consumer.commit(&commit, CommitMode::Sync).unwrap();
+        commit(&servers, "one", 0, 3);
+        commit(&servers, "other", 1, 1);
+        let client = client(&servers);
+        let of = |committed, end| Position { committed, begin: Some(0), end: Some(end) };
+        for (group, committed) in
+            [("one", [Some(3), None]), ("other", [None, Some(1)]), ("none", [None, None])]
+        {
+            let positions = client.positions(group, &spans(2), soon()).unwrap();
+            assert_eq!(positions, [of(committed[0], 5), of(committed[1], 2)], "{group}");
+        }
+        assert_eq!(client.positions("one", &[], soon()).unwrap(), []);
+    }
 
-        let positions = client.positions(&[("spans".to_owned(), 2)], soon()).unwrap();
-        assert_eq!(positions[0], Position { committed: Some(3), begin: Some(0), end: Some(5) });
-        assert_eq!(positions[1], Position { committed: None, begin: Some(0), end: Some(2) });
+    #[test]
+    fn a_coordinator_that_has_moved_ends_the_client_and_not_the_process() {
+        let kafka = MockCluster::new(1).unwrap();
+        let servers = kafka.bootstrap_servers();
+        kafka.create_topic("spans", 1, 1).unwrap();
+        let client = client(&servers);
+        for (error, is_end) in [
+            (RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_COORDINATOR, true),
+            (RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, false),
+        ] {
+            kafka.request_errors(RDKafkaApiKey::OffsetFetch, &[error]);
+            let found = client.positions("one", &spans(1), soon()).unwrap_err();
+            assert_eq!((found.code(), found.is_clients_end()), (Some(error.into()), is_end), "{found}");
+        }
+        client.positions("one", &spans(1), soon()).unwrap();
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late_ends_the_client_and_not_the_process() {
+        let kafka = MockCluster::new(2).unwrap();
+        let servers = kafka.bootstrap_servers();
+        kafka.create_topic("spans", 1, 1).unwrap();
+        kafka.partition_leader("spans", 0, Some(1)).unwrap();
+        kafka.coordinator(MockCoordinator::Group("one".to_owned()), 2).unwrap();
+        kafka.broker_down(2).unwrap();
+        let client = client(&servers);
+        assert_eq!(client.partitions("spans", soon()).unwrap(), Some(1));
+        let in_a_moment = || Instant::now() + Duration::from_millis(300);
+        for _ in 0..3 {
+            let found = client.positions("one", &spans(1), in_a_moment()).unwrap_err();
+            assert!(found.is_clients_end(), "{found}");
+        }
+        // What was asked is still there, and finds its coordinator.
+        kafka.broker_up(2).unwrap();
+        let positions = client.positions("one", &spans(1), soon()).unwrap();
+        assert_eq!(positions.len(), 1);
+        // And a client ends with questions that nobody has answered.
+        kafka.broker_down(2).unwrap();
+        let again = Client::new(&cluster(&servers, &[]), "one").unwrap();
+        again.positions("one", &spans(1), in_a_moment()).unwrap_err();
+    }
+
+    #[test]
+    fn a_group_that_has_no_name_is_an_error() {
+        let kafka = MockCluster::new(1).unwrap();
+        kafka.create_topic("spans", 1, 1).unwrap();
+        let client = client(&kafka.bootstrap_servers());
+        let found = client.positions("a\0b", &spans(1), soon()).unwrap_err();
+        assert_eq!((found.code(), found.is_clients_end()), (None, false));
     }
 
     #[test]
     fn kafka_away_is_an_error_in_time() {
         let begun = Instant::now();
-        let client = Client::new(&client_key("127.0.0.1:1")).unwrap();
-        assert!(client.partitions("spans", begun + Duration::from_millis(300)).is_err());
+        let client = client("127.0.0.1:1");
+        let found = client.partitions("spans", begun + Duration::from_millis(300)).unwrap_err();
+        assert!(!found.is_answer());
         assert!(begun.elapsed() < Duration::from_secs(3));
     }
 
     #[test]
-    fn clients_are_shared_and_closed_when_idle() {
-        let clients = Clients::default();
-        let key = client_key("127.0.0.1:1");
-        let first = clients.get(&key).unwrap();
-        assert!(Arc::ptr_eq(&first, &clients.get(&key).unwrap()));
-        clients.close_idle(Duration::from_mins(1));
-        assert!(Arc::ptr_eq(&first, &clients.get(&key).unwrap()));
-        clients.close_idle(Duration::ZERO);
-        assert!(!Arc::ptr_eq(&first, &clients.get(&key).unwrap()));
-    }
-
-    #[test]
-    fn no_more_clients_are_open_than_allowed() {
-        let clients = Clients::default();
-        for group in 0..=CLIENTS_MAX {
-            let key = ClientKey { consumer_group: group.to_string(), ..client_key("127.0.0.1:1") };
-            clients.get(&key).unwrap();
-        }
-        assert_eq!(clients.open.lock().unwrap().len(), CLIENTS_MAX);
+    fn a_setting_that_librdkafka_does_not_take_is_left_out() {
+        let properties = [("socket.receive.bufer.bytes", "65536"), ("socket.send.buffer.bytes", "many")];
+        assert!(Client::new(&cluster("127.0.0.1:1", &properties), "one").is_ok());
+        assert!(is_accepted("socket.send.buffer.bytes", "65536"));
     }
 }

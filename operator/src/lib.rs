@@ -9,7 +9,7 @@
 //!  run: admin, lease, watches                 memory: what is kept between two reconciles
 //! ```
 //!
-//! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `sample`.
+//! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `kafka::clients`.
 
 pub mod admin;
 pub mod admission;

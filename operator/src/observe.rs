@@ -4,7 +4,7 @@ use crate::{
     api_error::{ApiError, ErrorClass},
     cache::{self, Cache, find},
     gateways::Gateway,
-    kafka::ClientKey,
+    kafka::cluster::Cluster,
     kafka_security::{KafkaSecrets, KafkaSecurity},
     memory::Key,
     reconcile::World,
@@ -142,7 +142,8 @@ fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> S
         group => group.to_owned(),
     };
     Source {
-        client: ClientKey { bootstrap_servers: kafka.bootstrap_servers.join(","), consumer_group, security },
+        cluster: Cluster::of(kafka, security),
+        consumer_group,
         topics: kafka.topics.clone(),
         from_earliest: kafka.initial_offset == InitialOffset::Earliest,
     }

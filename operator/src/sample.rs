@@ -2,13 +2,21 @@
 //!
 //! Kafka may be away, and a reconcile must not wait for it: a question runs on one of tokio's blocking threads, has
 //! [`ASK_SECONDS`] to find its answer, and a reconcile waits [`WAIT_SECONDS`] for it, but for the first question about a
-//! source. A later answer is kept for the next reconcile. At most [`ASKING_MAX`] questions run at the same time, and one per source.
+//! source. A later answer is kept for the next reconcile. At most [`QUESTIONS_MAX`] questions to one cluster run at the same time, and one
+//! per source: a cluster that is away keeps nobody waiting who asks another. Nor does it keep reconciles: one of them waits for it, the
+//! others go on with what is known.
+//!
+//! [`QUESTIONS_MAX`]: crate::kafka::clients::QUESTIONS_MAX
 
 pub mod exposition;
 pub mod gateway;
 pub mod told;
 
-use crate::kafka::{self, ClientKey, Clients, IDLE_SECONDS_MAX, Position};
+use crate::kafka::{
+    self, Position,
+    clients::{CLIENTS_MAX, Clients, Connected, Connection, IDLE_SECONDS_MAX},
+    cluster::Cluster,
+};
 use rdkafka::types::RDKafkaErrorCode;
 use sluice_plan::{SourceFailure, scale::PartitionSample};
 use std::{
@@ -16,15 +24,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 use tracing::debug;
 
 /// A question is given up after this many seconds: long enough for an answer from another continent, twice.
 const ASK_SECONDS: u64 = 5;
 /// A reconcile waits this many seconds for the answer.
 const WAIT_SECONDS: u64 = 2;
-/// Questions at the same time, each on a thread of its own.
-const ASKING_MAX: usize = 16;
 /// An answer is used again for this many seconds: reconciles come in bursts while pods roll.
 const FRESH_SECONDS: u64 = 5;
 /// A success counts for this many seconds while a newer answer is late.
@@ -35,8 +41,10 @@ const KNOWN_SECONDS_MAX: u64 = 2 * IDLE_SECONDS_MAX;
 /// Which topics, read by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Brokers and group.
-    pub client: ClientKey,
+    /// The cluster that has them.
+    pub cluster: Cluster,
+    /// The group whose committed offsets are asked for.
+    pub consumer_group: String,
     /// Topics by name.
     pub topics: Vec<String>,
     /// Whether a partition without a committed offset is begun at its oldest message, or behind its newest.
@@ -57,6 +65,13 @@ pub struct Sample {
     pub partitions: Vec<Option<PartitionSample>>,
     /// When Kafka answered.
     pub answered: Option<Instant>,
+}
+
+impl Sample {
+    /// Whether the group has committed an offset of any partition.
+    pub fn has_committed(&self) -> bool {
+        self.partitions.iter().flatten().any(|partition| partition.committed.is_some())
+    }
 }
 
 /// Why there is no answer.
@@ -95,8 +110,21 @@ impl Error {
     }
 
     fn slow(source: &Source) -> Self {
-        let message = format!("Kafka at {} does not answer in time", source.client.bootstrap_servers);
+        let message = format!("Kafka at {} does not answer in time", source.cluster.bootstrap_servers());
         Self { failure: SourceFailure::Timeout, message }
+    }
+
+    fn too_many(source: &Source) -> Self {
+        let message = format!(
+            "Kafka at {} is not asked: the operator waits for {CLIENTS_MAX} other clusters",
+            source.cluster.bootstrap_servers()
+        );
+        Self { failure: SourceFailure::Unreachable, message }
+    }
+
+    fn broken_off(broken: &tokio::task::JoinError) -> Self {
+        let message = format!("the question to Kafka broke off: {broken}");
+        Self { failure: SourceFailure::Unreachable, message }
     }
 }
 
@@ -107,17 +135,10 @@ struct Known {
 }
 
 /// Asks Kafka, and remembers.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Sampler {
     clients: Arc<Clients>,
-    places: Arc<Semaphore>,
     known: Arc<Mutex<HashMap<Source, Known>>>,
-}
-
-impl Default for Sampler {
-    fn default() -> Self {
-        Self { clients: Arc::default(), places: Arc::new(Semaphore::new(ASKING_MAX)), known: Arc::default() }
-    }
 }
 
 impl Sampler {
@@ -127,10 +148,13 @@ impl Sampler {
             return Ok(sample);
         }
         if let Some(wait_seconds) = self.begin(source) {
-            let (sampler, source) = (self.clone(), source.clone());
-            let question = tokio::spawn(async move { sampler.ask(source).await });
-            // Too late is no error here: the answer is kept, and `last` says what is known until then.
-            timeout(Duration::from_secs(wait_seconds), question).await.ok();
+            let turn = self.clients.turn(&source.cluster);
+            let (sampler, asked) = (self.clone(), source.clone());
+            let question = tokio::spawn(async move { sampler.ask(asked).await });
+            if let Some(_turn) = turn {
+                // Too late is no error here: the answer is kept, and `last` says what is known until then.
+                timeout(Duration::from_secs(wait_seconds), question).await.ok();
+            }
         }
         self.last(source)
     }
@@ -169,16 +193,9 @@ impl Sampler {
     }
 
     async fn ask(&self, source: Source) {
-        let place = self.places.acquire().await.expect("the semaphore is never closed");
-        let (clients, asked) = (Arc::clone(&self.clients), source.clone());
-        let answer = tokio::task::spawn_blocking(move || ask(&clients, &asked)).await;
-        drop(place);
-        let answer = match answer {
-            Ok(answer) => answer.map_err(|error| Error::of(&error)),
-            Err(broken) => {
-                let message = format!("the question to Kafka broke off: {broken}");
-                Err(Error { failure: SourceFailure::Unreachable, message })
-            }
+        let answer = match self.clients.connect(&source.cluster) {
+            Some(connected) => answer(connected, &source).await,
+            None => Err(Error::too_many(&source)),
         };
         self.known().insert(source, Known { asking: false, answer: Some((Instant::now(), answer)) });
     }
@@ -197,10 +214,29 @@ impl Sampler {
     }
 }
 
+/// Asks from one of the cluster's places.
+async fn answer(connected: Connected, source: &Source) -> Result<Sample, Error> {
+    let Connected { connection, given_up } = connected;
+    let place = connection.place().await;
+    let asked = source.clone();
+    let question = move || {
+        // There are never more than there may be: the other one is closed first. It is rare that there are so many.
+        drop(given_up);
+        let answer = ask(&connection, &asked);
+        connection.note(answer.as_ref().map_or_else(kafka::Error::is_answer, |_| true));
+        drop(place);
+        answer
+    };
+    match tokio::task::spawn_blocking(question).await {
+        Ok(answer) => answer.map_err(|error| Error::of(&error)),
+        Err(broken) => Err(Error::broken_off(&broken)),
+    }
+}
+
 /// Blocks its thread for [`ASK_SECONDS`] at the most.
-fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
+fn ask(connection: &Connection, source: &Source) -> Result<Sample, kafka::Error> {
     let deadline = Instant::now() + Duration::from_secs(ASK_SECONDS);
-    let client = clients.get(&source.client)?;
+    let client = connection.client(&source.consumer_group)?;
     let mut sample = Sample::default();
     for topic in &source.topics {
         match client.partitions(topic, deadline)? {
@@ -209,13 +245,18 @@ fn ask(clients: &Clients, source: &Source) -> Result<Sample, kafka::Error> {
         }
     }
     if sample.missing.is_empty() {
-        match client.positions(&sample.topics, deadline) {
+        match client.positions(&source.consumer_group, &sample.topics, deadline) {
             Ok(positions) => {
                 sample.lag_messages = Some(lag_messages(&positions, source.from_earliest));
                 sample.partitions = positions.iter().map(partition).collect();
             }
             // Partitions without offsets are worth having: a coordinator that is away says nothing about their number.
-            Err(error) => debug!(%error, group = %source.client.consumer_group, "no lag"),
+            Err(error) => {
+                debug!(%error, group = %source.consumer_group, "no lag");
+                if error.is_clients_end() {
+                    connection.retire(&client);
+                }
+            }
         }
     }
     sample.answered = Some(Instant::now());
@@ -249,15 +290,22 @@ fn lag_messages(positions: &[Position], from_earliest: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::{clients::QUESTIONS_MAX, cluster::tests::cluster};
+    use futures::future::join_all;
     use rdkafka::mocking::MockCluster;
 
     fn source(servers: &str) -> Source {
-        let client = ClientKey {
-            bootstrap_servers: servers.to_owned(),
+        Source {
+            cluster: cluster(servers, &[]),
             consumer_group: "g".to_owned(),
-            security: crate::kafka_security::KafkaSecurity::default(),
-        };
-        Source { client, topics: vec!["spans".to_owned()], from_earliest: true }
+            topics: vec!["spans".to_owned()],
+            from_earliest: true,
+        }
+    }
+
+    fn sources(servers: &str, count: usize) -> Vec<Source> {
+        let group = |number: usize| Source { consumer_group: number.to_string(), ..source(servers) };
+        (0..count).map(group).collect()
     }
 
     #[test]
@@ -317,5 +365,40 @@ mod tests {
         assert!(one.is_err() && other.0.is_err());
         assert!(other.1 < Duration::from_millis(500), "{:?}", other.1);
         assert!(begun.elapsed() < Duration::from_secs(WAIT_SECONDS + 1), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_away_delays_no_question_to_another() {
+        let kafka = MockCluster::new(1).unwrap();
+        kafka.create_topic("spans", 4, 1).unwrap();
+        let sampler = Sampler::default();
+        let away = sources("127.0.0.1:1", 8 * QUESTIONS_MAX);
+        let asked = away.iter().map(|source| {
+            let (sampler, source) = (sampler.clone(), source.clone());
+            tokio::spawn(async move { sampler.sample(&source).await })
+        });
+        let asked: Vec<_> = asked.collect();
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let healthy = sources(&kafka.bootstrap_servers(), 2 * QUESTIONS_MAX);
+        let answers = join_all(healthy.iter().map(|source| sampler.sample(source))).await;
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert!(begun.elapsed() < Duration::from_secs(ASK_SECONDS), "{:?}", begun.elapsed());
+        asked.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_is_away_is_waited_for_by_one_reconcile() {
+        let sampler = Sampler::default();
+        sampler.sample(&source("127.0.0.1:1")).await.unwrap_err();
+        let away = sources("127.0.0.1:1", 10);
+        let waited = join_all(away.iter().map(async |source| {
+            let begun = Instant::now();
+            sampler.sample(source).await.unwrap_err();
+            begun.elapsed()
+        }));
+        let waited = waited.await;
+        let long = waited.iter().filter(|waited| **waited > Duration::from_secs(1)).count();
+        assert_eq!(long, 1, "{waited:?}");
     }
 }

@@ -77,7 +77,8 @@ pub struct KafkaSource {
     pub record_batch_bytes_max: String,
 
     /// More settings of librdkafka by name, at most 32, for what no other field decides, such as
-    /// socket.receive.buffer.bytes. One that another field or the gateway itself decides is refused, with what does.
+    /// socket.receive.buffer.bytes. One that another field or the gateway itself decides is refused, with what does. What concerns
+    /// connections holds for the operator as well.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     pub properties: BTreeMap<String, PropertyValue>,

@@ -4,7 +4,7 @@
 //! SLUICE_KAFKA=127.0.0.1:29092 cargo test -p sluice-operator --test live
 //! ```
 //!
-//! The test has a topic and a group of its own and deletes the topic.
+//! Each test has a topic and groups of its own and deletes the topic.
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
@@ -15,13 +15,17 @@ use rdkafka::{
     consumer::{BaseConsumer, CommitMode, Consumer},
     producer::{BaseProducer, BaseRecord, Producer},
 };
+use serde_json::json;
 use sluice_operator::{
-    kafka::ClientKey,
+    kafka::cluster::Cluster,
     kafka_security::KafkaSecurity,
     sample::{Sample, Sampler, Source},
 };
 use sluice_plan::scale::PartitionSample;
 use std::time::Duration;
+
+/// Groups that read one topic.
+const GROUPS: usize = 5;
 
 fn client(group: &str) -> ClientConfig {
     let servers =
@@ -31,16 +35,30 @@ fn client(group: &str) -> ClientConfig {
     config
 }
 
+/// What the operator asks for: the group has the topic's name, or another one.
+fn source(topic: &str, group: &str) -> Source {
+    let servers = client(topic).get("bootstrap.servers").unwrap().to_owned();
+    let kafka = json!({
+        "bootstrapServers": [servers],
+        "topics": [topic],
+        "properties": {"socket.receive.buffer.bytes": "65536", "no.such.setting": "1"},
+    });
+    Source {
+        cluster: Cluster::of(&serde_json::from_value(kafka).unwrap(), KafkaSecurity::default()),
+        consumer_group: group.to_owned(),
+        topics: vec![topic.to_owned()],
+        from_earliest: true,
+    }
+}
+
 /// What another operator would be told: it remembers no answer.
 async fn asked(name: &str) -> Sample {
-    let servers = client(name).get("bootstrap.servers").unwrap().to_owned();
-    let key = ClientKey {
-        bootstrap_servers: servers,
-        consumer_group: name.to_owned(),
-        security: KafkaSecurity::default(),
-    };
-    let source = Source { client: key, topics: vec![name.to_owned()], from_earliest: true };
-    Sampler::default().sample(&source).await.unwrap()
+    Sampler::default().sample(&source(name, name)).await.unwrap()
+}
+
+fn commit(topic: &str, group: &str, at: &[(i32, i64)]) {
+    let consumer: BaseConsumer = client(group).create().unwrap();
+    consumer.commit(&offsets(topic, at), CommitMode::Sync).unwrap();
 }
 
 fn produce(topic: &str, partition: i32, count: usize) {
@@ -69,8 +87,7 @@ async fn end_committed_and_log_start_are_read_and_new_partitions_are_noticed() {
 
     produce(&name, 0, 7);
     produce(&name, 1, 2);
-    let consumer: BaseConsumer = client(&name).create().unwrap();
-    consumer.commit(&offsets(&name, &[(0, 5)]), CommitMode::Sync).unwrap();
+    commit(&name, &name, &[(0, 5)]);
     admin.delete_records(&offsets(&name, &[(0, 3)]), &options).await.unwrap();
 
     let found = asked(&name).await;
@@ -84,4 +101,28 @@ async fn end_committed_and_log_start_are_read_and_new_partitions_are_noticed() {
     admin.delete_topics(&[&name], &options).await.unwrap()[0].as_ref().unwrap();
     assert_eq!(found.topics, [(name, 3)]);
     assert_eq!(found.partitions[2], partition(0, 0, None));
+}
+
+#[tokio::test]
+async fn all_groups_are_asked_for_over_one_connection() {
+    let name = format!("operator-live-groups-{}", std::process::id());
+    let admin: AdminClient<DefaultClientContext> = client(&name).create().unwrap();
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
+    let topic = NewTopic::new(&name, 1, TopicReplication::Fixed(1));
+    admin.create_topics([&topic], &options).await.unwrap()[0].as_ref().unwrap();
+    produce(&name, 0, GROUPS);
+
+    let group = |number: usize| format!("{name}-{number}");
+    for number in 1..GROUPS {
+        commit(&name, &group(number), &[(0, i64::try_from(number).unwrap())]);
+    }
+    let sampler = Sampler::default();
+    let mut found = Vec::new();
+    for number in 0..GROUPS {
+        found.push(sampler.sample(&source(&name, &group(number))).await.unwrap().lag_messages);
+    }
+    admin.delete_topics(&[&name], &options).await.unwrap()[0].as_ref().unwrap();
+    // The first one has committed nothing: it begins at the oldest message.
+    let expected: Vec<_> = (0..GROUPS).map(|number| u64::try_from(GROUPS - number).ok()).collect();
+    assert_eq!(found, expected);
 }
