@@ -36,6 +36,7 @@ struct Remembered {
     failure: Option<String>,
     lag_written: Option<Instant>,
     deletion_asked: Option<Instant>,
+    is_offsets_due: bool,
 }
 
 /// A failure, and what to do about it.
@@ -86,6 +87,16 @@ impl Memory {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
         is_due(&mut remembered.deletion_asked, DELETION_SECONDS, now)
+    }
+
+    /// Whether a pipeline that came back from a rest waits for Kafka to say whether it still has the group's offsets.
+    pub fn is_offsets_due(&self, key: &Key) -> bool {
+        self.pipelines().get(key).is_some_and(|remembered| remembered.is_offsets_due)
+    }
+
+    /// Remembers whether it does.
+    pub fn set_offsets_due(&self, key: &Key, is_due: bool) {
+        self.pipelines().entry(key.clone()).or_default().is_offsets_due = is_due;
     }
 
     /// Forgets a pipeline that is gone; `false` when it was not known.

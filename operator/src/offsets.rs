@@ -5,22 +5,44 @@ use crate::sample::Sample;
 use sluice_crds::{InitialOffset, TracePipeline, status::condition};
 use sluice_plan::Intent;
 
-/// For people; `None` when the group still has offsets, when nobody knows, or when the pipeline does not come back right now.
-pub fn expired(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Option<String> {
-    let (status, kafka) = (pipeline.status.as_ref()?, kafka?);
+/// What is known of the offsets of a group whose gateways come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// Kafka does not answer for all partitions.
+    NotKnown,
+    /// The group goes on where it was, or there is nothing that it could have missed.
+    Well,
+    /// Kafka has none of them any more; what follows, for people.
+    Expired(String),
+}
+
+/// Whether the pipeline comes back right now from a rest in which Kafka had offsets of its group. Without any, nothing was forgotten: its
+/// gateways never committed.
+pub fn is_back(pipeline: &TracePipeline) -> bool {
+    let Some(status) = &pipeline.status else { return false };
     let has_rested = status
         .conditions
         .iter()
         .any(|condition| condition.type_ == condition::SUSPENDED && condition.status == "True");
-    // Without gateways before, nothing was committed.
-    let has_run = status.suspension.is_some_and(|before| before.replicas > 0);
-    let is_back = has_rested && has_run && Intent::of(pipeline) == Intent::Run;
-    let is_known = kafka.missing.is_empty() && kafka.partitions.iter().all(Option::is_some);
-    let mut partitions = kafka.partitions.iter().flatten();
-    let has_messages = partitions.clone().any(|partition| partition.end > 0);
-    if !is_back || !is_known || !has_messages || partitions.any(|partition| partition.committed.is_some()) {
-        return None;
+    let had_offsets = status.suspension.is_some_and(|before| before.has_committed);
+    has_rested && had_offsets && Intent::of(pipeline) == Intent::Run
+}
+
+/// Whether the group of a pipeline that came back still has offsets.
+pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
+    // Without a lag the offsets could not be read.
+    let Some(kafka) = kafka.filter(|kafka| kafka.lag_messages.is_some()) else { return Judgement::NotKnown };
+    if kafka.has_committed() {
+        return Judgement::Well;
     }
+    if kafka.partitions.iter().any(Option::is_none) {
+        return Judgement::NotKnown;
+    }
+    let has_messages = kafka.partitions.iter().flatten().any(|partition| partition.end > 0);
+    if has_messages { Judgement::Expired(expired(pipeline)) } else { Judgement::Well }
+}
+
+fn expired(pipeline: &TracePipeline) -> String {
     let follows = match pipeline.spec.source.kafka.initial_offset {
         InitialOffset::Earliest => {
             "begins at the oldest message (initialOffset: Earliest), so that what was inserted before the rest and Kafka still has may \
@@ -30,10 +52,10 @@ pub fn expired(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Option<Strin
             "begins behind the newest message (initialOffset: Latest), so that what came in since it was suspended is skipped"
         }
     };
-    Some(format!(
+    format!(
         "Kafka has no committed offset of the consumer group any more: it forgets them offsets.retention.minutes after the last gateway \
          has left. The pipeline {follows}"
-    ))
+    )
 }
 
 #[cfg(test)]
@@ -42,7 +64,7 @@ mod tests {
     use serde_json::{Value, json};
     use sluice_plan::scale::PartitionSample;
 
-    fn pipeline(suspended: &str, replicas: u32, initial_offset: &str) -> TracePipeline {
+    fn pipeline(suspended: &str, has_committed: bool, initial_offset: &str) -> TracePipeline {
         let condition = json!({"type": "Suspended", "status": suspended, "reason": "Suspended", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let pipeline: Value = json!({
@@ -53,7 +75,10 @@ mod tests {
                 }},
                 "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
             },
-            "status": {"conditions": [condition], "suspension": {"replicas": replicas}},
+            "status": {
+                "conditions": [condition],
+                "suspension": {"replicas": 2, "hasCommitted": has_committed},
+            },
         });
         serde_json::from_value(pipeline).unwrap()
     }
@@ -61,28 +86,43 @@ mod tests {
     fn sample(partitions: &[Option<(u64, Option<u64>)>]) -> Sample {
         let partition = |(end, committed)| PartitionSample { end, committed, ..PartitionSample::default() };
         let partitions = partitions.iter().map(|one| one.map(partition)).collect();
-        Sample { partitions, ..Sample::default() }
+        Sample { partitions, lag_messages: Some(0), ..Sample::default() }
     }
 
     #[test]
-    fn a_pipeline_that_comes_back_to_no_offsets_says_what_follows() {
+    fn a_pipeline_whose_group_had_offsets_comes_back() {
+        assert!(is_back(&pipeline("True", true, "Earliest")));
+        assert!(!is_back(&pipeline("False", true, "Earliest")), "it runs already");
+        assert!(!is_back(&pipeline("True", false, "Earliest")), "its gateways never committed");
+        let mut rests = pipeline("True", true, "Earliest");
+        rests.spec.suspend = true;
+        assert!(!is_back(&rests), "it still rests");
+        let fresh = TracePipeline { status: None, ..rests };
+        assert!(!is_back(&fresh));
+    }
+
+    #[test]
+    fn no_offsets_any_more_says_what_follows() {
         let forgotten = sample(&[Some((7, None)), Some((0, None))]);
-        let of = |pipeline: &TracePipeline, kafka: &Sample| expired(pipeline, Some(kafka));
         for (initial_offset, words) in [("Earliest", "may be doubled"), ("Latest", "is skipped")] {
-            let said = of(&pipeline("True", 2, initial_offset), &forgotten).unwrap();
-            assert!(said.contains(words), "{said}");
+            let judgement = judge(&pipeline("True", true, initial_offset), Some(&forgotten));
+            assert!(matches!(&judgement, Judgement::Expired(said) if said.contains(words)), "{judgement:?}");
         }
-        let back = pipeline("True", 2, "Earliest");
-        for kafka in [
-            sample(&[Some((7, Some(3))), Some((0, None))]),
-            sample(&[Some((0, None))]),
-            sample(&[Some((7, None)), None]),
-            Sample { missing: vec!["a".into()], ..forgotten.clone() },
+    }
+
+    #[test]
+    fn what_is_not_known_is_judged_later() {
+        let back = pipeline("False", true, "Earliest");
+        let unread = Sample { lag_messages: None, ..sample(&[]) };
+        for (kafka, expected) in [
+            (None, Judgement::NotKnown),
+            (Some(unread), Judgement::NotKnown),
+            (Some(sample(&[Some((7, None)), None])), Judgement::NotKnown),
+            (Some(sample(&[Some((7, Some(3))), None])), Judgement::Well),
+            (Some(sample(&[Some((7, Some(3))), Some((0, None))])), Judgement::Well),
+            (Some(sample(&[Some((0, None))])), Judgement::Well),
         ] {
-            assert_eq!(of(&back, &kafka), None, "{kafka:?}");
+            assert_eq!(judge(&back, kafka.as_ref()), expected, "{kafka:?}");
         }
-        assert_eq!(expired(&back, None), None);
-        assert_eq!(of(&pipeline("False", 2, "Earliest"), &forgotten), None, "it runs already");
-        assert_eq!(of(&pipeline("True", 0, "Earliest"), &forgotten), None, "it never ran");
     }
 }

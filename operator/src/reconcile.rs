@@ -18,7 +18,8 @@ use crate::{
     metrics::{Metrics, ReconcileResult},
     next::{Next, REFUSED_SECONDS, WAITING_SECONDS, next},
     observe::{self, Facts},
-    offsets, prune, release, removal, replacement, report, resize,
+    offsets::{self, Judgement},
+    prune, release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -247,15 +248,29 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     }
     let before = pipeline.status.clone().unwrap_or_default();
     world.shared.metrics.set_scaling((&key.namespace, &key.name), &before, &said);
-    if let Some(note) = offsets::expired(pipeline, facts.kafka.as_ref()) {
-        report::tell(pipeline, "OffsetsExpired", &note, &world.shared).await;
-    }
+    tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     carried_out?;
     finished?;
     replaced?;
     Ok(next(pipeline, &planned, &facts.observed))
+}
+
+/// A person reads that Kafka has forgotten where the group of a pipeline that comes back was. While Kafka is away it is not known, and judged
+/// later; an operator that starts in between does not.
+async fn tell_of_offsets(pipeline: &TracePipeline, key: &Key, facts: &Facts, world: &World) {
+    let memory = &world.shared.memory;
+    let judgement = match Intent::of(pipeline) {
+        Intent::Run if offsets::is_back(pipeline) || memory.is_offsets_due(key) => {
+            offsets::judge(pipeline, facts.kafka.as_ref())
+        }
+        Intent::Run | Intent::Suspend | Intent::LeaveAlone | Intent::Remove => Judgement::Well,
+    };
+    memory.set_offsets_due(key, judgement == Judgement::NotKnown);
+    if let Judgement::Expired(note) = judgement {
+        report::tell(pipeline, "OffsetsExpired", &note, &world.shared).await;
+    }
 }
 
 /// The number of gateways to have now: the planned one, once those that are too many may be taken away. A gateway that gets a new

@@ -9,4 +9,14 @@ use serde::{Deserialize, Serialize};
 pub struct SuspensionStatus {
     /// Gateways there were before; as many come back where nothing else says how many.
     pub replicas: u32,
+
+    /// Whether Kafka had committed offsets of the consumer group since then: if it has none when the gateways come back, it has forgotten
+    /// them.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub has_committed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_not(value: &bool) -> bool {
+    !*value
 }

@@ -42,6 +42,8 @@ pub struct Observed {
     pub workload: Option<WorkloadSeen>,
     /// How far the gateways are behind; `None` when it could not be found out.
     pub lag: Option<Lag>,
+    /// Whether Kafka has committed offsets of the consumer group; `false` as well when it could not be found out.
+    pub has_committed: bool,
     /// What all gateways promise; `None` when they were not asked, or one did not say.
     pub delivery: Option<DeliveryStatus>,
     /// What waits on their volumes, not rounded; `None` when none said it.

@@ -16,7 +16,7 @@ use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lif
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{
-    Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, TracePipeline,
+    Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, SuspensionStatus, TracePipeline,
     TracePipelineStatus,
     status::{condition, reason},
 };
@@ -52,7 +52,7 @@ pub fn status(
         volumes: volumes::volumes(pipeline, observed),
         scaling,
         memory_resizes,
-        suspension: lifecycle::suspension(pipeline, lifecycle::there(observed).as_ref()),
+        suspension: suspension(pipeline, observed),
         rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
     };
@@ -64,6 +64,13 @@ pub fn status(
         Intent::Suspend => TracePipelineStatus { desired_replicas: Some(0), ..after },
         Intent::Run | Intent::LeaveAlone | Intent::Remove => after,
     }
+}
+
+/// What is remembered of a suspension, with what Kafka says of the group meanwhile.
+fn suspension(pipeline: &TracePipeline, observed: &Observed) -> Option<SuspensionStatus> {
+    let remembered = lifecycle::suspension(pipeline, lifecycle::there(observed).as_ref())?;
+    let is_seen = Intent::of(pipeline) == Intent::Suspend && observed.has_committed;
+    Some(SuspensionStatus { has_committed: remembered.has_committed || is_seen, ..remembered })
 }
 
 /// One verdict for each of [`condition::ALL`], in that order.

@@ -86,7 +86,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
     assert_eq!(summary(&status), way);
     assert_eq!(
         (status.desired_replicas, status.suspension),
-        (Some(0), Some(SuspensionStatus { replicas: 3 }))
+        (Some(0), Some(SuspensionStatus { replicas: 3, ..SuspensionStatus::default() }))
     );
     assert!(message(&status).contains("for 15m at the longest"), "{}", message(&status));
     let rests = ["True/Suspended", "False/Suspended", "False/Ok", "True/Suspended", "False/Managed"];
@@ -95,7 +95,7 @@ fn a_suspended_pipeline_says_so_on_its_way_and_when_it_rests() {
     alone.volumes.left_alone = Some(3);
     let status = said(&pipeline, &alone);
     assert_eq!(summary(&status), way);
-    assert_eq!(status.suspension, Some(SuspensionStatus { replicas: 3 }));
+    assert_eq!(status.suspension, Some(SuspensionStatus { replicas: 3, ..SuspensionStatus::default() }));
     // Also when it never ran, and with Kafka, the topic or the Secret away.
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     for topic in [TopicSeen::Known(12), TopicSeen::Missing, away] {
@@ -142,7 +142,10 @@ fn as_many_come_back_as_there_were_where_nothing_else_says_how_many() {
         let facts = |wanted| Observed { workload: Some(workload(wanted)), ..well.clone() };
         pipeline.spec.suspend = true;
         pipeline.status = Some(said(&pipeline, &facts(5)));
-        assert_eq!(pipeline.status.as_ref().unwrap().suspension, Some(SuspensionStatus { replicas: 5 }));
+        assert_eq!(
+            pipeline.status.as_ref().unwrap().suspension,
+            Some(SuspensionStatus { replicas: 5, ..SuspensionStatus::default() })
+        );
         pipeline.status = Some(said(&pipeline, &facts(0)));
         let config = planned(&pipeline, &facts(0)).config_hash();
         pipeline.spec.suspend = false;
@@ -156,6 +159,23 @@ fn as_many_come_back_as_there_were_where_nothing_else_says_how_many() {
 }
 
 #[test]
+fn it_is_remembered_of_a_rest_that_kafka_had_offsets_of_the_group() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let mut has_committed = |suspend, has_committed| {
+        pipeline.spec.suspend = suspend;
+        let status =
+            said(&pipeline, &Observed { has_committed, workload: Some(workload(0)), ..facts.clone() });
+        let remembered = status.suspension.map(|suspension| suspension.has_committed);
+        pipeline.status = Some(status);
+        remembered
+    };
+    assert_eq!(has_committed(false, true), None, "it runs");
+    assert_eq!(has_committed(true, false), Some(false));
+    assert_eq!(has_committed(true, true), Some(true));
+    assert_eq!(has_committed(true, false), Some(true), "they are forgotten, or Kafka is away");
+}
+
+#[test]
 fn gateways_on_their_way_out_are_none_that_come_back() {
     let mut pipeline = in_mode(ScalingMode::Auto);
     pipeline.spec.suspend = true;
@@ -166,7 +186,7 @@ fn gateways_on_their_way_out_are_none_that_come_back() {
             Some(TracePipelineStatus { scaling: Some(scaling), ..TracePipelineStatus::default() });
         assert_eq!(
             suspension(&pipeline, Some(&workload(5))),
-            Some(SuspensionStatus { replicas }),
+            Some(SuspensionStatus { replicas, ..SuspensionStatus::default() }),
             "{state:?}"
         );
     }

@@ -60,6 +60,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         schema: SchemaSeen::Succeeded,
         workload: None,
         lag: None,
+        has_committed: false,
         delivery: None,
         queue: None,
         has_empty_queue: false,

@@ -202,7 +202,7 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
         (false, 4, 4, "4 queue volumes that no gateway uses are drained"),
     ] {
         pipeline.spec.suspend = suspend;
-        let suspension = Some(SuspensionStatus { replicas: came_back });
+        let suspension = Some(SuspensionStatus { replicas: came_back, ..SuspensionStatus::default() });
         pipeline.status = Some(TracePipelineStatus { suspension, ..TracePipelineStatus::default() });
         let status = said(&pipeline, &facts);
         assert_eq!(status.volumes.as_ref().unwrap().orphaned, orphaned, "{words}");
