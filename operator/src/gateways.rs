@@ -14,6 +14,7 @@ use sluice_plan::{
     names::ADMIN_PORT,
     scale::{
         drain::{self, Answer},
+        unasked::Says,
         workload,
     },
 };
@@ -94,7 +95,7 @@ pub enum Error {
     },
 }
 
-/// `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}`: what a gateway that drains still holds.
+/// `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}`: what a gateway that drains still holds.
 #[derive(Debug, Deserialize)]
 struct Held {
     blocks: u64,
@@ -103,6 +104,8 @@ struct Held {
     /// Whether something on its queue volume cannot be read. Gateways that do not say so also count a volume as empty that they have
     /// not opened yet.
     damaged: Option<bool>,
+    /// Whether it was asked to drain. Older gateways do not say so.
+    draining: Option<bool>,
 }
 
 impl Gateway {
@@ -129,7 +132,7 @@ impl Gateway {
     }
 
     /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
-    async fn request(self, request: drain::Request) -> Answer {
+    pub async fn request(self, request: drain::Request) -> Answer {
         let path = match request {
             drain::Request::Drain => "/drain",
             drain::Request::Resume => "/resume",
@@ -139,6 +142,13 @@ impl Gateway {
             (drain::Request::Resume, Ok((status, _))) if status.is_success() => Answer::Done,
             (drain::Request::Drain, Ok((status, _))) if status.is_success() => self.held().await,
             _ => Answer::Silent,
+        }
+    }
+
+    async fn says(self) -> Says {
+        match self.ask(Method::GET, "/drainz").await {
+            Ok((status, body)) if status.is_success() => says(&body),
+            _ => Says::Silent,
         }
     }
 
@@ -184,10 +194,19 @@ impl Gateway {
 
 fn held(body: &[u8]) -> Answer {
     match serde_json::from_slice(body) {
-        Ok(Held { blocks: 0, uncommitted: 0, damaged: Some(false) }) => Answer::Done,
+        Ok(Held { blocks: 0, uncommitted: 0, damaged: Some(false), .. }) => Answer::Done,
         Ok(Held { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
         Ok(Held { blocks, .. }) => Answer::Holds { blocks },
         Err(_) => Answer::Silent,
+    }
+}
+
+fn says(body: &[u8]) -> Says {
+    match serde_json::from_slice(body) {
+        Ok(Held { draining: Some(true), .. }) => Says::Drains,
+        Ok(Held { draining: Some(false), .. }) => Says::TakesPart,
+        Ok(Held { draining: None, .. }) => Says::Nothing,
+        Err(_) => Says::Silent,
     }
 }
 
@@ -230,9 +249,28 @@ pub async fn request_all(
     answers.buffer_unordered(REQUESTS_MAX).collect().await
 }
 
+/// Asks those with these ordinals whether they drain.
+pub async fn say_whether_they_drain(ordinals: &[u32], gateways: &[Gateway]) -> BTreeMap<u32, Says> {
+    let asked = gateways.iter().filter(|gateway| ordinals.contains(&gateway.ordinal)).copied();
+    let answers = stream::iter(asked).map(|gateway| async move { (gateway.ordinal, gateway.says().await) });
+    answers.buffer_unordered(REQUESTS_MAX).collect().await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gateway_says_whether_it_drains_or_is_older_than_that() {
+        for (body, expected) in [
+            (r#"{"blocks":3,"bytes":9,"uncommitted":0,"damaged":false,"draining":true}"#, Says::Drains),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#, Says::TakesPart),
+            (r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#, Says::Nothing),
+            ("ok", Says::Silent),
+        ] {
+            assert_eq!(says(body.as_bytes()), expected, "{body}");
+        }
+    }
 
     #[test]
     fn empty_is_without_blocks_and_with_everything_committed() {

@@ -43,6 +43,7 @@ pub mod run;
 pub mod sample;
 pub mod scaling;
 pub mod told;
+pub mod unasked;
 pub mod volume_events;
 pub mod volumes;
 pub mod watch;

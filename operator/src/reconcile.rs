@@ -24,7 +24,7 @@ use crate::{
     sample::Sampler,
     scaling::{self, Scaling},
     told::Telling,
-    volumes,
+    unasked, volumes,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -251,6 +251,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
+    Box::pin(unasked::take_back(pipeline, replicas, &facts, world)).await;
     carried_out?;
     finished?;
     replaced?;

@@ -114,6 +114,11 @@ pub async fn replaced(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("VolumeReplaced", EventType::Normal, note, "Store"), shared).await;
 }
 
+/// A person reads that a gateway drained that nobody had asked to, and takes part again.
+pub async fn taken_back(pipeline: &TracePipeline, note: &str, shared: &Shared) {
+    publish(pipeline, &happened("TakenBack", EventType::Warning, note, "Scale"), shared).await;
+}
+
 /// An event that does not get through is not worth a failed reconcile: the status says the same.
 async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
     shared.metrics.wrote("Event");

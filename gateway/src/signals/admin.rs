@@ -3,7 +3,7 @@
 //! | request | does | answers |
 //! | --- | --- | --- |
 //! | `POST /drain` | the consumer group is left and everything that is held goes in; the process stays up, not ready | 200, as `/drainz` |
-//! | `GET /drainz` | nothing | 200, [`Remaining`]: `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}` once nothing is left |
+//! | `GET /drainz` | nothing | 200, [`Remaining`]: `{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":true}` once nothing is left |
 //! | `POST /resume` | takes part in the group again, also in the middle of a drain | 200, as `/drainz` |
 //!
 //! All of them may be repeated. A new start of the process takes part, until it is asked to drain again.

@@ -269,6 +269,7 @@ impl Health for Status {
             is_damaged,
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: uncommitted.max(u64::from(is_member)),
+            is_draining: self.drain.is_requested(),
         }
     }
 
@@ -368,12 +369,13 @@ mod tests {
         consumer.joined.store(true, Ordering::Release);
         for _ in 0..2 {
             status.drain();
-            assert!(status.drain_asked().is_requested());
+            assert!(status.drain_asked().is_requested() && status.remaining().is_draining);
             assert!(status.ready().unwrap_err().contains("drain"));
         }
         for _ in 0..2 {
             status.resume();
             assert_eq!(status.ready(), Ok(()));
+            assert!(!status.remaining().is_draining);
         }
     }
 

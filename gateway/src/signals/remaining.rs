@@ -17,15 +17,17 @@ pub struct Remaining {
     pub uncommitted: u64,
     /// Whether something on the queue volume cannot be read, and is kept until somebody has looked at it.
     pub is_damaged: bool,
+    /// Whether it was asked to drain, and takes no part.
+    pub is_draining: bool,
 }
 
 /// As JSON, which `/drainz` answers with.
 impl fmt::Display for Remaining {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { blocks, bytes, uncommitted, is_damaged } = self;
+        let Self { blocks, bytes, uncommitted, is_damaged, is_draining } = self;
         write!(
             f,
-            r#"{{"blocks":{blocks},"bytes":{bytes},"uncommitted":{uncommitted},"damaged":{is_damaged}}}"#
+            r#"{{"blocks":{blocks},"bytes":{bytes},"uncommitted":{uncommitted},"damaged":{is_damaged},"draining":{is_draining}}}"#
         )
     }
 }
@@ -33,7 +35,7 @@ impl fmt::Display for Remaining {
 impl Remaining {
     /// Logs it beside a step of leaving.
     pub fn say(&self, partitions: i64, step: &str) {
-        let Self { blocks, bytes, uncommitted, is_damaged: damaged } = *self;
+        let Self { blocks, bytes, uncommitted, is_damaged: damaged, .. } = *self;
         tracing::info!(blocks, bytes, uncommitted, damaged, partitions, "{step}");
     }
 }
@@ -46,9 +48,13 @@ mod tests {
     fn it_is_told_as_the_operator_reads_it() {
         assert_eq!(
             Remaining::default().to_string(),
-            r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false}"#
+            r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#
         );
-        let some = Remaining { blocks: 3, bytes: 196_608, uncommitted: 12, is_damaged: true };
-        assert_eq!(some.to_string(), r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true}"#);
+        let some =
+            Remaining { blocks: 3, bytes: 196_608, uncommitted: 12, is_damaged: true, is_draining: true };
+        assert_eq!(
+            some.to_string(),
+            r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true,"draining":true}"#
+        );
     }
 }

@@ -27,6 +27,9 @@ pub const WORKLOAD_VERSION: &str = "sluice.dev/workload-version";
 /// Finalizer and annotation of a gateway's pod that is empty and gets a new volume: what ran in it then, and the claim that it has.
 pub const REPLACES_VOLUME: &str = "sluice.dev/replaces-volume";
 
+/// Annotation of a gateway's pod that a person keeps out of its consumer group: `kubectl sluice drain` writes it, `--resume` takes it away.
+pub const KEPT_OUT: &str = "sluice.dev/kept-out";
+
 /// Label of a claim that no gateway uses: `true` when a Job has found the volume empty.
 pub const DRAINED: &str = "sluice.dev/drained";
 /// Annotation of a claim that was found empty and is to be deleted: what the API server said when it did not let it be.

@@ -28,6 +28,7 @@ mod state;
 mod steps;
 mod target;
 mod trial;
+pub mod unasked;
 mod window;
 pub mod workload;
 

@@ -13,8 +13,8 @@ Exit codes:
   69  the cluster cannot be reached, or refuses
 `dead-letter` ends as the program in the pod does.
 
-Rights: get and list of tracepipelines and pods; get of pods/proxy for lag and spool, create of it for drain; create of pods/exec
-for dead-letter.";
+Rights: get and list of tracepipelines and pods; get of pods/proxy for lag and spool, create of it and patch of pods for drain; create
+of pods/exec for dead-letter.";
 
 /// Trace pipelines at a glance: what runs, how far behind, why this size, and what a person must do.
 ///
@@ -72,7 +72,8 @@ pub struct Named {
 /// A gateway that is to be drained.
 ///
 /// It leaves the consumer group, inserts what it holds and stays up, not ready, until it is started again or resumed. The operator
-/// does the same by itself before it takes a gateway away: this is for a node or a volume that a person wants to look after.
+/// does the same by itself before it takes a gateway away: this is for a node or a volume that a person wants to look after. The pod
+/// is marked (annotation sluice.dev/kept-out), because the operator takes back whoever drains without having been asked to.
 #[derive(Debug, Clone, Args)]
 pub struct DrainArgs {
     /// The gateway's pod

@@ -10,13 +10,14 @@ use hyper::{Method, Request};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Config, ResourceExt,
-    api::{AttachParams, AttachedProcess, ListParams},
+    api::{AttachParams, AttachedProcess, ListParams, Patch, PatchParams},
     config::{InferConfigError, KubeConfigOptions, KubeconfigError},
 };
+use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Names,
-    names::{ADMIN_PORT, GATEWAY_CONTAINER},
+    names::{ADMIN_PORT, GATEWAY_CONTAINER, KEPT_OUT},
     scale::workload,
 };
 use std::time::Duration;
@@ -174,6 +175,18 @@ impl Cluster {
             }
             Ok(answer) => answer.map_err(|source| self.failed(&what, source)),
             Err(_) => Err(Error::Late { what }),
+        }
+    }
+
+    /// Marks the pod of a gateway that a person keeps out, or takes the mark away: the operator takes back one that drains without it.
+    pub async fn keep_out(&self, pod: &str, is_kept_out: bool) -> Result<(), Error> {
+        let mark = if is_kept_out { Value::from("true") } else { Value::Null };
+        let change = json!({"metadata": {"annotations": {KEPT_OUT: mark}}});
+        let how = PatchParams { field_manager: Some("kubectl-sluice".into()), ..PatchParams::default() };
+        match self.of_pods().patch_metadata(pod, &how, &Patch::Merge(&change)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(self.missing(format!("pod {pod}"))),
+            Err(source) => Err(self.failed(&format!("mark the pod {pod}"), source)),
         }
     }
 

@@ -53,11 +53,14 @@ pub(super) async fn run(
     let pod = &asked.pod;
     if asked.resume {
         let held = held(pod, &cluster.ask(pod, Method::POST, "/resume").await?)?;
+        cluster.keep_out(pod, false).await?;
         terminal.answer(asked.json, &held, &format!("{pod} takes part again; it {held}"))?;
         return Ok(EXIT_WELL);
     }
     let patience = Duration::from_secs(asked.timeout);
     let begun = Instant::now();
+    // First: the operator takes back at once whoever drains without it.
+    cluster.keep_out(pod, true).await?;
     let mut now = held(pod, &cluster.ask(pod, Method::POST, "/drain").await?)?;
     let mut told = None;
     loop {

@@ -21,4 +21,5 @@ mod rollout;
 mod scaling;
 mod schema;
 mod telling;
+mod unasked;
 mod volumes;

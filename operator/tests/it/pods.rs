@@ -34,6 +34,8 @@ pub struct Behaviour {
     /// Whether it knows `/drain`.
     pub can_drain: bool,
     pub is_drained: bool,
+    /// Whether it is too old to say whether it drains.
+    pub is_older: bool,
     pub blocks: u64,
     /// More lines of its metrics.
     pub more: String,
@@ -63,6 +65,14 @@ impl Behaviour {
         )
     }
 
+    fn drainz(&self) -> Value {
+        let mut held = json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0, "damaged": false});
+        if !self.is_older {
+            held["draining"] = self.is_drained.into();
+        }
+        held
+    }
+
     fn answer(&mut self, method: &str, path: &str) -> (u16, String) {
         if method == "POST" {
             self.told.push(path.to_owned());
@@ -73,10 +83,7 @@ impl Behaviour {
                 self.is_drained = path == "/drain";
                 (202, String::new())
             }
-            "/drainz" if self.can_drain => (
-                200,
-                json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0, "damaged": false}).to_string(),
-            ),
+            "/drainz" if self.can_drain => (200, self.drainz().to_string()),
             _ => (404, String::new()),
         }
     }
@@ -135,6 +142,16 @@ impl Pods {
             container["restartCount"] = times.into();
             container["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
         });
+    }
+
+    /// The kubelet sees who is drained, and who is not any more.
+    pub fn are_probed(&self) {
+        for (ordinal, pod) in self.all.iter().enumerate() {
+            let is_ready = !pod.behaviour.lock().unwrap().is_drained;
+            self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+                pod["status"]["conditions"][0]["status"] = if is_ready { "True" } else { "False" }.into();
+            });
+        }
     }
 
     /// From now on it answers nobody.

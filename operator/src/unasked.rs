@@ -1,0 +1,65 @@
+//! Takes back gateways that drain although nobody asked them to, as `sluice_plan::scale::unasked` decides. One that does not hear it, or
+//! whose pod cannot be looked at, is asked at the next look.
+
+use crate::{
+    gateways::{self, Gateway},
+    observe::Facts,
+    reconcile::World,
+    replacement, report, scaling,
+};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use sluice_crds::TracePipeline;
+use sluice_plan::{
+    Intent, Names,
+    scale::{
+        drain::{Answer, Request},
+        unasked::{Leaving, Says, drains, suspects, words},
+    },
+};
+use tracing::warn;
+
+/// Gateways that are told at the same time: each costs the API server a request.
+const TOLD_MAX: usize = 16;
+
+/// Looks at gateways that are not ready, and takes part again with those that drain without being asked to. At rest all are ready, and
+/// nobody is asked.
+pub async fn take_back(pipeline: &TracePipeline, replicas: u32, facts: &Facts, world: &World) {
+    let (Intent::Run, Ok(names)) = (Intent::of(pipeline), Names::of(pipeline)) else { return };
+    let leaving = Leaving {
+        drains: [scaling::written(pipeline), facts.observed.scaling.drain.as_ref()],
+        replacing: [replacement::written(pipeline), facts.observed.volumes.replacing.as_ref()],
+        replicas,
+    };
+    let suspects = suspects(&facts.pods, &leaving);
+    let said = gateways::say_whether_they_drain(&suspects, &facts.gateways).await;
+    let pods: Api<Pod> = Api::namespaced(world.shared.client.clone(), names.namespace());
+    let told = stream::iter(drains(&said)).map(|(ordinal, says)| {
+        let (pods, name, leaving) = (&pods, format!("{}-{ordinal}", names.gateway()), &leaving);
+        async move { (ordinal, says, tell(pods, &name, leaving).await) }
+    });
+    let answers: Vec<(u32, Says, Answer)> = told.buffer_unordered(TOLD_MAX).collect().await;
+    for (ordinal, says, answer) in answers {
+        // An older gateway does not say whether it did drain.
+        if (says, answer) == (Says::Drains, Answer::Done) {
+            warn!(
+                namespace = names.namespace(),
+                pipeline = names.pipeline(),
+                ordinal,
+                "a gateway drained unasked"
+            );
+            report::taken_back(pipeline, &words(ordinal), &world.shared).await;
+        }
+    }
+}
+
+/// Has it take part again, unless its pod as it is now says otherwise: the copy may be from before a person has marked it, or from
+/// before it was held.
+async fn tell(pods: &Api<Pod>, name: &str, leaving: &Leaving<'_>) -> Answer {
+    let Ok(Some(pod)) = pods.get_opt(name).await else { return Answer::Silent };
+    match Gateway::of(&pod).filter(|_| !suspects([&pod], leaving).is_empty()) {
+        Some(gateway) => gateway.request(Request::Resume).await,
+        None => Answer::Gone,
+    }
+}
