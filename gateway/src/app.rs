@@ -85,8 +85,8 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     let pool = Arc::new(pool.shared_by(shards.len()));
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
     let io = runtime()?;
-    let listener = io.block_on(admin::bind(checked.listen()))?;
-    io.spawn(admin::serve(listener, metrics.clone(), status.clone()));
+    let doors = io.block_on(admin::bind(checked.listen(), checked.control()))?;
+    io.spawn(admin::serve(doors, metrics.clone(), status.clone()));
     let (events_out, events) = bounded(EVENTS_MAX);
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");

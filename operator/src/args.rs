@@ -1,7 +1,8 @@
 //! What the operator is told on its command line. Every flag has an environment variable, for the chart.
 
 use clap::{Parser, ValueEnum};
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use sluice_plan::OperatorPods;
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
 /// Keeps gateways in line with TracePipeline objects.
 ///
@@ -32,6 +33,11 @@ pub struct Args {
     /// Namespace of the Lease; in a pod, the pod's own
     #[arg(long, env = "POD_NAMESPACE", default_value = "default", value_name = "NAMESPACE")]
     pub namespace: String,
+
+    /// Labels of the pods of operators, and of no others in their namespace: NetworkPolicies let them, and nobody else, tell gateways
+    /// to drain; without labels, everybody
+    #[arg(long, env = "SLUICE_POD_LABELS", value_delimiter = ',', value_parser = label, value_name = "KEY=VALUE,..")]
+    pub pod_labels: Vec<(String, String)>,
 
     /// The Lease that decides which of several operators works
     #[arg(long, env = "SLUICE_LEASE_NAME", default_value = "sluice-operator", value_name = "NAME")]
@@ -115,6 +121,12 @@ impl Args {
         self.watch_namespaces.iter().filter(|name| !name.is_empty()).cloned().collect()
     }
 
+    /// The pods of operators; `None` when they have no labels that are known.
+    pub fn operator_pods(&self) -> Option<OperatorPods> {
+        let labels: BTreeMap<String, String> = self.pod_labels.iter().cloned().collect();
+        (!labels.is_empty()).then(|| OperatorPods { namespace: self.namespace.clone(), labels })
+    }
+
     /// The identity in the Lease. The process id keeps apart two operators that run on one machine outside of pods.
     pub fn lease_identity(&self) -> String {
         format!("{}_{}", self.identity, std::process::id())
@@ -128,6 +140,14 @@ pub enum LogFormat {
     Json,
     /// For a person at a terminal
     Text,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, value)| !key.is_empty() && !value.is_empty())
+        .ok_or("is not KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// The kernel's name for this machine or pod.
@@ -172,5 +192,17 @@ mod tests {
         assert_eq!(args.namespaces(), ["a", "b"]);
         assert_eq!(args.listen.port(), 8080);
         assert!(parse(&["--gateway-image", "g", "--listen", "nowhere"]).is_err());
+    }
+
+    #[test]
+    fn the_operators_pods_are_known_by_their_labels_or_not_at_all() {
+        let parse = |labels: &str| {
+            Args::try_parse_from(["o", "--gateway-image", "g", "--namespace", "n", "--pod-labels", labels])
+        };
+        let pods = parse("a/b=c,d=e").unwrap().operator_pods().unwrap();
+        assert_eq!((pods.namespace.as_str(), pods.labels.len(), pods.labels["a/b"].as_str()), ("n", 2, "c"));
+        let none = Args::try_parse_from(["o", "--gateway-image", "g"]).unwrap();
+        assert_eq!(none.operator_pods(), None);
+        assert!(["a", "=b", "a=", ","].iter().all(|wrong| parse(wrong).is_err()));
     }
 }

@@ -1,13 +1,14 @@
 //! Asks gateways over HTTP, by the address of their pods: what they say of themselves, and to leave or to stay.
 //!
-//! Any of them may be away or slow: a request has [`REQUEST_SECONDS`], an answer [`ANSWER_BYTES_MAX`], and at most
-//! [`REQUESTS_MAX`] are under way for one pipeline. A connection is made for each request: one every 15 s is not worth keeping.
+//! Any of them may be away or slow: a request has [`REQUEST_SECONDS`], and at most [`REQUESTS_MAX`]
+//! are under way for one pipeline. A connection is made for each request: one every 15 s is not worth keeping.
+//!
+//! What is read is at the admin port. A gateway says there at which port it takes commands; an older one takes them at the same.
 
+use crate::exchange::{self, exchange};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Method, Request, StatusCode, client::conn::http1, header::HOST};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use sluice_plan::{
@@ -28,8 +29,6 @@ use tokio::{net::TcpStream, time::timeout};
 
 /// Longest request in seconds: what a scrape waits for a busy node, below the two seconds that a reconcile waits for Kafka.
 const REQUEST_SECONDS: u64 = 2;
-/// Largest answer in bytes: two lines of 100 bytes for each of 10,000 partitions, and the rest.
-const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Requests at the same time for one pipeline: 1,000 gateways that do not answer are given up in eight rounds of 2 s, well within
 /// a reconcile.
 const REQUESTS_MAX: usize = 128;
@@ -55,7 +54,7 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
-    /// The connection broke.
+    /// The connection broke, or the answer cannot be read.
     #[error("cannot ask {address} for {path}: {source}")]
     Ask {
         /// Where.
@@ -63,17 +62,7 @@ pub enum Error {
         /// For what.
         path: &'static str,
         /// What went wrong.
-        source: hyper::Error,
-    },
-    /// The answer broke off, or is too large.
-    #[error("cannot read the answer of {address} to {path}: {reason}")]
-    Read {
-        /// Where.
-        address: SocketAddr,
-        /// To what.
-        path: &'static str,
-        /// Why.
-        reason: String,
+        source: exchange::Error,
     },
     /// Nothing in time.
     #[error("{address} does not answer {path} within {REQUEST_SECONDS} s")]
@@ -106,6 +95,8 @@ struct Held {
     damaged: Option<bool>,
     /// Whether it was asked to drain. Older gateways do not say so.
     draining: Option<bool>,
+    /// The port at which it takes commands. `None` where its admin port does.
+    control: Option<u16>,
 }
 
 impl Gateway {
@@ -137,12 +128,32 @@ impl Gateway {
             drain::Request::Drain => "/drain",
             drain::Request::Resume => "/resume",
         };
-        match (request, self.ask(Method::POST, path).await) {
+        let commands = match self.commands().await {
+            Ok(Some(commands)) => commands,
+            Ok(None) => return Answer::Unknown,
+            Err(_) => return Answer::Silent,
+        };
+        match (request, commands.ask(Method::POST, path).await) {
             (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
             (drain::Request::Resume, Ok((status, _))) if status.is_success() => Answer::Done,
             (drain::Request::Drain, Ok((status, _))) if status.is_success() => self.held().await,
             _ => Answer::Silent,
         }
+    }
+
+    /// The same gateway where it takes commands; `None` for one that knows none.
+    async fn commands(self) -> Result<Option<Self>, Error> {
+        let path = "/drainz";
+        match self.ask(Method::GET, path).await? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, body) if status.is_success() => Ok(Some(self.at(control(&body)))),
+            (status, _) => Err(Error::Refused { address: self.address, path, status }),
+        }
+    }
+
+    fn at(self, port: Option<u16>) -> Self {
+        let port = port.unwrap_or(self.address.port());
+        Self { address: SocketAddr::new(self.address.ip(), port), ..self }
     }
 
     async fn says(self) -> Says {
@@ -169,26 +180,8 @@ impl Gateway {
         let address = self.address;
         let stream =
             TcpStream::connect(address).await.map_err(|source| Error::Connect { address, source })?;
-        let broken = |source| Error::Ask { address, path, source };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, address.to_string())
-            .body(Empty::<Bytes>::new())
-            .expect("the parts of a request are constants, but for an address, which is a valid header");
-        let exchange = async {
-            let response = sender.send_request(request).await.map_err(broken)?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| Error::Read { address, path, reason: error.to_string() })?;
-            Ok((status, body.to_bytes()))
-        };
-        // The connection ends with the exchange, whichever way that ends.
-        tokio::select! {
-            answer = exchange => answer,
-            Err(source) = connection => Err(broken(source)),
-        }
+        let answer = exchange(stream, address.to_string(), method, path).await;
+        answer.map_err(|source| Error::Ask { address, path, source })
     }
 }
 
@@ -199,6 +192,10 @@ fn held(body: &[u8]) -> Answer {
         Ok(Held { blocks, .. }) => Answer::Holds { blocks },
         Err(_) => Answer::Silent,
     }
+}
+
+fn control(body: &[u8]) -> Option<u16> {
+    serde_json::from_slice(body).ok().and_then(|held: Held| held.control)
 }
 
 fn says(body: &[u8]) -> Says {
@@ -269,6 +266,20 @@ mod tests {
             ("ok", Says::Silent),
         ] {
             assert_eq!(says(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_takes_commands_where_it_says_and_an_older_one_where_it_says_so_little() {
+        let address = "10.0.0.1:9090".parse().unwrap();
+        let gateway = Gateway { ordinal: 1, is_ready: true, address };
+        for (body, expected) in [
+            (r#"{"blocks":0,"bytes":0,"draining":false,"control":9091}"#, "10.0.0.1:9091"),
+            (r#"{"blocks":0,"bytes":0}"#, "10.0.0.1:9090"),
+            ("ok", "10.0.0.1:9090"),
+        ] {
+            let commands = gateway.at(control(body.as_bytes()));
+            assert_eq!((commands.address.to_string().as_str(), commands.ordinal), (expected, 1), "{body}");
         }
     }
 

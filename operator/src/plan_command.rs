@@ -100,6 +100,8 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
         operator_version: env!("CARGO_PKG_VERSION").to_owned(),
+        // Where the operator will run is not known here.
+        operator_pods: None,
     };
     match plan(&pipeline, &observed(&pipeline, assumed.partitions), &defaults) {
         Ok(Planned::Ready(plan)) if found.is_empty() => return Ok(Outline::of(&plan, assumed)),

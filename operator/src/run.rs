@@ -145,6 +145,7 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),
             operator_version: VERSION.to_owned(),
+            operator_pods: args.operator_pods(),
         },
     });
     let work =

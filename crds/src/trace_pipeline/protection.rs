@@ -28,9 +28,10 @@ impl Default for DisruptionBudget {
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
-    /// Whether there is a NetworkPolicy. Default true: anyone may connect to the admin port and to no other, and pods may look up names
-    /// and connect to anything by TCP, which is all that they do. Rules of several policies add up: false leaves the pods to policies of
-    /// others, where fewer servers are to be reached, and to none where there is no other.
+    /// Whether there is a NetworkPolicy. Default true: anyone may connect to the admin port, the operator alone to the one above it,
+    /// nobody to any other, and pods may look up names and connect to anything by TCP, which is all that they do. Rules of several
+    /// policies add up: false leaves the pods to policies of others, where fewer servers are to be reached, and to none where there is
+    /// no other.
     #[serde(default = "enabled")]
     pub enabled: bool,
 }

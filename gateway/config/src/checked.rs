@@ -38,6 +38,13 @@ impl CheckedConfig {
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
+
+    /// Where commands are taken from other machines and pods, so that a network can keep others from it than metrics are for: one port
+    /// above the admin server's. `None` where only this machine reaches that, and where there is no such port.
+    pub fn control(&self) -> Option<SocketAddr> {
+        let port = self.listen.port().checked_add(1).filter(|port| *port > 1)?;
+        (!self.listen.ip().is_loopback()).then(|| SocketAddr::new(self.listen.ip(), port))
+    }
 }
 
 impl GatewayConfig {
@@ -415,6 +422,23 @@ memory: {limit: 192MiB}
         ] {
             let found = violations(one, to);
             assert!(found.iter().any(|v| v.starts_with(path)), "{to}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn commands_of_others_are_taken_above_the_admin_port_where_others_reach_it() {
+        for (listen, expected) in [
+            ("0.0.0.0:9090", Some("0.0.0.0:9091")),
+            ("'[::]:9090'", Some("[::]:9091")),
+            ("10.0.0.7:80", Some("10.0.0.7:81")),
+            ("127.0.0.1:9090", None),
+            ("'[::1]:9090'", None),
+            ("0.0.0.0:65535", None),
+            ("0.0.0.0:0", None),
+        ] {
+            let text = SMALLEST.replace("workers: 2", &format!("workers: 2\nadmin: {{listen: {listen}}}"));
+            let control = from_yaml(&text).unwrap().check().unwrap().control();
+            assert_eq!(control.map(|address| address.to_string()).as_deref(), expected, "{listen}");
         }
     }
 

@@ -404,7 +404,7 @@ pub struct Memory {
     pub limit: ByteSize,
 }
 
-/// Where `/metrics`, `/livez` and `/readyz` are served.
+/// Where `/metrics`, `/livez` and `/readyz` are served; commands are taken one port above it ([`crate::CheckedConfig::control`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Admin {

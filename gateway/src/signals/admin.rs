@@ -8,6 +8,12 @@
 //!
 //! All of them may be repeated. A new start of the process takes part, until it is asked to drain again.
 //!
+//! What is read is for everybody who reaches the admin port, Prometheus above all. Commands (`POST`) are taken there from within the pod
+//! alone, which is where `kubectl port-forward` comes out. Other pods give them at the control port, which is one above it and which the
+//! pipeline's NetworkPolicy opens to the operator; `/drainz` says which it is (`"control":9091`). To others a command is not found, which
+//! an operator that knows no control port takes for a gateway that leaves when it is told to end. A sidecar that passes connections on
+//! from the pod's own address makes them come from within.
+//!
 //! Liveness is about this process alone: its poll thread runs. Readiness is that the group gave an assignment and that
 //! the table was seen to fit; it does not go away with ClickHouse, because a restart or a removed endpoint would help
 //! nobody.
@@ -17,15 +23,19 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::Incoming,
     header::{ALLOW, CONTENT_TYPE, HeaderValue},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{net::TcpListener, sync::Semaphore};
 
-/// Connections at the same time. Kubelet and Prometheus need two; the rest is for people.
+/// Connections at the same time, at either port. Kubelet and Prometheus need two; the rest is for people.
 const CONNECTIONS_MAX: usize = 32;
 
 /// A connection that sends no request within this time is closed.
@@ -64,24 +74,73 @@ pub struct Error {
     source: std::io::Error,
 }
 
-/// Binds the address.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|source| Error { address, source })
+/// What is listened to.
+#[derive(Debug)]
+pub struct Doors {
+    admin: TcpListener,
+    control: Option<TcpListener>,
+}
+
+/// How a request came in.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    /// Whether commands are taken from there.
+    may_command: bool,
+    /// Where they are taken from other pods.
+    control: Option<u16>,
+}
+
+/// Binds the addresses. Without the control port the gateway runs all the same, and takes commands from within alone: a machine that has
+/// several gateways may have the port taken.
+pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<Doors, Error> {
+    let bound = TcpListener::bind(admin).await.map_err(|source| Error { address: admin, source })?;
+    let control = match control {
+        None => None,
+        Some(address) => TcpListener::bind(address)
+            .await
+            .inspect_err(
+                |error| tracing::warn!(%error, %address, "no commands are taken from other machines"),
+            )
+            .ok(),
+    };
+    Ok(Doors { admin: bound, control })
 }
 
 /// Serves for ever.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, health: Arc<impl Health>) {
+pub async fn serve(doors: Doors, metrics: Arc<Metrics>, health: Arc<impl Health>) {
+    let control = doors.control.as_ref().and_then(|listener| listener.local_addr().ok());
+    let control = control.map(|address| address.port());
+    let of_control = async {
+        if let Some(listener) = doors.control {
+            let way = |_| Way { may_command: true, control };
+            accept(listener, way, (metrics.clone(), health.clone())).await;
+        }
+    };
+    let way = |peer| Way { may_command: is_within(peer), control };
+    tokio::join!(accept(doors.admin, way, (metrics.clone(), health.clone())), of_control);
+}
+
+/// Whether a peer is in the pod itself. Meshes connect from other addresses of 127.0.0.0/8 for peers elsewhere.
+fn is_within(peer: IpAddr) -> bool {
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&peer.to_canonical())
+}
+
+async fn accept(
+    listener: TcpListener,
+    way: impl Fn(IpAddr) -> Way,
+    (metrics, health): (Arc<Metrics>, Arc<impl Health>),
+) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let (metrics, health) = (metrics.clone(), health.clone());
+        let (metrics, health, way) = (metrics.clone(), health.clone(), way(peer.ip()));
         tokio::spawn(async move {
             let service = service_fn(|request| {
-                let response = answer(&request, &metrics, &*health);
+                let response = answer(&request, way, (&metrics, &*health));
                 async { Ok::<_, Infallible>(response) }
             });
             let served = hyper::server::conn::http1::Builder::new()
@@ -97,22 +156,27 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, health: Arc<imp
     }
 }
 
-fn answer(request: &Request<Incoming>, metrics: &Metrics, health: &impl Health) -> Response<Full<Bytes>> {
+fn answer<B>(
+    request: &Request<B>,
+    way: Way,
+    (metrics, health): (&Metrics, &impl Health),
+) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     let wanted = if matches!(path, "/drain" | "/resume") { Method::POST } else { Method::GET };
     match (path, *request.method() == wanted) {
         ("/metrics", _) => scrape(metrics, health),
         ("/livez", _) => checked(health.live()),
         ("/readyz", _) => checked(health.ready()),
+        ("/drain" | "/resume", true) if !way.may_command => elsewhere(path, way.control),
         ("/drain", true) => {
             health.drain();
-            told(health)
+            told(way, health)
         }
         ("/resume", true) => {
             health.resume();
-            told(health)
+            told(way, health)
         }
-        ("/drainz", true) => told(health),
+        ("/drainz", true) => told(way, health),
         ("/drain" | "/resume" | "/drainz", false) => not_allowed(&wanted),
         _ => response(
             StatusCode::NOT_FOUND,
@@ -129,9 +193,19 @@ fn scrape(metrics: &Metrics, health: &impl Health) -> Response<Full<Bytes>> {
     }
 }
 
+/// A command from somebody who may be anybody.
+fn elsewhere(path: &str, control: Option<u16>) -> Response<Full<Bytes>> {
+    let port = control.map(|port| format!("at port {port}, or ")).unwrap_or_default();
+    let words = format!(
+        "{path} is taken {port}from within the pod, as by kubectl sluice drain and kubectl port-forward\n"
+    );
+    response(StatusCode::NOT_FOUND, words)
+}
+
 /// What is left, as JSON.
-fn told(health: &impl Health) -> Response<Full<Bytes>> {
-    let mut response = response(StatusCode::OK, health.remaining().to_string() + "\n");
+fn told(way: Way, health: &impl Health) -> Response<Full<Bytes>> {
+    let remaining = Remaining { control: way.control, ..health.remaining() };
+    let mut response = response(StatusCode::OK, remaining.to_string() + "\n");
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
@@ -155,4 +229,133 @@ fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt as _;
+    use sluice_gateway_config::{Budget, ByteSize, Format, InsertFormat, Sizing};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+
+    /// A gateway that does nothing but what it is told.
+    #[derive(Default)]
+    struct Told(AtomicBool);
+
+    impl Health for Told {
+        fn live(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn ready(&self) -> Result<(), String> {
+            Ok(())
+        }
+        fn refresh(&self) {}
+        fn drain(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        fn resume(&self) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+        fn remaining(&self) -> Remaining {
+            Remaining { is_draining: self.0.load(Ordering::Relaxed), ..Remaining::default() }
+        }
+    }
+
+    fn metrics() -> Metrics {
+        let sizing = Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
+        };
+        Metrics::new(&Budget::divide(&sizing).unwrap())
+    }
+
+    async fn asked(way: Way, method: &str, path: &str, health: &Told) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path).body(()).unwrap();
+        let response = answer(&request, way, (&metrics(), health));
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn commands_are_taken_where_they_may_be_given_and_everything_is_read_everywhere() {
+        let health = Told::default();
+        let outside = Way { may_command: false, control: Some(9_091) };
+        for path in ["/drain", "/resume"] {
+            let (status, words) = asked(outside, "POST", path, &health).await;
+            assert_eq!(
+                status, 404,
+                "an operator that knows no control port has it leave when it is told to end"
+            );
+            assert!(words.contains("port 9091") && words.contains("port-forward"), "{words}");
+            assert_eq!(asked(outside, "GET", path, &health).await.0, 405);
+        }
+        assert!(!health.0.load(Ordering::Relaxed));
+        for path in ["/metrics", "/livez", "/readyz", "/drainz"] {
+            assert_eq!(asked(outside, "GET", path, &health).await.0, 200, "{path}");
+        }
+        let inside = Way { may_command: true, ..outside };
+        let (status, told) = asked(inside, "POST", "/drain", &health).await;
+        assert!(status == 200 && told.contains(r#""draining":true,"control":9091}"#), "{told}");
+        assert!(asked(inside, "POST", "/resume", &health).await.1.contains(r#""draining":false"#));
+    }
+
+    #[test]
+    fn within_is_the_pods_own_loopback_and_nothing_that_looks_like_it() {
+        for (peer, expected) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("127.0.0.6", false),
+            ("10.0.0.1", false),
+            ("::", false),
+            ("::ffff:10.0.0.1", false),
+        ] {
+            assert_eq!(is_within(peer.parse().unwrap()), expected, "{peer}");
+        }
+    }
+
+    async fn post(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn both_ports_are_served_and_one_that_is_taken_keeps_no_gateway_from_running() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let doors = bind(any, Some(any)).await.unwrap();
+        let admin = doors.admin.local_addr().unwrap();
+        let control = doors.control.as_ref().unwrap().local_addr().unwrap();
+        let without = bind(any, Some(control)).await.unwrap();
+        assert!(without.control.is_none());
+        assert!(
+            bind(admin, None)
+                .await
+                .unwrap_err()
+                .to_string()
+                .starts_with(&format!("cannot listen on {admin}"))
+        );
+        let health = Arc::new(Told::default());
+        tokio::spawn(serve(doors, Arc::new(metrics()), health.clone()));
+        for (address, path, drains) in [(control, "/drain", true), (admin, "/resume", false)] {
+            let answer = post(address, path).await;
+            assert!(
+                answer.contains(&format!(r#""draining":{drains},"control":{}}}"#, control.port())),
+                "{answer}"
+            );
+        }
+    }
 }

@@ -270,6 +270,7 @@ impl Health for Status {
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: uncommitted.max(u64::from(is_member)),
             is_draining: self.drain.is_requested(),
+            control: None,
         }
     }
 

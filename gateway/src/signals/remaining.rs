@@ -19,16 +19,22 @@ pub struct Remaining {
     pub is_damaged: bool,
     /// Whether it was asked to drain, and takes no part.
     pub is_draining: bool,
+    /// The port at which other pods may tell it to drain and to take part. The admin server says it.
+    pub control: Option<u16>,
 }
 
 /// As JSON, which `/drainz` answers with.
 impl fmt::Display for Remaining {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { blocks, bytes, uncommitted, is_damaged, is_draining } = self;
+        let Self { blocks, bytes, uncommitted, is_damaged, is_draining, control } = self;
         write!(
             f,
-            r#"{{"blocks":{blocks},"bytes":{bytes},"uncommitted":{uncommitted},"damaged":{is_damaged},"draining":{is_draining}}}"#
-        )
+            r#"{{"blocks":{blocks},"bytes":{bytes},"uncommitted":{uncommitted},"damaged":{is_damaged},"draining":{is_draining}"#
+        )?;
+        if let Some(port) = control {
+            write!(f, r#","control":{port}"#)?;
+        }
+        f.write_str("}")
     }
 }
 
@@ -50,11 +56,17 @@ mod tests {
             Remaining::default().to_string(),
             r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#
         );
-        let some =
-            Remaining { blocks: 3, bytes: 196_608, uncommitted: 12, is_damaged: true, is_draining: true };
+        let some = Remaining {
+            blocks: 3,
+            bytes: 196_608,
+            uncommitted: 12,
+            is_damaged: true,
+            is_draining: true,
+            control: Some(9_091),
+        };
         assert_eq!(
             some.to_string(),
-            r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true,"draining":true}"#
+            r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true,"draining":true,"control":9091}"#
         );
     }
 }

@@ -45,7 +45,7 @@ pub use observed::{
     Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
     SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
 };
-pub use plan::{Defaults, Plan, Planned, Waiting, plan};
+pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
 pub use rival::rival;
 pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};
 pub use size::REPLICAS_MAX;

@@ -17,6 +17,7 @@ use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::r
 use sluice_gateway_config::{
     ByteSize, CheckedConfig, Duration, Format, InsertFormat, Sizing, Violations, parse,
 };
+use std::collections::BTreeMap;
 
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,17 @@ pub struct Defaults {
     pub gateway_image: String,
     /// The operator's version. It stands in the status alone: a new operator with the same image changes no pod.
     pub operator_version: String,
+    /// Who may tell gateways to drain; `None` for an operator that runs in no pod, or does not know the labels of its own.
+    pub operator_pods: Option<OperatorPods>,
+}
+
+/// The pods of the operator, as a NetworkPolicy names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorPods {
+    /// Their namespace.
+    pub namespace: String,
+    /// Labels that they have and no other pod of the namespace.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// What follows from a valid spec.
@@ -60,6 +72,7 @@ pub struct Plan {
     pub(crate) operator_version: String,
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
+    pub(crate) operator_pods: Option<OperatorPods>,
     /// Gateways that may be evicted at the same time; `None` without a budget.
     pub(crate) evicted_max: Option<u32>,
 }
@@ -176,6 +189,7 @@ pub fn plan(
                 schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
                 schema,
                 operator_version: defaults.operator_version.clone(),
+                operator_pods: defaults.operator_pods.clone(),
                 has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
             };

@@ -1,16 +1,19 @@
 //! What the plugin asks of a cluster: pipelines, what their gateways say, and programs in their pods.
 //!
-//! Gateways are asked through the API server, which reaches pods where a terminal does not. Limits: [`ASK_SECONDS`] for one
+//! Gateways are asked through the API server, which reaches pods where a terminal does not. They are told something over a connection
+//! that the kubelet makes within their pod, as `kubectl port-forward` does: from elsewhere, they take commands of the operator alone. Limits: [`ASK_SECONDS`] for one
 //! gateway, [`ASKED_MAX`] of them at the same time; an answer is as large as a gateway's `/metrics`, two lines of 100 bytes for each
 //! partition and the rest.
 
 use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
+use crate::exchange::{self, exchange};
 use futures::{StreamExt as _, stream};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Config, ResourceExt,
     api::{AttachParams, AttachedProcess, ListParams, Patch, PatchParams},
+    client::UpgradeConnectionError,
     config::{InferConfigError, KubeConfigOptions, KubeconfigError},
 };
 use serde_json::{Value, json};
@@ -64,6 +67,28 @@ pub enum Error {
         what: String,
         /// Where it was looked for.
         namespace: String,
+    },
+    /// The gateway gave no answer that can be read.
+    #[error("cannot tell {pod} to {path}: {source}")]
+    Tell {
+        /// The gateway.
+        pod: String,
+        /// What it was told.
+        path: String,
+        /// Why.
+        source: exchange::Error,
+    },
+    /// The gateway does not do it.
+    #[error("{pod} answers {path} with status {status}: {words}")]
+    Refused {
+        /// The gateway.
+        pod: String,
+        /// What it was told.
+        path: String,
+        /// With what.
+        status: StatusCode,
+        /// What it said.
+        words: String,
     },
     /// The gateway says something that cannot be read.
     #[error("cannot understand what {pod} says of its drain: {source}")]
@@ -175,6 +200,35 @@ impl Cluster {
             }
             Ok(answer) => answer.map_err(|source| self.failed(&what, source)),
             Err(_) => Err(Error::Late { what }),
+        }
+    }
+
+    /// Tells a gateway something, from within its pod.
+    pub async fn tell(&self, pod: &str, path: &str) -> Result<String, Error> {
+        let told = timeout(Duration::from_secs(ASK_SECONDS), self.post(pod, path)).await;
+        told.unwrap_or_else(|_| Err(Error::Late { what: format!("tell {pod} to {path}") }))
+    }
+
+    async fn post(&self, pod: &str, path: &str) -> Result<String, Error> {
+        let port = u16::try_from(ADMIN_PORT).expect("it is the number of a port");
+        let mut forwarded =
+            self.of_pods().portforward(pod, &[port]).await.map_err(|source| match source {
+                kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(
+                    StatusCode::NOT_FOUND,
+                )) => self.missing(format!("pod {pod}")),
+                source => self.failed(&format!("reach the inside of {pod}"), source),
+            })?;
+        let stream = forwarded.take_stream(port).expect("it was asked for, and is taken once");
+        let answer = exchange(stream, "localhost".to_owned(), Method::POST, path).await;
+        forwarded.abort();
+        let (pod, path) = (pod.to_owned(), path.to_owned());
+        match answer {
+            Ok((status, body)) if status.is_success() => Ok(String::from_utf8_lossy(&body).into_owned()),
+            Ok((status, body)) => {
+                let words = String::from_utf8_lossy(&body).trim_end().to_owned();
+                Err(Error::Refused { pod, path, status, words })
+            }
+            Err(source) => Err(Error::Tell { pod, path, source }),
         }
     }
 

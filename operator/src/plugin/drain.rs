@@ -52,7 +52,7 @@ pub(super) async fn run(
 ) -> Result<u8, Error> {
     let pod = &asked.pod;
     if asked.resume {
-        let held = held(pod, &cluster.ask(pod, Method::POST, "/resume").await?)?;
+        let held = held(pod, &cluster.tell(pod, "/resume").await?)?;
         cluster.keep_out(pod, false).await?;
         terminal.answer(asked.json, &held, &format!("{pod} takes part again; it {held}"))?;
         return Ok(EXIT_WELL);
@@ -61,7 +61,7 @@ pub(super) async fn run(
     let begun = Instant::now();
     // First: the operator takes back at once whoever drains without it.
     cluster.keep_out(pod, true).await?;
-    let mut now = held(pod, &cluster.ask(pod, Method::POST, "/drain").await?)?;
+    let mut now = held(pod, &cluster.tell(pod, "/drain").await?)?;
     let mut told = None;
     loop {
         if told != Some(now) && !now.is_nothing() {

@@ -138,7 +138,11 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         client,
         metrics: Arc::new(Metrics::new("test", &ErrorClass::ALL.map(ErrorClass::label)).unwrap()),
         sampler: Sampler::default(),
-        defaults: Defaults { gateway_image: "sluice-gateway:test".into(), operator_version: "test".into() },
+        defaults: Defaults {
+            gateway_image: "sluice-gateway:test".into(),
+            operator_version: "test".into(),
+            operator_pods: None,
+        },
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
         rollouts: Rollouts::by(crate::scaling::clock),

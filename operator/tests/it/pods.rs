@@ -18,6 +18,8 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// The port of every gateway.
 const ADMIN_PORT: u16 = 9090;
+/// The port at which those that have one take commands.
+const CONTROL_PORT: u16 = 9091;
 /// Tests of one process that have gateways.
 static BENCHES: AtomicU8 = AtomicU8::new(1);
 
@@ -36,6 +38,8 @@ pub struct Behaviour {
     pub is_drained: bool,
     /// Whether it is too old to say whether it drains.
     pub is_older: bool,
+    /// Whether it takes commands at a port of their own alone.
+    pub has_control: bool,
     pub blocks: u64,
     /// More lines of its metrics.
     pub more: String,
@@ -70,11 +74,17 @@ impl Behaviour {
         if !self.is_older {
             held["draining"] = self.is_drained.into();
         }
+        if self.has_control {
+            held["control"] = CONTROL_PORT.into();
+        }
         held
     }
 
-    fn answer(&mut self, method: &str, path: &str) -> (u16, String) {
+    fn answer(&mut self, port: u16, method: &str, path: &str) -> (u16, String) {
         if method == "POST" {
+            if self.has_control != (port == CONTROL_PORT) {
+                return (404, String::new());
+            }
             self.told.push(path.to_owned());
         }
         match path {
@@ -92,12 +102,12 @@ impl Behaviour {
 /// One gateway that runs; it stops with this value.
 pub struct Pod {
     pub behaviour: Arc<Mutex<Behaviour>>,
-    serving: JoinHandle<()>,
+    serving: [JoinHandle<()>; 2],
 }
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.serving.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -156,7 +166,7 @@ impl Pods {
 
     /// From now on it answers nobody.
     pub fn falls_silent(&self, ordinal: usize) {
-        self.all[ordinal].serving.abort();
+        self.all[ordinal].serving.iter().for_each(JoinHandle::abort);
     }
 
     fn name(&self, ordinal: usize) -> String {
@@ -167,9 +177,12 @@ impl Pods {
         let ordinal = self.all.len();
         let [process, bench] = self.network;
         let address = Ipv4Addr::new(127, process, bench, u8::try_from(ordinal + 1).unwrap());
-        let listener = TcpListener::bind((address, ADMIN_PORT)).await.unwrap();
         let behaviour = Arc::new(Mutex::new(Behaviour { can_drain: true, ..Behaviour::default() }));
-        let serving = tokio::spawn(serve(listener, Arc::clone(&behaviour)));
+        let serving = [ADMIN_PORT, CONTROL_PORT].map(|port| {
+            let listener = std::net::TcpListener::bind((address, port)).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            tokio::spawn(serve(TcpListener::from_std(listener).unwrap(), port, Arc::clone(&behaviour)))
+        });
         self.all.push(Pod { behaviour, serving });
         let name = self.name(ordinal);
         self.server.put(&format!("pods/{name}"), self.object(&name, &address.to_string()));
@@ -191,13 +204,13 @@ impl Pods {
     }
 }
 
-async fn serve(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>) {
+async fn serve(listener: TcpListener, port: u16, behaviour: Arc<Mutex<Behaviour>>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let behaviour = Arc::clone(&behaviour);
         let service = service_fn(move |request: Request<Incoming>| {
             let (status, body) =
-                behaviour.lock().unwrap().answer(request.method().as_str(), request.uri().path());
+                behaviour.lock().unwrap().answer(port, request.method().as_str(), request.uri().path());
             let response = Response::builder().status(status).body(Full::new(Bytes::from(body))).unwrap();
             async move { Ok::<_, Infallible>(response) }
         });

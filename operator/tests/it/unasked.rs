@@ -86,6 +86,27 @@ async fn an_older_gateway_that_cannot_say_whether_it_drains_is_taken_back_withou
 }
 
 #[tokio::test]
+async fn gateways_with_a_port_for_commands_are_told_there_and_older_ones_beside_them_where_they_listen() {
+    let mut scene = four().await;
+    for ordinal in [1, 3] {
+        scene.pods.all[ordinal].behaviour.lock().unwrap().has_control = true;
+    }
+    strays(&scene, 0);
+    strays(&scene, 1);
+    scene.bench.reconcile("prod").await.unwrap();
+    assert_eq!((scene.told(0), scene.told(1)), (vec!["/resume".to_owned()], vec!["/resume".to_owned()]));
+    assert_eq!(told_of(&scene.bench).len(), 2);
+    scene.change_spec(|spec| spec["partitionsPerReplica"] = 4.into());
+    for _ in 0..3 {
+        scene.bench.reconcile("prod").await.unwrap();
+    }
+    assert!(scene.told(2).contains(&"/drain".to_owned()) && scene.told(3).contains(&"/drain".to_owned()));
+    assert_eq!(scene.replicas(), 2, "both were empty");
+    scene.control().await;
+    scene.bench.settle("prod").await;
+}
+
+#[tokio::test]
 async fn a_pipeline_that_is_left_alone_has_nobody_taken_back() {
     let scene = four().await;
     scene.change_spec(|spec| spec["managementState"] = "Unmanaged".into());

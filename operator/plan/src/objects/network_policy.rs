@@ -1,17 +1,19 @@
 //! What the pods may be reached at, and what they may reach.
 //!
-//! Only the admin port takes connections. Outwards, names may be looked up and TCP may go anywhere: brokers tell their
+//! The admin port takes connections from anyone, for metrics; the control port, which has gateways drain, from the operator's pods alone.
+//! Kubernetes lets through what comes from the node's kubelet or from the pod itself, as `kubectl port-forward` does. Outwards, names may be looked up and TCP may go anywhere: brokers tell their
 //! addresses and ports when they are asked, so that no list made beforehand would be right. In a namespace that denies
 //! everything by default, this is what lets the pipeline work.
 
 use crate::{
-    names::{ADMIN_PORT, GATEWAY},
+    OperatorPods,
+    names::{ADMIN_PORT, CONTROL_PORT, GATEWAY, NAMESPACE_NAME},
     schema::Identity,
 };
 use k8s_openapi::{
     api::networking::v1::{
-        NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPort,
-        NetworkPolicySpec,
+        NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
+        NetworkPolicyPort, NetworkPolicySpec,
     },
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
@@ -19,8 +21,9 @@ use k8s_openapi::{
 /// Port of the name servers.
 const DNS_PORT: i32 = 53;
 
-/// The NetworkPolicy of gateways and schema Job.
-pub(crate) fn network_policy(identity: &Identity) -> NetworkPolicy {
+/// The NetworkPolicy of gateways and schema Job. An operator that runs in no pod has an address that nobody knows here, and with it
+/// everybody reaches the control port.
+pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods>) -> NetworkPolicy {
     let to = |ports| NetworkPolicyEgressRule { ports: Some(ports), ..NetworkPolicyEgressRule::default() };
     NetworkPolicy {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
@@ -30,12 +33,22 @@ pub(crate) fn network_policy(identity: &Identity) -> NetworkPolicy {
                 ..LabelSelector::default()
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
-            ingress: Some(vec![NetworkPolicyIngressRule {
-                ports: Some(vec![port("TCP", Some(ADMIN_PORT))]),
-                ..NetworkPolicyIngressRule::default()
-            }]),
+            ingress: Some(vec![from(None, ADMIN_PORT), from(operator.map(peer), CONTROL_PORT)]),
             egress: Some(vec![to(vec![port("UDP", Some(DNS_PORT))]), to(vec![port("TCP", None)])]),
         }),
+    }
+}
+
+fn from(peer: Option<NetworkPolicyPeer>, to: i32) -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule { from: peer.map(|peer| vec![peer]), ports: Some(vec![port("TCP", Some(to))]) }
+}
+
+fn peer(operator: &OperatorPods) -> NetworkPolicyPeer {
+    let selector = |labels| Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() });
+    NetworkPolicyPeer {
+        namespace_selector: selector([(NAMESPACE_NAME.to_owned(), operator.namespace.clone())].into()),
+        pod_selector: selector(operator.labels.clone()),
+        ..NetworkPolicyPeer::default()
     }
 }
 

@@ -1,17 +1,23 @@
 //! Every flow that a pipeline or the operator needs, tried against the rules of its NetworkPolicy by the rules of Kubernetes: a pod that
 //! a policy selects may do what at least one of its rules allows, and nothing else. No local network enforces one.
 
-use crate::{observed, planned, sample};
+use crate::{defaults, observed, planned, sample};
 use k8s_openapi::{
     api::{
         core::v1::{PodSpec, PodTemplateSpec},
-        networking::v1::{NetworkPolicyPort, NetworkPolicySpec},
+        networking::v1::{NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
     },
-    apimachinery::pkg::util::intstr::IntOrString,
+    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Parts, Plan, build, drain_job, names::ADMIN_PORT, volumes::Drain};
+use sluice_gateway_config::parse;
+use sluice_plan::{
+    Defaults, Parts, Plan, Planned, build, drain_job,
+    names::{ADMIN_PORT, CONTROL_PORT, NAMESPACE_NAME},
+    plan,
+    volumes::Drain,
+};
 use std::collections::BTreeMap;
 
 /// One with what is given by default, one with everything, one with shards, and one whose ports are all others.
@@ -105,7 +111,7 @@ fn operator() -> Pod {
     Pod { name: "operator", labels: BTreeMap::new(), spec }
 }
 
-/// Whether the policy lets the pod's connection pass.
+/// Whether the policy lets the pod's connection pass; inwards, one of a stranger.
 fn lets_pass(spec: &NetworkPolicySpec, pod: &Pod, way: Way, protocol: &str, port: i32) -> bool {
     if !selects(spec, &pod.labels) || !governs(spec, way) {
         return true;
@@ -113,10 +119,7 @@ fn lets_pass(spec: &NetworkPolicySpec, pod: &Pod, way: Way, protocol: &str, port
     let rules: Vec<Option<&Vec<NetworkPolicyPort>>> = match way {
         Way::In => {
             let rules = spec.ingress.as_deref().unwrap_or_default().iter();
-            rules
-                .inspect(|rule| assert!(rule.from.is_none(), "peers are not evaluated"))
-                .map(|r| r.ports.as_ref())
-                .collect()
+            rules.filter(|rule| lets_in(rule, None)).map(|r| r.ports.as_ref()).collect()
         }
         Way::Out => {
             let rules = spec.egress.as_deref().unwrap_or_default().iter();
@@ -129,6 +132,23 @@ fn lets_pass(spec: &NetworkPolicySpec, pod: &Pod, way: Way, protocol: &str, port
     let matches = |ports: &Vec<NetworkPolicyPort>| ports.iter().any(|one| covers(one, pod, protocol, port));
     // A rule without ports is about all of them.
     rules.into_iter().any(|ports| ports.is_none_or(|ports| ports.is_empty() || matches(ports)))
+}
+
+/// Whether the rule is about connections of a pod with these labels in the namespace of that name; `None` is somebody with neither.
+fn lets_in(rule: &NetworkPolicyIngressRule, peer: Option<(&str, &BTreeMap<String, String>)>) -> bool {
+    let matches = |selector: &Option<LabelSelector>, labels: &BTreeMap<String, String>| {
+        let selector = selector.as_ref().expect("one without is not evaluated");
+        assert!(selector.match_expressions.is_none(), "expressions are not evaluated");
+        selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    let Some(from) = &rule.from else { return true };
+    from.iter().any(|one| {
+        assert!(one.ip_block.is_none(), "addresses are not evaluated");
+        peer.is_some_and(|(namespace, labels)| {
+            let of_namespace = [(NAMESPACE_NAME.to_owned(), namespace.to_owned())].into();
+            matches(&one.namespace_selector, &of_namespace) && matches(&one.pod_selector, labels)
+        })
+    })
 }
 
 fn selects(spec: &NetworkPolicySpec, labels: &BTreeMap<String, String>) -> bool {
@@ -214,13 +234,69 @@ fn the_operator_prometheus_and_the_kubelet_reach_the_admin_port() {
 }
 
 #[test]
+fn the_operators_pods_alone_reach_the_port_that_has_gateways_drain() {
+    let operator = defaults().operator_pods.unwrap();
+    let ours = (operator.namespace.as_str(), &operator.labels);
+    let (no_labels, of_a_gateway) = (BTreeMap::new(), scene(SAMPLES[0]).pods[0].labels.clone());
+    for name in SAMPLES {
+        let Scene { parts, policy, pods: [gateway, ..], .. } = scene(name);
+        let config = parse::from_yaml(&parts.config_map.data.as_ref().unwrap()["gateway.yaml"]).unwrap();
+        let control = config.check().unwrap().control().unwrap();
+        assert_eq!(i32::from(control.port()), CONTROL_PORT, "where a gateway takes commands");
+        let passes = |peer| {
+            let rules = policy.ingress.iter().flatten().filter(|rule| lets_in(rule, Some(peer)));
+            rules
+                .flat_map(|rule| rule.ports.iter().flatten())
+                .any(|one| covers(one, &gateway, "TCP", CONTROL_PORT))
+        };
+        assert!(passes(ours));
+        for stranger in [
+            ("other", &operator.labels),
+            (operator.namespace.as_str(), &no_labels),
+            ("tracing", &of_a_gateway),
+        ] {
+            assert!(!passes(stranger), "{stranger:?}");
+        }
+        assert!(!lets_pass(&policy, &gateway, Way::In, "TCP", CONTROL_PORT));
+    }
+}
+
+/// Nobody knows the address of one that runs elsewhere.
+#[test]
+fn an_operator_that_runs_in_no_pod_reaches_that_port_as_everybody_does() {
+    let pipeline = sample(SAMPLES[0]);
+    let elsewhere = Defaults { operator_pods: None, ..defaults() };
+    let Ok(Planned::Ready(plan)) = plan(&pipeline, &observed(&pipeline, 12), &elsewhere) else { panic!() };
+    let policy = build(&plan).into_parts().network_policy.unwrap().spec.unwrap();
+    assert!(lets_pass(&policy, &scene(SAMPLES[0]).pods[0], Way::In, "TCP", CONTROL_PORT));
+}
+
+/// What the chart tells the operator of its pods is what the pods are called.
+#[test]
+fn the_chart_names_the_operators_pods_by_their_selector() {
+    let deployment = chart("deployment.yaml");
+    let labels =
+        r#"--pod-labels={{ include "sluice.selectorLabels" . | replace ": " "=" | replace "\n" "," }}"#;
+    assert!(deployment.contains(labels) && deployment.contains("name: POD_NAMESPACE"), "{deployment}");
+    let known = defaults().operator_pods.unwrap().labels.into_keys().collect::<Vec<_>>();
+    let helpers = chart("_helpers.tpl");
+    let (_, selector) = helpers.split_once("define \"sluice.selectorLabels\" -}}\n").unwrap();
+    let keys =
+        selector.lines().take_while(|line| !line.starts_with("{{")).filter_map(|line| line.split_once(": "));
+    let mut keys: Vec<_> = keys.map(|(key, _)| key.to_owned()).collect();
+    keys.sort();
+    assert_eq!(keys, known);
+}
+
+#[test]
 fn every_flow_that_the_operator_needs_passes() {
     let (policy, operator) = (policy_of_the_operator(), operator());
     let passes = |way, protocol, port| lets_pass(&policy, &operator, way, protocol, port);
     for port in API_SERVER_PORTS {
         assert!(passes(Way::Out, "TCP", port), "to the API server at {port}");
     }
-    assert!(passes(Way::Out, "TCP", ADMIN_PORT), "to gateways: metrics, /drain and /resume");
+    assert!(passes(Way::Out, "TCP", ADMIN_PORT), "to gateways: metrics and /drainz");
+    assert!(passes(Way::Out, "TCP", CONTROL_PORT), "to gateways: /drain and /resume");
     for name in SAMPLES {
         for (what, protocol, port) in kafka_and_names(&sample(name)) {
             assert!(passes(Way::Out, protocol, port), "{name}: to {what} ({protocol} {port})");

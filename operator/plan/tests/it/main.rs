@@ -21,8 +21,8 @@ mod volumes;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Defaults, Observed, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen, TopicSeen,
-    VolumesSeen, plan,
+    Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
+    TopicSeen, VolumesSeen, plan,
 };
 use std::collections::BTreeMap;
 
@@ -75,7 +75,13 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
 }
 
 fn defaults() -> Defaults {
-    Defaults { gateway_image: "sluice-gateway:0.1.0".into(), operator_version: "0.1.0".into() }
+    let labels = [("app.kubernetes.io/name", "sluice-operator"), ("app.kubernetes.io/instance", "sluice")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    Defaults {
+        gateway_image: "sluice-gateway:0.1.0".into(),
+        operator_version: "0.1.0".into(),
+        operator_pods: Some(OperatorPods { namespace: "sluice-system".into(), labels }),
+    }
 }
 
 fn planned(pipeline: &TracePipeline, observed: &Observed) -> Plan {

@@ -1,0 +1,50 @@
+//! One request over a connection that is made for it and ends with it, wherever the connection comes from. An answer has
+//! [`ANSWER_BYTES_MAX`]; how long it may take is for the caller to say.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Method, Request, StatusCode, client::conn::http1, header::HOST};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Largest answer in bytes: two lines of 100 bytes for each of 10,000 partitions, and the rest.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(#[source] hyper::Error),
+    /// The answer broke off, or is too large.
+    #[error("the answer cannot be read: {0}")]
+    Unread(String),
+}
+
+/// Asks, and reads the whole answer.
+pub async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: String,
+    method: Method,
+    path: &str,
+) -> Result<(StatusCode, Bytes), Error> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(Error::Broken)?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, host)
+        .body(Empty::<Bytes>::new())
+        .expect("the parts of a request are constants, but for an address, which is a valid header");
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(Error::Broken)?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| Error::Unread(error.to_string()))?;
+        Ok((status, body.to_bytes()))
+    };
+    // The connection ends with the exchange, whichever way that ends.
+    tokio::select! {
+        answer = exchange => answer,
+        Err(source) = connection => Err(Error::Broken(source)),
+    }
+}
