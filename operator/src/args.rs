@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, env = "POD_NAMESPACE", default_value = "default", value_name = "NAMESPACE")]
     pub namespace: String,
 
-    /// Labels of the pods of operators, and of no others in their namespace: NetworkPolicies let them, and nobody else, tell gateways
+    /// Labels of the pods of operators, and of no others in their namespace: network policies let them, and nobody else, tell gateways
     /// to drain; without labels, everybody
     #[arg(long, env = "SLUICE_POD_LABELS", value_delimiter = ',', value_parser = label, value_name = "KEY=VALUE,..")]
     pub pod_labels: Vec<(String, String)>,

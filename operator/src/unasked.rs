@@ -40,18 +40,17 @@ pub async fn take_back(pipeline: &TracePipeline, replicas: u32, facts: &Facts, w
         async move { (ordinal, says, tell(pods, &name, leaving).await) }
     });
     let answers: Vec<(u32, Says, Answer)> = told.buffer_unordered(TOLD_MAX).collect().await;
-    for (ordinal, says, answer) in answers {
-        // An older gateway does not say whether it did drain.
-        if (says, answer) == (Says::Drains, Answer::Done) {
-            warn!(
-                namespace = names.namespace(),
-                pipeline = names.pipeline(),
-                ordinal,
-                "a gateway drained unasked"
-            );
-            report::taken_back(pipeline, &words(ordinal), &world.shared).await;
-        }
+    // An older gateway does not say whether it did drain.
+    let is_known =
+        |(_, says, answer): &&(u32, Says, Answer)| (*says, *answer) == (Says::Drains, Answer::Done);
+    let mut taken_back: Vec<u32> = answers.iter().filter(is_known).map(|(ordinal, ..)| *ordinal).collect();
+    if taken_back.is_empty() {
+        return;
     }
+    taken_back.sort_unstable();
+    let note = words(&taken_back);
+    warn!(namespace = names.namespace(), pipeline = names.pipeline(), gateways = ?taken_back, "{note}");
+    report::taken_back(pipeline, &note, &world.shared).await;
 }
 
 /// Has it take part again, unless its pod as it is now says otherwise: the copy may be from before a person has marked it, or from

@@ -23,6 +23,18 @@ const CONTROL_PORT: u16 = 9091;
 /// Tests of one process that have gateways.
 static BENCHES: AtomicU8 = AtomicU8::new(1);
 
+/// Where a gateway takes commands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Commands {
+    /// At its admin port, and it is too old to say whether it drains.
+    Old,
+    /// At its admin port, as one does whose other port is taken.
+    #[default]
+    Admin,
+    /// At a port of their own alone.
+    Control,
+}
+
 /// What a gateway says and does.
 #[derive(Debug, Clone, Default)]
 pub struct Behaviour {
@@ -36,10 +48,7 @@ pub struct Behaviour {
     /// Whether it knows `/drain`.
     pub can_drain: bool,
     pub is_drained: bool,
-    /// Whether it is too old to say whether it drains.
-    pub is_older: bool,
-    /// Whether it takes commands at a port of their own alone.
-    pub has_control: bool,
+    pub commands: Commands,
     pub blocks: u64,
     /// More lines of its metrics.
     pub more: String,
@@ -71,10 +80,10 @@ impl Behaviour {
 
     fn drainz(&self) -> Value {
         let mut held = json!({"blocks": self.blocks, "bytes": 0, "uncommitted": 0, "damaged": false});
-        if !self.is_older {
+        if self.commands != Commands::Old {
             held["draining"] = self.is_drained.into();
         }
-        if self.has_control {
+        if self.commands == Commands::Control {
             held["control"] = CONTROL_PORT.into();
         }
         held
@@ -82,7 +91,7 @@ impl Behaviour {
 
     fn answer(&mut self, port: u16, method: &str, path: &str) -> (u16, String) {
         if method == "POST" {
-            if self.has_control != (port == CONTROL_PORT) {
+            if (self.commands == Commands::Control) != (port == CONTROL_PORT) {
                 return (404, String::new());
             }
             self.told.push(path.to_owned());
@@ -102,7 +111,7 @@ impl Behaviour {
 /// One gateway that runs; it stops with this value.
 pub struct Pod {
     pub behaviour: Arc<Mutex<Behaviour>>,
-    serving: [JoinHandle<()>; 2],
+    serving: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Pod {
@@ -178,11 +187,11 @@ impl Pods {
         let [process, bench] = self.network;
         let address = Ipv4Addr::new(127, process, bench, u8::try_from(ordinal + 1).unwrap());
         let behaviour = Arc::new(Mutex::new(Behaviour { can_drain: true, ..Behaviour::default() }));
-        let serving = [ADMIN_PORT, CONTROL_PORT].map(|port| {
-            let listener = std::net::TcpListener::bind((address, port)).unwrap();
-            listener.set_nonblocking(true).unwrap();
-            tokio::spawn(serve(TcpListener::from_std(listener).unwrap(), port, Arc::clone(&behaviour)))
-        });
+        let mut serving = Vec::new();
+        for port in [ADMIN_PORT, CONTROL_PORT] {
+            let listener = TcpListener::bind((address, port)).await.unwrap();
+            serving.push(tokio::spawn(serve(listener, port, Arc::clone(&behaviour))));
+        }
         self.all.push(Pod { behaviour, serving });
         let name = self.name(ordinal);
         self.server.put(&format!("pods/{name}"), self.object(&name, &address.to_string()));

@@ -62,11 +62,13 @@ pub fn drains(said: &BTreeMap<u32, Says>) -> impl Iterator<Item = (u32, Says)> {
     said.filter(|(_, says)| matches!(says, Says::Drains | Says::Nothing))
 }
 
-/// What a person reads of one that takes part again.
-pub fn words(ordinal: u32) -> String {
+/// What a person reads of those that take part again, all in one: events of one reason are counted, and keep the words of the first.
+pub fn words(taken_back: &[u32]) -> String {
+    let named = taken_back.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let gateways = if taken_back.len() == 1 { "gateway" } else { "gateways" };
     format!(
-        "gateway {ordinal} was told to drain, and not by the operator: it was told to take part again. Whoever wants one to stay out \
-         uses `kubectl sluice drain`, which marks its pod ({KEPT_OUT})"
+        "somebody other than the operator told {gateways} {named} to drain: told to take part again. Whoever wants one to stay out uses \
+         `kubectl sluice drain`, which marks its pod ({KEPT_OUT})"
     )
 }
 
@@ -88,7 +90,7 @@ mod tests {
 
     const NOBODY: Leaving<'_> = Leaving { drains: [None, None], replacing: [None, None], replicas: 4 };
 
-    fn pod(ordinal: u32, ready: &str, metadata: Value) -> Pod {
+    fn pod(ordinal: u32, ready: &str, metadata: &Value) -> Pod {
         let mut pod = json!({
             "metadata": metadata,
             "status": {
@@ -102,7 +104,7 @@ mod tests {
     }
 
     fn unready() -> Vec<Pod> {
-        (0..4).map(|ordinal| pod(ordinal, "False", json!({}))).collect()
+        (0..4).map(|ordinal| pod(ordinal, "False", &json!({}))).collect()
     }
 
     fn drain(state: DrainState, target: u32, from: u32) -> DrainStatus {
@@ -125,10 +127,10 @@ mod tests {
             ("False", json!({"finalizers": [REPLACES_VOLUME]}), false),
             ("False", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), false),
         ] {
-            let found = suspects([&pod(2, ready, metadata.clone())], &NOBODY);
+            let found = suspects([&pod(2, ready, &metadata)], &NOBODY);
             assert_eq!(found, if is_suspect { vec![2] } else { vec![] }, "{ready} {metadata}");
         }
-        let mut ended = pod(2, "False", json!({}));
+        let mut ended = pod(2, "False", &json!({}));
         ended.status.as_mut().unwrap().container_statuses = None;
         assert!(suspects([&ended], &NOBODY).is_empty(), "nobody is there to be told");
     }
@@ -153,5 +155,8 @@ mod tests {
     fn who_says_that_it_drains_is_taken_back_and_so_is_an_older_gateway_that_cannot_say_it() {
         let said = [(0, Says::Drains), (1, Says::TakesPart), (2, Says::Nothing), (3, Says::Silent)].into();
         assert_eq!(drains(&said).collect::<Vec<_>>(), [(0, Says::Drains), (2, Says::Nothing)]);
+        assert!(
+            words(&[3]).contains("told gateway 3 to drain") && words(&[0, 3]).contains("gateways 0, 3 to")
+        );
     }
 }
