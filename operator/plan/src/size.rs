@@ -37,7 +37,7 @@ pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32)
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_gateway_config::Format;
+    use sluice_gateway_config::{Format, InsertFormat};
 
     fn sizing(limit_mib: u64, workers: u32, batch_mib: u64) -> Sizing {
         Sizing {
