@@ -47,9 +47,10 @@ pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 
 /// What `verify` runs: a death where a plan alone knows the cut, one where the server alone knows the rows, members that come and go
 /// with either protocol. None of them waits long.
-const SHORT: [&str; 4] = [
+const SHORT: [&str; 5] = [
     "kill-after-plan-commit",
     "kill-after-server-commit",
+    "format-change",
     "rebalance-storm",
     "kip-848-kill-before-plan-commit",
 ];

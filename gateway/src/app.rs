@@ -310,7 +310,7 @@ impl Parts<'_> {
         let standing = self.standing(shards.clone(), consumer.stats());
         let shape = Arc::new(RowShape::of(&self.columns));
         let insert = &self.config.sink.clickhouse.insert;
-        let native = Native::of(insert.format, &self.columns, &self.metrics);
+        let native = Native::of(insert.format, &self.columns, self.metrics);
         let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()

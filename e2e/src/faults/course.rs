@@ -4,6 +4,7 @@ pub mod broker;
 pub mod clock;
 pub mod damage;
 pub mod foreign;
+pub mod format_change;
 pub mod input;
 pub mod kill;
 pub mod leave;
@@ -67,6 +68,7 @@ fn change(fault: Fault) -> Value {
         Fault::RuleChange => rule_change::change(0),
         Fault::Kill(_)
         | Fault::ClockJump
+        | Fault::FormatChange
         | Fault::ForeignMetadata
         | Fault::Broker(_)
         | Fault::Refuse(_)
@@ -82,6 +84,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Protocol(protocol) => protocol.play(scene).await,
         Fault::ClockJump => clock::play(scene).await,
         Fault::RuleChange => rule_change::play(scene).await,
+        Fault::FormatChange => format_change::play(scene).await,
         Fault::ForeignMetadata => foreign::play(scene).await,
         Fault::Broker(broker) => broker.play(scene).await,
         Fault::Server(server) => server.play(scene).await,

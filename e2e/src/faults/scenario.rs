@@ -35,6 +35,8 @@ pub enum Fault {
     ClockJump,
     /// Gateways of a group make ranges by different rules.
     RuleChange,
+    /// A gateway comes back with another format of inserts.
+    FormatChange,
     /// Somebody else commits offsets of the group.
     ForeignMetadata,
     /// Gateways are told to leave, and to come back.
@@ -88,7 +90,7 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
 
-const PROCESSES: [Scenario; 9] = [
+const PROCESSES: [Scenario; 10] = [
     scenario(
         "stop-shorter",
         Fault::Process(Process::StopShort),
@@ -130,6 +132,12 @@ const PROCESSES: [Scenario; 9] = [
         Fault::RuleChange,
         FEW,
         "two members with 3 and 5 messages a range; SIGKILL of each in turn, once an INSERT of its is stored and not answered",
+    ),
+    scenario(
+        "format-change",
+        Fault::FormatChange,
+        20,
+        "SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with the other insert.format",
     ),
     scenario(
         "foreign-metadata",

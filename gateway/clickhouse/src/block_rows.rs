@@ -36,7 +36,7 @@ const HEADER_BYTES_MAX: usize = FRAME_RAW_BYTES;
 const FRAME_RAW_BYTES_MAX: usize = FRAME_RAW_BYTES + HEADER_BYTES_MAX;
 
 /// Raw bytes that are decompressed at a time: what is there of a row, and the next frame.
-const RAW_BYTES_MAX: usize = ROW_BYTES_MAX + FRAME_RAW_BYTES_MAX;
+pub(crate) const RAW_BYTES_MAX: usize = ROW_BYTES_MAX + FRAME_RAW_BYTES_MAX;
 
 /// Frames of the largest block. Specified: LZ4 makes 255 bytes of one at the most, so that a full frame takes more than 1 KiB.
 const FRAMES_MAX: usize = BLOCK_BYTES_MAX >> 10;
@@ -127,7 +127,7 @@ struct FrameAt {
 }
 
 /// The frames of a block, whose memory is in chunks that begin and end anywhere.
-struct Frames<'a> {
+pub(crate) struct Frames<'a> {
     chunks: &'a [Bytes],
     len: usize,
     found: Vec<FrameAt>,
@@ -135,13 +135,13 @@ struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    fn new(chunks: &'a [Bytes]) -> Self {
+    pub(crate) fn new(chunks: &'a [Bytes]) -> Self {
         let len = chunks.iter().map(Bytes::len).sum();
         Self { chunks, len, found: Vec::new(), scratch: Vec::new() }
     }
 
     /// Appends the raw bytes of the next frame. `false` when there is none.
-    fn next(&mut self, raw: &mut Vec<u8>) -> Result<bool, BlockError> {
+    pub(crate) fn next(&mut self, raw: &mut Vec<u8>) -> Result<bool, BlockError> {
         let start = self.found.last().map_or(0, |frame| frame.bytes.end);
         if start == self.len {
             return Ok(false);

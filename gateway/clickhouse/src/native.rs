@@ -5,7 +5,7 @@
 //! is, in memory, on the queue volume, under its token, and for whoever looks for its rows. Owner: whoever sends it. Pure.
 //!
 //! ```text
-//! frames -> BlockRows -> row -> Values::append, a column each -> Stream: a column's bytes, in frames once they are many
+//! frames -> rows -> Values::append, a column each -> Stream: a column's bytes, in frames once they are many
 //!                                                                   `-> prefix, data -> frames of the Native block
 //! ```
 //!
@@ -31,10 +31,10 @@
 
 use bytes::Bytes;
 
-use crate::block_rows::{self, BlockError, BlockRows, Header};
+use crate::block_rows::{self, BlockError, Frames, RAW_BYTES_MAX, ROW_BYTES_MAX};
 use crate::column::TableColumns;
 use crate::frame::FrameEncoder;
-use crate::row_ends::RowShape;
+use crate::row_ends::{NoRow, NotARow, RowShape};
 use crate::row_frames::FRAME_RAW_BYTES;
 use crate::rowbinary::{put_len, put_string, put_varuint};
 
@@ -73,6 +73,14 @@ pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + block_rows::MEMORY_BYTES
 
 /// Bytes of the frames that a block is turned into. Chosen: twice what one of the default size has.
 pub const FRAMES_BYTES_MAX: usize = 8 << 20;
+
+/// A frame ends within a row, and columns cannot take half a row back. So what may be a row's beginning alone is measured first: the last
+/// sixteenth of a frame, or [`MARGIN_ROWS`] times the largest row so far. To measure all would be a second walk over every row. A larger
+/// row that ends in the next frame makes the block go as rows.
+const MARGIN_BYTES_MIN: usize = FRAME_RAW_BYTES / 16;
+
+/// Rows of the largest size that are measured before a frame ends.
+const MARGIN_ROWS: usize = 8;
 
 /// Bytes of rows between two looks at how much memory the columns take.
 const LOOK_BYTES: usize = FRAME_RAW_BYTES;
@@ -152,11 +160,32 @@ impl NativeShape {
 /// [`Unfit`]: the block goes as rows then.
 pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit> {
     let mut turning = Turning::new(&shape.columns);
-    let mut rows = BlockRows::new(&shape.rows, chunks, Header::None)?;
-    while let Some(row) = rows.next_row()? {
-        turning.append(row)?;
+    let mut frames = Frames::new(chunks);
+    // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
+    let mut raw = Vec::with_capacity(RAW_BYTES_MAX);
+    let mut margin = MARGIN_BYTES_MIN;
+    while frames.next(&mut raw)? {
+        let mut at = 0;
+        while at < raw.len() {
+            let rest = &raw[at..];
+            let row = if rest.len() > margin {
+                turning.append(rest)?
+            } else {
+                match shape.rows.row_bytes(rest) {
+                    Ok(bytes) => turning.append(&rest[..bytes])?,
+                    Err(NoRow::Short) => break,
+                    Err(NoRow::Not(NotARow { what, .. })) => return Err(Unfit::Value(what)),
+                }
+            };
+            at += row;
+            margin = margin.max(row.saturating_mul(MARGIN_ROWS));
+        }
+        raw.drain(..at);
+        if raw.len() > ROW_BYTES_MAX {
+            return Err(Unfit::Value("no end"));
+        }
     }
-    turning.finish()
+    if raw.is_empty() { turning.finish() } else { Err(Unfit::Value("no end")) }
 }
 
 /// Columns that are being filled.
@@ -175,14 +204,19 @@ impl<'a> Turning<'a> {
         Self { shapes, columns, rows: 0, unseen: 0, encoder: FrameEncoder::new(FRAME_RAW_BYTES) }
     }
 
-    fn append(&mut self, row: &[u8]) -> Result<(), Unfit> {
-        let mut cursor = Cursor::new(row);
+    /// Appends the row that `bytes` begins with; returns its length.
+    fn append(&mut self, bytes: &[u8]) -> Result<usize, Unfit> {
+        let mut cursor = Cursor::new(bytes);
         for column in &mut self.columns {
             column.append(&mut cursor)?;
         }
         self.rows += 1;
-        self.unseen += row.len();
-        if self.unseen < LOOK_BYTES { Ok(()) } else { self.look() }
+        let row = bytes.len() - cursor.rest().len();
+        self.unseen += row;
+        if self.unseen >= LOOK_BYTES {
+            self.look()?;
+        }
+        Ok(row)
     }
 
     /// Compresses what columns have become large, and asks whether all of them are too large.

@@ -63,6 +63,7 @@ impl TypedValue {
     }
 
     /// Whether a column has its values in a dictionary; a row has the same bytes either way.
+    #[cfg(feature = "client")]
     pub(crate) fn is_low_cardinality(self) -> bool {
         self.low_cardinality
     }

@@ -27,7 +27,7 @@ const STEP_PATIENCE: Duration = Duration::from_secs(30);
 const OTHER_MEMBER_EVERY: u32 = 4;
 
 /// How many passages of a step the later rounds let go by, in turn, so that rounds differ.
-const SKIPS: u32 = 5;
+pub(super) const SKIPS: u32 = 5;
 
 /// Where the gateway dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,8 +95,8 @@ impl Dictionary {
             return;
         }
         let (width, code) = match self.len() {
-            ..=0x100 => (1, 0),
-            ..=0x1_0000 => (2, 1),
+            0..=0x100 => (1, 0),
+            0x101..=0x1_0000 => (2, 1),
             _ => (4, 2),
         };
         put_u64(output.raw(), STRINGS_FOLLOW | code);

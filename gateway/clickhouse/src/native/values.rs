@@ -73,7 +73,11 @@ impl Values {
             Self::Nullable { flags, values } => {
                 let flag = cursor.byte()?;
                 flags.raw().push(flag);
-                if flag == 0 { values.append(cursor) } else { Ok(values.pad(1)) }
+                if flag == 0 {
+                    return values.append(cursor);
+                }
+                values.pad(1);
+                Ok(())
             }
             Self::Pair(pair) => {
                 pair.0.append(cursor)?;
