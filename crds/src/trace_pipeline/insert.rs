@@ -22,7 +22,7 @@ const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_asyn
 pub struct Insert {
     /// How blocks go over the wire: RowBinary (the default) or Native. With Native a gateway turns rows into columns before it sends
     /// them: ClickHouse needs about half the CPU for an INSERT, a gateway more CPU and 40Mi more memory. What is stored is the same.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "InsertFormat::is_row_binary")]
     pub format: InsertFormat,
 
     /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as
@@ -44,6 +44,14 @@ pub enum InsertFormat {
     RowBinary,
     /// As columns.
     Native,
+}
+
+impl InsertFormat {
+    /// Whether it is the default.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    fn is_row_binary(&self) -> bool {
+        *self == Self::RowBinary
+    }
 }
 
 /// The value of a setting, as text.

@@ -5,13 +5,14 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 6] = [
+const LATER: [&str; 7] = [
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
     "/spec/queue/maxBytes",
     "/spec/delivery/deadLetter/topic",
     "/spec/podDisruptionBudget",
     "/spec/networkPolicy",
+    "/spec/sink/clickhouse/insert/format",
 ];
 
 /// The revisions of the samples with 12 partitions, without the fields above, as every released operator plans them.
@@ -19,7 +20,7 @@ const REVISIONS: [(&str, &str); 2] =
     [("tracepipeline.yaml", "1b32f29956"), ("tracepipeline-full.yaml", "e884ce70bc")];
 
 /// The revision of the full sample with every field.
-const REVISION_OF_ALL: &str = "ddb27aac0e";
+const REVISION_OF_ALL: &str = "354c51839d";
 
 /// A word that is nowhere else.
 const VERSION: &str = "77.66.55";
