@@ -48,15 +48,15 @@ async fn a_block_is_known_by_its_token_in_either_format() {
     let database = Database::new("native_token").await;
     let (sink, columns) = database.with_table().await;
     let mut expected = 0;
-    for spans in [0, 5, 2_000_usize] {
-        let many = (0..spans)
-            .map(|n| span(vec![attribute("n", Value::IntValue(n as i64)), attribute("s", string("x"))]));
+    for spans in [0, 5, 2_000_i64] {
+        let many =
+            (0..spans).map(|n| span(vec![attribute("n", Value::IntValue(n)), attribute("s", string("x"))]));
         let frames = frames(&columns, &message(many.collect()));
         let bodies = [InsertBody::new(frames.clone()), columns_of(&columns, &frames)];
         for (token, order) in [("rows-first", [0, 1, 0, 1]), ("columns-first", [1, 0, 1, 1])] {
             let token = format!("{token}-{spans}");
             // One row more than spans: a span without anything ends each message.
-            expected += spans as u64 + 1;
+            expected += u64::try_from(spans).unwrap() + 1;
             for (attempt, body) in order.into_iter().enumerate() {
                 let query_id = format!("{}-{token}-{attempt}", database.name);
                 send_body((&sink, &columns), &bodies[body], &token, &query_id).await.unwrap();
@@ -72,13 +72,13 @@ async fn a_block_is_known_by_its_token_in_either_format() {
 async fn values_of_many_types_are_the_same_in_either_format() {
     let database = Database::new("native_types").await;
     let (_, columns) = database.with_table().await;
-    let spans = (0..700_usize).map(|n| {
+    let spans = (0..700_i64).zip(0_usize..).map(|(number, n)| {
         let mut attributes = every_shape();
         let values: Vec<_> =
             attributes.iter().filter_map(|attribute| attribute.value.clone()?.value).collect();
         attributes.truncate(n % 18);
         attributes.push(attribute("changing", values[n % values.len()].clone()));
-        attributes.push(attribute(&format!("of.{}", n % 90), Value::IntValue(n as i64)));
+        attributes.push(attribute(&format!("of.{}", n % 90), Value::IntValue(number)));
         span(attributes)
     });
     stores_the_same(&database, &columns, &message(spans.collect())).await;
