@@ -69,7 +69,7 @@ impl Native {
             Ok(frames) => Some(InsertBody::native(frames)),
             Err(unfit) => {
                 tracing::debug!(%unfit, "a block goes as rows");
-                self.metrics.blocks_as_rows.with_label_values(&[unfit.word()]).inc();
+                self.metrics.blocks_not_turned.with_label_values(&[unfit.word()]).inc();
                 None
             }
         }

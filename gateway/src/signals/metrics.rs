@@ -58,7 +58,7 @@ pub struct Metrics {
     /// Compressed bytes that ClickHouse has acknowledged.
     pub bytes_inserted: IntCounter,
     /// Blocks that could not be turned into columns, by why.
-    pub blocks_as_rows: IntCounterVec,
+    pub blocks_not_turned: IntCounterVec,
     /// Seconds per successful insert.
     pub insert_seconds: Histogram,
     /// Failed tries by class.
@@ -243,8 +243,8 @@ impl Metrics {
                 .counter("blocks_inserted_total", "Blocks that ClickHouse has acknowledged."),
             bytes_inserted: make
                 .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
-            blocks_as_rows: make.counters(
-                "blocks_as_rows_total",
+            blocks_not_turned: make.counters(
+                "blocks_not_turned_total",
                 "Blocks that went as rows though insert.format is Native, by what they have too much of.",
                 &["reason"],
             ),
