@@ -129,7 +129,9 @@ impl Gateway {
             drain::Request::Resume => "/resume",
         };
         let commands = match self.commands().await {
-            Ok(Some(commands)) => commands,
+            // One that takes part needs not be told so, nor the port at which it could be told be within reach.
+            Ok(Some((_, Says::TakesPart))) if request == drain::Request::Resume => return Answer::Done,
+            Ok(Some((commands, _))) => commands,
             Ok(None) => return Answer::Unknown,
             Err(_) => return Answer::Silent,
         };
@@ -141,12 +143,12 @@ impl Gateway {
         }
     }
 
-    /// The same gateway where it takes commands; `None` for one that knows none.
-    async fn commands(self) -> Result<Option<Self>, Error> {
+    /// The same gateway where it takes commands, and whether it takes part; `None` for one that knows none.
+    async fn commands(self) -> Result<Option<(Self, Says)>, Error> {
         let path = "/drainz";
         match self.ask(Method::GET, path).await? {
             (StatusCode::NOT_FOUND, _) => Ok(None),
-            (status, body) if status.is_success() => Ok(Some(self.at(control(&body)))),
+            (status, body) if status.is_success() => Ok(Some((self.at(control(&body)), says(&body)))),
             (status, _) => Err(Error::Refused { address: self.address, path, status }),
         }
     }
@@ -187,6 +189,8 @@ impl Gateway {
 
 fn held(body: &[u8]) -> Answer {
     match serde_json::from_slice(body) {
+        // It was told to stay meanwhile: that it holds nothing now is no proof.
+        Ok(Held { draining: Some(false), blocks, .. }) => Answer::Holds { blocks },
         Ok(Held { blocks: 0, uncommitted: 0, damaged: Some(false), .. }) => Answer::Done,
         Ok(Held { blocks: 0, uncommitted: 0, .. }) => Answer::Damaged,
         Ok(Held { blocks, .. }) => Answer::Holds { blocks },
@@ -291,6 +295,8 @@ mod tests {
             (r#"{"blocks":0,"bytes":0,"uncommitted":0}"#, Answer::Damaged),
             (r#"{"blocks":0,"bytes":0,"uncommitted":5}"#, Answer::Holds { blocks: 0 }),
             (r#"{"blocks":3,"bytes":9}"#, Answer::Holds { blocks: 3 }),
+            (r#"{"blocks":0,"uncommitted":0,"damaged":false,"draining":true}"#, Answer::Done),
+            (r#"{"blocks":0,"uncommitted":0,"damaged":false,"draining":false}"#, Answer::Holds { blocks: 0 }),
             (r#"{"bytes":9}"#, Answer::Silent),
             ("ok", Answer::Silent),
         ] {

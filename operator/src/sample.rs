@@ -223,9 +223,9 @@ async fn answer(connected: Connected, source: &Source) -> Result<Sample, Error> 
         // There are never more than there may be: the other one is closed first. It is rare that there are so many.
         drop(given_up);
         let answer = ask(&connection, &asked);
-        connection.note(answer.as_ref().map_or_else(kafka::Error::is_answer, |_| true));
+        connection.note(answer.as_ref().map_or_else(kafka::Error::is_answer, |asked| !asked.is_late));
         drop(place);
-        answer
+        answer.map(|asked| asked.sample)
     };
     match tokio::task::spawn_blocking(question).await {
         Ok(answer) => answer.map_err(|error| Error::of(&error)),
@@ -233,11 +233,18 @@ async fn answer(connected: Connected, source: &Source) -> Result<Sample, Error> 
     }
 }
 
-/// Blocks its thread for [`ASK_SECONDS`] at the most.
-fn ask(connection: &Connection, source: &Source) -> Result<Sample, kafka::Error> {
+/// What came of a question.
+struct Asked {
+    sample: Sample,
+    /// The offsets did not come in time. The cluster is waited for by one reconcile alone then, as one that does not answer at all.
+    is_late: bool,
+}
+
+/// Blocks its thread for [`ASK_SECONDS`], and for as long as a client that is given up takes to close.
+fn ask(connection: &Connection, source: &Source) -> Result<Asked, kafka::Error> {
     let deadline = Instant::now() + Duration::from_secs(ASK_SECONDS);
     let client = connection.client(&source.consumer_group)?;
-    let mut sample = Sample::default();
+    let (mut sample, mut is_late) = (Sample::default(), false);
     for topic in &source.topics {
         match client.partitions(topic, deadline)? {
             Some(partitions) => sample.topics.push((topic.clone(), partitions)),
@@ -253,14 +260,15 @@ fn ask(connection: &Connection, source: &Source) -> Result<Sample, kafka::Error>
             // Partitions without offsets are worth having: a coordinator that is away says nothing about their number.
             Err(error) => {
                 debug!(%error, group = %source.consumer_group, "no lag");
-                if error.is_clients_end() {
+                is_late = error.is_clients_end();
+                if is_late {
                     connection.retire(&client);
                 }
             }
         }
     }
     sample.answered = Some(Instant::now());
-    Ok(sample)
+    Ok(Asked { sample, is_late })
 }
 
 /// Offsets below zero are Kafka's way to say that there is none.

@@ -2,7 +2,7 @@
 //!
 //! Job: bytes as an HTTP body of known length. Place in the flow: a sealed block's frames become an [`InsertBody`] once, or
 //! whoever keeps them gives a [`BodySource`]; every attempt streams the same bytes (`BodyStream`) behind its target's header, so
-//! that a retry sends the same.
+//! that a retry sends the same. Turned into columns ([`crate::native`]), they are a body of their own.
 //! Owner: shared by reference count. Limits: memory is the chunks', or the source's; a stream adds less than 100 bytes.
 //!
 //! A source that cannot give what it promised breaks the attempt off: the server has less than the Content-Length, and stores

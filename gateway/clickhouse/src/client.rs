@@ -109,8 +109,7 @@ impl InsertClient {
     ) -> Result<Inserted, InsertError> {
         let started = Instant::now();
         let (stream, begun) = body.stream(&target.header_of(body.format()));
-        let format = body.format();
-        let attempt = self.attempt(request(target, format, stream, &id), format, &begun);
+        let attempt = self.attempt(request(target, body.format(), stream, &id), &begun);
         let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
             // Nobody sends a block without rows.
             Ok(Ok(Read::Nothing)) => Err(Failure::no_body()),
@@ -123,12 +122,7 @@ impl InsertClient {
         }
     }
 
-    async fn attempt(
-        &self,
-        request: Request<BodyStream>,
-        format: WireFormat,
-        begun: &Begun,
-    ) -> Result<Read, Failure> {
+    async fn attempt(&self, request: Request<BodyStream>, begun: &Begun) -> Result<Read, Failure> {
         let answer = self
             .http
             .request(request)
@@ -148,8 +142,6 @@ impl InsertClient {
         if class == Class::Done {
             return Ok(read);
         }
-        // Columns are made of rows that may all be right: what the server has against them as a whole says nothing of the rows.
-        let class = if format == WireFormat::Native && class == Class::Poison { Class::Retry } else { class };
         let message = message(&text, http_status);
         Err(Failure { class, code, http_status: Some(http_status), message })
     }

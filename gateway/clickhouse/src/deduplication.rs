@@ -18,12 +18,14 @@ use crate::sql::literal;
 pub const VIEWS_MAX: usize = 64;
 
 /// The settings of [`PINNED`] without which a retry may be stored twice or a block in pieces.
-const DECISIVE: [&str; 7] = [
+const DECISIVE: [&str; 9] = [
     "async_insert",
     "deduplicate_insert",
     "deduplicate_blocks_in_dependent_materialized_views",
     "max_insert_block_size",
     "max_insert_block_size_bytes",
+    "min_insert_block_size_rows",
+    "input_format_max_block_size_bytes",
     "input_format_connection_handling",
     "wait_end_of_query",
 ];

@@ -10,6 +10,7 @@
 //!        ^ groups; in the order of                (256 KiB)                   ^
 //!        | column::TableColumns                                               | insert::InsertTarget, settings, header
 //!
+//! a block as columns:           native  ->  body
 //! a refused block:              block_rows, row_ends  ->  the rows of a window, as a body
 //! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication
 //! of a block in doubt:          fate  ->  probe

@@ -23,8 +23,8 @@
 //! stored twice (measured; `source-number-N` in the server's log). Rows in `RowBinary` are one block. So a retry may have another format than
 //! the attempt before, and nothing is doubled (`gateway/tests/live/native.rs`).
 //!
-//! Limits: what cannot be turned within [`MEMORY_BYTES_MAX`], or has more than [`PATHS_MAX`] paths, is [`Unfit`] and goes as rows. `JSON` needs
-//! a byte for every path and row, whether the row has the path or not: [`CELLS_MAX`]. Time is linear in the rows' bytes and these.
+//! Limits: what cannot be turned within [`MEMORY_BYTES_MAX`], or has more than [`PATHS_MAX`] paths, is [`Unfit`] and goes as rows. `JSON` has
+//! a byte on the wire for every path and row, whether the row has the path or not: [`CELLS_MAX`]. Time is linear in the rows' bytes and these.
 //!
 //! Source: bytes that ClickHouse 26.7 wrote with `output_format_native_use_flattened_dynamic_and_json_serialization`, and
 //! <https://clickhouse.com/docs/interfaces/formats/Native>.
@@ -37,6 +37,7 @@ use crate::frame::FrameEncoder;
 use crate::row_ends::{NoRow, NotARow, RowShape};
 use crate::row_frames::FRAME_RAW_BYTES;
 use crate::rowbinary::{put_len, put_string, put_varuint};
+use crate::settings::BLOCK_ROWS_MAX;
 
 mod cursor;
 mod dictionary;
@@ -61,22 +62,24 @@ pub const PATHS_MAX: usize = 1_024;
 /// Types that one path may have. Specified: an index of a byte, one of which says that there is no value.
 const TYPES_MAX: usize = 254;
 
-/// Bytes of indexes in one `JSON` column: its paths times its rows. Chosen: 36,000 rows, which is a block of the default size, with 400 paths.
+/// Bytes of indexes that a block may have: the paths times the rows of its `JSON` columns. They take no memory here, but the server's, and
+/// time. Chosen: 36,000 rows, which is a block of the default size, with 400 paths.
 pub const CELLS_MAX: usize = 16 << 20;
 
 /// Memory for the columns of one block: what is not compressed yet, and the frames. Chosen: a block of the default size has 4 MiB of
-/// frames and 2 MiB of indexes, and each of some hundred columns keeps up to [`stream::SPILL_BYTES`] and what a few rows add to it.
+/// frames and 3 MiB of runs of paths, and each of some hundred columns keeps up to [`stream::SPILL_BYTES`] and what a few rows add to it.
 pub const COLUMNS_BYTES_MAX: usize = 16 << 20;
 
-/// Memory in all while a block is turned: the columns, one of which moves when it grows; a row and its frame; the encoder's.
-pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + block_rows::MEMORY_BYTES_MAX;
+/// Memory in all while a block is turned: the columns; one row of the largest size, of which the columns have a copy that has just grown to
+/// twice its size, and what else they grow by for it; that row and its frame in the raw bytes; the encoder's.
+pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + 2 * ROW_BYTES_MAX + block_rows::MEMORY_BYTES_MAX;
 
 /// Bytes of the frames that a block is turned into. Chosen: twice what one of the default size has.
 pub const FRAMES_BYTES_MAX: usize = 8 << 20;
 
 /// A frame ends within a row, and columns cannot take half a row back. So what may be a row's beginning alone is measured first: the last
-/// sixteenth of a frame, or [`MARGIN_ROWS`] times the largest row so far. To measure all would be a second walk over every row. A larger
-/// row that ends in the next frame makes the block go as rows.
+/// sixteenth of a frame, or [`MARGIN_ROWS`] times the largest row so far. To measure all would be a second walk over every row, and is
+/// done only when a larger row was met.
 const MARGIN_BYTES_MIN: usize = FRAME_RAW_BYTES / 16;
 
 /// Rows of the largest size that are measured before a frame ends.
@@ -92,8 +95,14 @@ pub enum Unfit {
     #[error("its JSON columns have more than {PATHS_MAX} paths")]
     Paths,
     /// [`CELLS_MAX`]
-    #[error("a JSON column has too many paths for so many rows ({CELLS_MAX} bytes of indexes)")]
+    #[error("its JSON columns have too many paths for so many rows (more than {CELLS_MAX} bytes of indexes)")]
     Cells,
+    /// [`BLOCK_ROWS_MAX`]
+    #[error("it has no rows, or more than {BLOCK_ROWS_MAX}")]
+    RowCount,
+    /// A row goes on behind the bytes that there are.
+    #[error("it ends within a row")]
+    Short,
     /// A path with more types than a byte can tell apart.
     #[error("a JSON path has more than {TYPES_MAX} types")]
     Types,
@@ -118,7 +127,7 @@ impl Unfit {
             Self::Cells => "cells",
             Self::Types => "types",
             Self::Memory => "memory",
-            Self::Value(_) | Self::Rows(_) => "rows",
+            Self::RowCount | Self::Short | Self::Value(_) | Self::Rows(_) => "rows",
         }
     }
 }
@@ -159,11 +168,19 @@ impl NativeShape {
 /// # Errors
 /// [`Unfit`]: the block goes as rows then.
 pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit> {
+    match turned_with(shape, chunks, MARGIN_BYTES_MIN) {
+        // A row was larger than the margin.
+        Err(Unfit::Short) => turned_with(shape, chunks, usize::MAX),
+        outcome => outcome,
+    }
+}
+
+/// The same, with rows measured first from so many bytes in front of a frame's end on.
+fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Result<Vec<Bytes>, Unfit> {
     let mut turning = Turning::new(&shape.columns);
     let mut frames = Frames::new(chunks);
     // Never grown, which would take it twice for a moment; pages that no row needs are not touched.
     let mut raw = Vec::with_capacity(RAW_BYTES_MAX);
-    let mut margin = MARGIN_BYTES_MIN;
     while frames.next(&mut raw)? {
         let mut at = 0;
         while at < raw.len() {
@@ -222,20 +239,28 @@ impl<'a> Turning<'a> {
     /// Compresses what columns have become large, and asks whether all of them are too large.
     fn look(&mut self) -> Result<(), Unfit> {
         self.unseen = 0;
-        let (mut bytes, mut paths) = (0, 0);
+        let (mut bytes, mut paths, mut cells) = (0, 0, 0);
         for column in &mut self.columns {
             column.spill(&mut self.encoder);
             bytes += column.bytes();
             paths += column.paths();
+            cells += column.cells();
         }
         if paths > PATHS_MAX {
             return Err(Unfit::Paths);
+        }
+        if cells > CELLS_MAX {
+            return Err(Unfit::Cells);
         }
         if bytes > COLUMNS_BYTES_MAX { Err(Unfit::Memory) } else { Ok(()) }
     }
 
     fn finish(mut self) -> Result<Vec<Bytes>, Unfit> {
         self.look()?;
+        // The server reads no prefix of a column without rows.
+        if self.rows == 0 || self.rows > BLOCK_ROWS_MAX.into() {
+            return Err(Unfit::RowCount);
+        }
         let mut output = Output::new(self.encoder);
         put_len(output.raw(), self.columns.len());
         put_varuint(output.raw(), self.rows);

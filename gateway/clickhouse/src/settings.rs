@@ -33,6 +33,9 @@ pub const PINNED: &[(&str, &str)] = &[
     ("max_insert_block_size", "1048449"),
     // Any other value may split a block by its bytes.
     ("max_insert_block_size_bytes", "0"),
+    ("input_format_max_block_size_bytes", "0"),
+    // Rows are cut into blocks where these and min_insert_block_size_bytes are reached; a user's profile may have small ones.
+    ("min_insert_block_size_rows", "1048449"),
     // With a handler, the server keeps the rows it has read when a connection drops: a part of a block.
     ("input_format_connection_handling", "0"),
     ("input_format_max_block_wait_ms", "0"),
@@ -76,7 +79,9 @@ mod tests {
     #[test]
     fn values_that_stand_for_a_constant_are_that_constant() {
         let value = |name: &str| PINNED.iter().find(|(pinned, _)| *pinned == name).map(|(_, value)| *value);
-        assert_eq!(value("max_insert_block_size"), Some(BLOCK_ROWS_MAX.to_string().as_str()));
+        for name in ["max_insert_block_size", "min_insert_block_size_rows"] {
+            assert_eq!(value(name), Some(BLOCK_ROWS_MAX.to_string().as_str()));
+        }
         assert_eq!(
             value("format_binary_max_object_size"),
             Some(crate::json::JSON_PATHS_MAX.to_string().as_str())

@@ -66,6 +66,19 @@ pub fn row(columns: &TableColumns, chance: &mut Chance) -> Vec<u8> {
     out
 }
 
+/// The same with this `TraceId`.
+pub fn with_trace_id(columns: &TableColumns, chance: &mut Chance, id: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for column in columns.columns() {
+        if column.name == "TraceId" {
+            put_string(&mut out, id);
+        } else {
+            put_value(&mut out, &column, columns, chance);
+        }
+    }
+    out
+}
+
 fn put_value(out: &mut Vec<u8>, column: &Column, columns: &TableColumns, chance: &mut Chance) {
     let length = chance.below(3);
     match column.column_type {

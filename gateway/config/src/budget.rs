@@ -80,9 +80,9 @@ pub const PARTS_BYTES: u64 = 8 << 20;
 /// Per insert on its way: socket buffers, request head and the bounded response.
 pub const INSERT_BYTES: u64 = 1 << 20;
 
-/// With `insert.format: Native`, a block that is being turned into columns; one at a time is. Chosen: 16 MiB of columns, and a row with
-/// its frame. The gateway asserts that it is no more.
-pub const NATIVE_TURN_BYTES: u64 = 24 << 20;
+/// With `insert.format: Native`, a block that is being turned into columns; one at a time is. Chosen: 16 MiB of columns, and the largest
+/// row three times, with its frame. The gateway asserts that it is no more.
+pub const NATIVE_TURN_BYTES: u64 = 32 << 20;
 
 /// With `insert.format: Native`, per insert on its way: the columns of its block, compressed. The gateway asserts that they are no more.
 pub const NATIVE_FRAMES_BYTES: u64 = 8 << 20;

@@ -18,7 +18,7 @@ const FORMAT: &str = "the gateway decides how rows are written";
 const REQUEST: &str = "the gateway decides how the server is asked";
 
 /// Names, or beginnings of names that end in `_`, and what decides them. The CRD has the same list.
-pub const OWNED: [(&str, &str); 38] = [
+pub const OWNED: [(&str, &str); 39] = [
     ("async_insert", BLOCK),
     ("async_insert_", BLOCK),
     ("wait_for_async_insert", BLOCK),
@@ -26,6 +26,7 @@ pub const OWNED: [(&str, &str); 38] = [
     ("max_insert_block_size", BLOCK),
     ("max_insert_block_size_", BLOCK),
     ("max_block_size", BLOCK),
+    ("min_insert_block_size_rows", BLOCK),
     ("deduplicate_", ONCE),
     ("insert_deduplicate", ONCE),
     ("insert_deduplication_", ONCE),

@@ -268,6 +268,15 @@ impl Shipment {
                 may_double: false,
             });
         };
+        let native = self.native(&loaded.body).await;
+        if self.is_over() {
+            shard.give_up(endpoint, pass);
+            return Some(Next::SendAgain {
+                after: Duration::ZERO,
+                replica: Replica::Same,
+                may_double: false,
+            });
+        }
         if self.is_unproved() {
             // Another owner may have sent it since, unnoticed: this process may have stood still.
             self.sending.tries.doubted(self.sending.released);
@@ -277,7 +286,6 @@ impl Shipment {
             shard.give_up(endpoint, pass);
             return Some(step);
         }
-        let native = self.native(&loaded.body).await;
         let query_id = format!("{}-{}", self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);
         self.last = Some((endpoint, Replica::Same));
@@ -293,10 +301,11 @@ impl Shipment {
                 shard.delivery.metrics.insert_seconds.observe(inserted.elapsed.as_secs_f64());
                 None
             }
-            Err(error) => {
+            Err(mut error) => {
                 self.refused = Instant::now();
-                // Which row is to blame can be found only among rows.
-                self.goes_as_rows |= went_as_columns && error.code.is_some() && error.class == Class::Retry;
+                if went_as_columns {
+                    self.refused_as_columns(&mut error);
+                }
                 if error.code.is_none() {
                     self.frames.distrust();
                 }
@@ -309,15 +318,32 @@ impl Shipment {
         }
     }
 
-    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit.
+    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit; and when its generation
+    /// ends meanwhile.
     async fn native(&mut self, rows: &InsertBody) -> Option<InsertBody> {
         if self.is_in_parts || self.goes_as_rows {
             return None;
         }
         let native = self.shard.delivery.native.clone()?;
-        let body = native.body(rows).await;
+        let body = tokio::select! {
+            body = native.body(rows) => body,
+            () = self.over() => return None,
+        };
         self.goes_as_rows = body.is_none() && rows.chunks().is_some();
         body
+    }
+
+    /// What the server has against columns says nothing of the rows that they were made of: these are sent next, whole and under the same
+    /// token, and what is said of them counts.
+    fn refused_as_columns(&mut self, error: &mut InsertError) {
+        if error.code.is_none() || error.class == Class::BackPressure {
+            return;
+        }
+        self.goes_as_rows = true;
+        self.shard.delivery.metrics.blocks_not_turned.with_label_values(&["refused"]).inc();
+        if matches!(error.class, Class::Poison | Class::RefreshSchema | Class::Halt) {
+            error.class = Class::Retry;
+        }
     }
 
     /// What the next try sends. `None` when it cannot be read.

@@ -57,6 +57,8 @@ pub struct Metrics {
     pub blocks_inserted: IntCounter,
     /// Compressed bytes that ClickHouse has acknowledged.
     pub bytes_inserted: IntCounter,
+    /// Seconds until a block was turned into columns.
+    pub turn_seconds: Histogram,
     /// Blocks that could not be turned into columns, by why.
     pub blocks_not_turned: IntCounterVec,
     /// Seconds per successful insert.
@@ -243,9 +245,14 @@ impl Metrics {
                 .counter("blocks_inserted_total", "Blocks that ClickHouse has acknowledged."),
             bytes_inserted: make
                 .counter("inserted_bytes_total", "Compressed bytes that ClickHouse has acknowledged."),
+            turn_seconds: make.seconds(
+                "turn_seconds",
+                "Seconds until a block was turned into columns, the wait for its turn included.",
+                &SECONDS_BUCKETS,
+            ),
             blocks_not_turned: make.counters(
                 "blocks_not_turned_total",
-                "Blocks that went as rows though insert.format is Native, by what they have too much of.",
+                "Blocks that went as rows though insert.format is Native, by what they have too much of, or because they were refused.",
                 &["reason"],
             ),
             insert_seconds: make.seconds(

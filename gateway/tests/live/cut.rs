@@ -134,7 +134,8 @@ async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Lengt
         let query_id = format!("{}-{cut}", database.name);
         let cut_off = send_body((&through, &columns), &insert, &token, &format!("{query_id}-0")).await;
         let error = cut_off.unwrap_err();
-        assert_ne!(error.class, Class::Poison, "cut at {cut}: {error}");
+        // Columns that are refused say nothing of their rows: the shipment sends these next.
+        assert!(format == WireFormat::Native || error.class != Class::Poison, "cut at {cut}: {error}");
         assert_eq!(database.count().await, whole, "cut at {cut}: {error}");
         send_body((&sink, &columns), &insert, &token, &format!("{query_id}-1")).await.unwrap();
         whole += rows;

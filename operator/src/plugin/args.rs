@@ -13,8 +13,8 @@ Exit codes:
   69  the cluster cannot be reached, or refuses
 `dead-letter` ends as the program in the pod does.
 
-Rights: get and list of tracepipelines and pods; get of pods/proxy for lag, spool and drain; for drain create of pods/portforward and
-patch of pods, too; create of pods/exec for dead-letter.";
+Rights: get and list of tracepipelines and pods; get of pods/proxy for lag, spool and drain; for drain get and create of
+pods/portforward and patch of pods, too; get and create of pods/exec for dead-letter.";
 
 /// Trace pipelines at a glance: what runs, how far behind, why this size, and what a person must do.
 ///

@@ -128,6 +128,13 @@ pub struct Cluster {
     namespace: String,
 }
 
+impl Error {
+    /// Whether what a gateway was told may have arrived all the same.
+    pub fn may_have_arrived(&self) -> bool {
+        matches!(self, Self::Tell { .. } | Self::Late { .. })
+    }
+}
+
 impl Cluster {
     /// Reads the kubeconfig, or the pod's service account; nothing is asked yet.
     pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {

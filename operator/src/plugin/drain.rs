@@ -61,7 +61,15 @@ pub(super) async fn run(
     let begun = Instant::now();
     // First: the operator takes back at once whoever drains without it.
     cluster.keep_out(pod, true).await?;
-    let mut now = held(pod, &cluster.tell(pod, "/drain").await?)?;
+    let mut now = match cluster.tell(pod, "/drain").await {
+        Ok(text) => held(pod, &text)?,
+        Err(error) => {
+            if !error.may_have_arrived() {
+                cluster.keep_out(pod, false).await?;
+            }
+            return Err(error);
+        }
+    };
     let mut told = None;
     loop {
         if told != Some(now) && !now.is_nothing() {

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::kill::{SKIPS, Step};
@@ -25,6 +25,20 @@ const MEMBER: &str = "gateway-0";
 /// What a gateway is told otherwise than usual.
 fn change(format: &str) -> Value {
     json!({"sink": {"clickhouse": {"insert": {"format": format}}}, "memory": {"limit": MEMORY}})
+}
+
+/// Asks the server's log whether it has seen the table's rows in either format.
+async fn both_formats(scene: &Scene<'_>) -> Result<()> {
+    let server = &scene.stage.servers.server;
+    server.execute("SYSTEM FLUSH LOGS query_log").await?;
+    let question = format!(
+        "SELECT count(DISTINCT extract(query, 'FORMAT (\\\\w+)')) FROM system.query_log \
+         WHERE type = 'QueryFinish' AND query_kind = 'Insert' AND query LIKE '%{}%'",
+        scene.database.name()
+    );
+    let formats = server.text(&question, "TSV").await?;
+    ensure!(formats.trim() == "2", "blocks went in {} formats instead of both", formats.trim());
+    Ok(())
 }
 
 /// Plays it.
@@ -49,5 +63,6 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_gateway(Some(MEMBER))?;
     let recovery = scene.recovered(killed).await?;
     scene.wait_acked(SPANS_AFTER).await?;
+    both_formats(scene).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }

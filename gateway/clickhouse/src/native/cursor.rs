@@ -1,19 +1,31 @@
 //! The bytes of one row, read from the front.
 //!
-//! [`crate::row_ends`] has found where the row ends, so that nothing here fails for rows that the row encoder wrote; what fails all the
-//! same makes the block go as rows.
+//! What is no row that the row encoder writes makes the block go as rows. So does a row that needs far more room in columns than it has
+//! bytes: [`ROOM_BYTES`].
 
 use super::Unfit;
+
+/// Bytes that one row may make columns grow by beside its own. Chosen: so many as the largest row has; what rows need as a rule is some
+/// kilobytes, for the first strings of a dictionary and for declared paths that come back after thousands of rows.
+const ROOM_BYTES: usize = 4 << 20;
 
 /// What is left of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
+    room: usize,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(rest: &'a [u8]) -> Self {
-        Self { rest }
+        Self { rest, room: ROOM_BYTES }
+    }
+
+    /// Takes down that a column grows by bytes that the row does not have.
+    #[inline]
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Unfit> {
+        self.room = self.room.checked_sub(bytes).ok_or(Unfit::Memory)?;
+        Ok(())
     }
 
     /// What is left.
@@ -25,7 +37,7 @@ impl<'a> Cursor<'a> {
     /// The next bytes.
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Unfit::Value("no end"))?;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Unfit::Short)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -33,7 +45,7 @@ impl<'a> Cursor<'a> {
     /// The next byte.
     #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, Unfit> {
-        let (byte, rest) = self.rest.split_first().ok_or(Unfit::Value("no end"))?;
+        let (byte, rest) = self.rest.split_first().ok_or(Unfit::Short)?;
         self.rest = rest;
         Ok(*byte)
     }

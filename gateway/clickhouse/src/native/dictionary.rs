@@ -60,7 +60,7 @@ impl Dictionary {
         }
         let text = cursor.text()?;
         if self.last.0 != text {
-            self.last.1 = self.index_of(text);
+            self.last.1 = self.index_of(text, cursor)?;
             self.last.0.clear();
             self.last.0.extend_from_slice(text);
         }
@@ -68,14 +68,16 @@ impl Dictionary {
         Ok(())
     }
 
-    fn index_of(&mut self, text: &[u8]) -> u32 {
+    fn index_of(&mut self, text: &[u8], cursor: &mut Cursor<'_>) -> Result<u32, Unfit> {
         if let Some(index) = self.known.get(text) {
-            return *index;
+            return Ok(*index);
         }
+        // It is in the dictionary, known, and the last one.
+        cursor.grow(2 * text.len() + ENTRY_BYTES)?;
         let index = u32::try_from(self.len()).expect("a block has fewer than 2^32 strings");
         self.known.insert(text.into(), index);
         put_string(&mut self.strings, text);
-        index
+        Ok(index)
     }
 
     pub(super) fn pad(&mut self, count: usize) {
@@ -83,7 +85,8 @@ impl Dictionary {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        2 * self.strings.len() + self.known.len() * ENTRY_BYTES + self.indexes.capacity() * size_of::<u32>()
+        let strings = self.strings.capacity() + self.strings.len() + self.last.0.capacity();
+        strings + self.known.len() * ENTRY_BYTES + self.indexes.capacity() * size_of::<u32>()
     }
 
     pub(super) fn put_prefix(out: &mut Vec<u8>) {
@@ -107,7 +110,7 @@ impl Dictionary {
         // In pieces: a second copy of all indexes would count.
         for piece in self.indexes.chunks(4_096) {
             output.raw().extend(piece.iter().flat_map(narrow));
-            output.bytes(&[]);
+            output.cut_full();
         }
     }
 }

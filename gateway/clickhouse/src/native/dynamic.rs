@@ -19,10 +19,17 @@ use crate::rowbinary::{put_len, put_string, put_u64, tag};
 /// The version of flattened `Dynamic` and `JSON`.
 pub(super) const FLATTENED: u64 = 3;
 
-/// Stands for no value until the number of types is known.
-const NONE: u8 = u8::MAX;
+/// So many values in a row of one type.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// The number of the first of them.
+    start: u32,
+    len: u32,
+    index: u8,
+}
 
-const _: () = assert!(TYPES_MAX < NONE as usize, "an index of a type is none of no value");
+/// Indexes that are written at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// What a type takes beside its values.
 const TYPE_BYTES: usize = 256;
@@ -30,7 +37,10 @@ const TYPE_BYTES: usize = 256;
 /// Values of any type.
 #[derive(Debug, Default)]
 pub(super) struct Dynamic {
-    indexes: Vec<u8>,
+    /// Values there are or could be: a path has one or none for each row.
+    len: u32,
+    /// Which of them there are. As runs, so that a path that few rows have takes no memory for the others.
+    runs: Vec<Run>,
     types: Vec<OfType>,
 }
 
@@ -47,7 +57,7 @@ impl Dynamic {
     /// Values appended and padded.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.indexes.len()
+        self.len as usize
     }
 
     #[inline]
@@ -59,12 +69,17 @@ impl Dynamic {
             }
             None if cursor.rest().first() == Some(&tag::NOTHING) => {
                 cursor.byte()?;
-                self.indexes.push(NONE);
+                self.pad(1);
                 return Ok(());
             }
             None => self.add_type(cursor)?,
         };
-        self.indexes.push(u8::try_from(number).map_err(|_| Unfit::Types)?);
+        let index = u8::try_from(number).map_err(|_| Unfit::Types)?;
+        match self.runs.last_mut() {
+            Some(run) if run.index == index && run.start + run.len == self.len => run.len += 1,
+            _ => self.runs.push(Run { start: self.len, len: 1, index }),
+        }
+        self.len += 1;
         self.types[number].values.append(cursor)
     }
 
@@ -82,7 +97,7 @@ impl Dynamic {
 
     /// Appends so many times no value.
     pub(super) fn pad(&mut self, count: usize) {
-        self.indexes.resize(self.indexes.len() + count, NONE);
+        self.len += u32::try_from(count).expect("a block has fewer than 2^32 values of a path");
     }
 
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
@@ -93,11 +108,16 @@ impl Dynamic {
 
     pub(super) fn bytes(&self) -> usize {
         let values = self.types.iter().map(|of_type| TYPE_BYTES + of_type.values.bytes()).sum::<usize>();
-        self.indexes.capacity() + values
+        self.runs.capacity() * size_of::<Run>() + values
     }
 
     pub(super) fn paths(&self) -> usize {
         self.types.iter().map(|of_type| of_type.values.paths()).sum()
+    }
+
+    /// Indexes that will be written within its values.
+    pub(super) fn cells(&self) -> usize {
+        self.types.iter().map(|of_type| of_type.values.cells()).sum()
     }
 
     pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
@@ -111,16 +131,29 @@ impl Dynamic {
         }
     }
 
-    pub(super) fn put_data(mut self, output: &mut Output) {
+    pub(super) fn put_data(self, output: &mut Output) {
         let none = u8::try_from(self.types.len()).expect("types are fewer than a byte has values");
-        for index in &mut self.indexes {
-            if *index == NONE {
-                *index = none;
-            }
+        let mut written = 0;
+        for run in &self.runs {
+            put_indexes(output, none, run.start - written);
+            put_indexes(output, run.index, run.len);
+            written = run.start + run.len;
         }
-        output.bytes(&self.indexes);
+        put_indexes(output, none, self.len - written);
         for of_type in self.types {
             of_type.values.put_data(output);
         }
+    }
+}
+
+/// Writes an index so many times.
+fn put_indexes(output: &mut Output, index: u8, count: u32) {
+    let mut left = count as usize;
+    while left > 0 {
+        let piece = left.min(PIECE_BYTES);
+        let len = output.raw().len();
+        output.raw().resize(len + piece, index);
+        output.cut_full();
+        left -= piece;
     }
 }

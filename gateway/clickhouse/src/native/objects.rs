@@ -18,7 +18,7 @@ use super::dynamic::{Dynamic, FLATTENED};
 use super::kind::Kind;
 use super::stream::Output;
 use super::values::Values;
-use super::{CELLS_MAX, PATHS_MAX, Unfit};
+use super::{PATHS_MAX, Unfit};
 use crate::frame::FrameEncoder;
 use crate::rowbinary::{put_len, put_string, put_u64};
 
@@ -75,21 +75,26 @@ impl Objects {
             let guess = before.map_or(self.first, |before| self.paths[before].next);
             let place = match self.paths.get(guess) {
                 Some(path) if *path.name == *name => guess,
-                _ => self.search(name, before)?,
+                _ => self.search(name, before, cursor)?,
             };
             self.paths[place].column.append(cursor, self.rows)?;
             before = Some(place);
         }
         self.rows += 1;
-        if self.rows.saturating_mul(self.paths.len()) > CELLS_MAX { Err(Unfit::Cells) } else { Ok(()) }
+        Ok(())
     }
 
     /// The place of a path that is not where it was the last time.
     #[inline(never)]
-    fn search(&mut self, name: &[u8], before: Option<usize>) -> Result<usize, Unfit> {
+    fn search(
+        &mut self,
+        name: &[u8],
+        before: Option<usize>,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<usize, Unfit> {
         let place = match self.places.get(name) {
             Some(place) => *place,
-            None => self.add(name)?,
+            None => self.add(name, cursor)?,
         };
         match before {
             Some(before) => self.paths[before].next = place,
@@ -99,11 +104,12 @@ impl Objects {
     }
 
     #[cold]
-    fn add(&mut self, name: &[u8]) -> Result<usize, Unfit> {
+    fn add(&mut self, name: &[u8], cursor: &mut Cursor<'_>) -> Result<usize, Unfit> {
         let place = self.paths.len();
         if place >= PATHS_MAX + self.declared {
             return Err(Unfit::Paths);
         }
+        cursor.grow(PATH_BYTES)?;
         self.paths.push(Path { name: name.into(), column: Column::Dynamic(Dynamic::default()), next: place });
         self.places.insert(name.into(), place);
         Ok(place)
@@ -117,7 +123,11 @@ impl Objects {
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
         for path in &mut self.paths {
             match &mut path.column {
-                Column::Declared(values, _) => values.spill(encoder),
+                Column::Declared(values, rows) => {
+                    values.pad(self.rows - *rows);
+                    *rows = self.rows;
+                    values.spill(encoder);
+                }
                 Column::Dynamic(dynamic) => dynamic.spill(encoder),
             }
         }
@@ -125,9 +135,8 @@ impl Objects {
 
     pub(super) fn bytes(&self) -> usize {
         let bytes = |path: &Path| match &path.column {
-            // What the last rows do not have is still to come.
-            Column::Declared(values, rows) => values.bytes() + VALUE_BYTES * (self.rows - rows),
-            Column::Dynamic(dynamic) => dynamic.bytes() + self.rows - dynamic.len(),
+            Column::Declared(values, _) => values.bytes(),
+            Column::Dynamic(dynamic) => dynamic.bytes(),
         };
         self.paths.iter().map(|path| PATH_BYTES + 2 * path.name.len() + bytes(path)).sum()
     }
@@ -138,6 +147,15 @@ impl Objects {
             Column::Dynamic(dynamic) => 1 + dynamic.paths(),
         };
         self.paths.iter().map(paths).sum()
+    }
+
+    /// Indexes that will be written for them.
+    pub(super) fn cells(&self) -> usize {
+        let cells = |path: &Path| match &path.column {
+            Column::Declared(values, _) => values.cells(),
+            Column::Dynamic(dynamic) => self.rows + dynamic.cells(),
+        };
+        self.paths.iter().map(cells).sum()
     }
 
     pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
@@ -180,6 +198,7 @@ impl Column {
                 if *rows > row {
                     return Err(Unfit::Value("a path twice"));
                 }
+                cursor.grow(VALUE_BYTES * (row - *rows))?;
                 values.pad(row - *rows);
                 *rows = row + 1;
                 values.append(cursor)

@@ -76,7 +76,14 @@ impl Output {
 
     /// Appends bytes.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.raw.extend_from_slice(bytes);
+        for piece in bytes.chunks(FRAME_RAW_BYTES) {
+            self.raw.extend_from_slice(piece);
+            self.cut_full();
+        }
+    }
+
+    /// Makes frames of what is more than one.
+    pub(super) fn cut_full(&mut self) {
         self.cut(FRAME_RAW_BYTES);
     }
 

@@ -160,10 +160,10 @@ fn what_would_take_too_much_memory_is_not_turned() {
     let names: Vec<_> = (0..=PATHS_MAX).map(|n| n.to_string()).collect();
     let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::NOTHING][..])).collect();
     assert_eq!(row(object(&paths[..PATHS_MAX])), Ok(()));
-    let cells = CELLS_MAX / PATHS_MAX;
-    assert!((1..cells).all(|_| row(object(&[])).is_ok()));
-    assert_eq!(row(object(&[])), Err(Unfit::Cells));
     assert_eq!(Turning::new(&shapes).append(&object(&paths)), Err(Unfit::Paths));
+    // Empty objects take a byte each: so many rows lie between two looks.
+    let outcome = (0..CELLS_MAX / PATHS_MAX + LOOK_BYTES).try_for_each(|_| row(object(&[])));
+    assert_eq!(outcome, Err(Unfit::Cells));
 
     let shapes = [shape("s", "String")];
     let mut turning = Turning::new(&shapes);
@@ -179,6 +179,72 @@ fn what_would_take_too_much_memory_is_not_turned() {
         assert!(turning.rows < 4_096, "400 MB and no end");
     }
     assert_eq!(outcome, Err(Unfit::Memory));
+}
+
+/// Each of these rows would make columns grow by far more than it has bytes.
+#[test]
+fn a_row_that_would_grow_is_not_turned() {
+    let mut nulls = vec![tag::ARRAY, tag::NULLABLE, tag::INT64];
+    put_len(&mut nulls, 1 << 20);
+    nulls.extend(vec![1; 1 << 20]);
+    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&object(&[("k", &nulls)])), Err(Unfit::Memory));
+    let shapes = [shape("j", "JSON(a Int64)")];
+    let mut turning = Turning::new(&shapes);
+    let mut row = |row: Vec<u8>| turning.append(&row).map(drop);
+    // Where columns are looked at, what is missing is filled up: none of these rows is far behind.
+    (0..2 * LOOK_BYTES).try_for_each(|_| row(object(&[]))).unwrap();
+    row(object(&[("a", &[0; 8])])).unwrap();
+    let text = [&[tag::STRING][..], &text(&"x".repeat(3 << 20))[1..]].concat();
+    assert_eq!(Turning::new(&[shape("l", "LowCardinality(String)")]).append(&text[1..]), Err(Unfit::Memory));
+}
+
+/// Columns whose indexes would be a gigabyte, had every row one for each path of a late row.
+#[test]
+fn paths_that_come_late_take_no_memory_for_the_rows_before() {
+    let shapes = [shape("j", "JSON")];
+    let mut turning = Turning::new(&shapes);
+    let mut rows = 0_usize;
+    while rows < 1_000_000 && turning.append(&object(&[])).is_ok() {
+        rows += 1;
+    }
+    let names: Vec<_> = (0..1_000).map(|n| n.to_string()).collect();
+    let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::BOOL, 1][..])).collect();
+    turning.append(&object(&paths)).unwrap();
+    let bytes: usize = turning.columns.iter().map(Values::bytes).sum();
+    assert!(bytes < 2 << 20, "{bytes} bytes");
+    assert_eq!(turning.finish(), Err(Unfit::Cells));
+}
+
+#[test]
+fn a_block_of_no_rows_is_not_turned() {
+    assert_eq!(Turning::new(&[shape("j", "JSON")]).finish(), Err(Unfit::RowCount));
+}
+
+/// The row behind small ones that fill nearly a frame is several times as large as what is left of it.
+#[test]
+fn a_large_row_that_crosses_a_frame_is_turned() {
+    let columns = TableColumns::default();
+    let mut chance = Chance::new(3);
+    let mut frames = RowFrames::new();
+    let mut store = Vec::new();
+    let mut is_crossed = false;
+    for _ in 0..900 {
+        let mut row = test_rows::row(&columns, &mut chance);
+        if !is_crossed && frames.totals().raw_bytes > 150 << 10 {
+            row = test_rows::with_trace_id(&columns, &mut chance, &b"x".repeat(200_000));
+            is_crossed = true;
+        }
+        frames.row().extend(row);
+        frames.end_row(&mut store).unwrap();
+    }
+    frames.finish(&mut store).unwrap();
+    let (shape, chunks) = (NativeShape::of(&columns).unwrap(), [Bytes::from(store)]);
+    assert!(
+        turned_with(&shape, &chunks, MARGIN_BYTES_MIN) == Err(Unfit::Short),
+        "a row crosses a frame's end"
+    );
+    let measured = turned_with(&shape, &chunks, usize::MAX).unwrap();
+    assert!(raw(&turned(&shape, &chunks).unwrap()) == raw(&measured));
 }
 
 #[test]

@@ -21,6 +21,9 @@ use super::objects::Objects;
 use super::stream::{Output, Stream};
 use crate::frame::FrameEncoder;
 
+/// What stands in a column for a value that is null, at the most.
+const NULL_BYTES: usize = 8;
+
 /// Values of one type.
 #[derive(Debug)]
 pub(super) enum Values {
@@ -76,6 +79,7 @@ impl Values {
                 if flag == 0 {
                     return values.append(cursor);
                 }
+                cursor.grow(NULL_BYTES)?;
                 values.pad(1);
                 Ok(())
             }
@@ -171,6 +175,17 @@ impl Values {
             Self::Pair(pair) => pair.0.paths() + pair.1.paths(),
             Self::Dynamic(dynamic) => dynamic.paths(),
             Self::Json(objects) => objects.paths(),
+        }
+    }
+
+    /// Indexes that will be written for the `JSON` in them.
+    pub(super) fn cells(&self) -> usize {
+        match self {
+            Self::Fixed { .. } | Self::Text(_) | Self::LowCardinality(_) => 0,
+            Self::Nullable { values, .. } | Self::Array { values, .. } => values.cells(),
+            Self::Pair(pair) => pair.0.cells() + pair.1.cells(),
+            Self::Dynamic(dynamic) => dynamic.cells(),
+            Self::Json(objects) => objects.cells(),
         }
     }
 
