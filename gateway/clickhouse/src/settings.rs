@@ -11,12 +11,12 @@
 //! Every name was read from `system.settings` of ClickHouse 26.7. An older server that lacks one answers with code
 //! 115: see [`SERVER_VERSION_MIN`].
 
-/// The oldest server whose settings include all of [`PINNED`]. Specified: `deduplicate_insert` and
+/// The oldest server whose settings include all of [`PINNED`] and [`NATIVE_PINNED`]. Specified: `deduplicate_insert` and
 /// `input_format_connection_handling` came with 26.2.
 pub const SERVER_VERSION_MIN: (u16, u16) = (26, 2);
 
-/// Rows of the largest block that one INSERT can be. Specified: the server's own default since 2019; the blocks made
-/// here have a tenth of that.
+/// Rows of the largest block that one INSERT can be. Specified: the server's own default since 2019; a block of usual spans has a
+/// tenth of that at the most.
 pub const BLOCK_ROWS_MAX: u32 = 1_048_449;
 
 /// Settings of every INSERT: name and value.

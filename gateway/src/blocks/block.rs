@@ -1,7 +1,7 @@
 //! The block: what one insert sends, and which offsets it settles.
 //!
 //! A worker keeps one [`OpenBlock`] per partition it is reading. Sealed, it is a [`Block`]: immutable, sent as the same
-//! bytes under the same token on every try.
+//! rows under the same token on every try.
 
 use crate::{
     blocks::{
