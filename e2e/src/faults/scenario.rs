@@ -1,20 +1,10 @@
 //! What is tried: each fault with its name, in the order of the path of a span.
 
-use super::course::broker::Broker;
-use super::course::damage::Damage;
-use super::course::input::Input;
-use super::course::kill::Step;
-use super::course::leave::Leave;
-use super::course::only_copy::OnlyCopy;
-use super::course::process::Process;
-use super::course::protocol::Protocol;
-use super::course::refuse::Refusal;
-use super::course::rows::Rows;
-use super::course::server::Server;
-use super::course::spooled::Spooled;
-use super::course::storm::Storm;
-use super::course::trickle::Trickle;
-use super::course::volume::Volume;
+use super::course::{
+    broker::Broker, damage::Damage, input::Input, kill::Step, leave::Leave, only_copy::OnlyCopy,
+    process::Process, protocol::Protocol, refuse::Refusal, rows::Rows, server::Server, spooled::Spooled,
+    storm::Storm, trickle::Trickle, volume::Volume,
+};
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;

@@ -264,7 +264,7 @@ impl<'a> Turning<'a> {
         let mut output = Output::new(self.encoder);
         put_len(output.raw(), self.columns.len());
         put_varuint(output.raw(), self.rows);
-        for (shape, mut values) in self.shapes.iter().zip(self.columns) {
+        for (shape, values) in self.shapes.iter().zip(self.columns) {
             put_string(output.raw(), shape.name.as_bytes());
             put_string(output.raw(), shape.type_name.as_bytes());
             values.put_prefix(output.raw());

@@ -45,6 +45,9 @@ use std::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
+/// Nothing was sent; what is next is looked at anew.
+const AT_ONCE: Next = Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false };
+
 /// One block on its way.
 pub struct Shipment {
     shard: Arc<Shard>,
@@ -257,25 +260,17 @@ impl Shipment {
         let (endpoint, pass, permit) = tokio::select! {
             pass = shard.pass(self.last, self.permit.take()) => pass,
             () = self.over() => {
-                return Some(Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double: false });
+                return Some(AT_ONCE);
             }
         };
         let Some(loaded) = self.load().await else {
             shard.give_up(endpoint, pass);
-            return Some(Next::SendAgain {
-                after: Duration::ZERO,
-                replica: Replica::Same,
-                may_double: false,
-            });
+            return Some(AT_ONCE);
         };
         let native = self.native(&loaded.body).await;
         if self.is_over() {
             shard.give_up(endpoint, pass);
-            return Some(Next::SendAgain {
-                after: Duration::ZERO,
-                replica: Replica::Same,
-                may_double: false,
-            });
+            return Some(AT_ONCE);
         }
         if self.is_unproved() {
             // Another owner may have sent it since, unnoticed: this process may have stood still.

@@ -13,10 +13,11 @@
 //! - A question is not given up inside it while a coordinator is waited for: when that comes back, what was given up is used after it was
 //!   freed (librdkafka#3663, #4605). So the time is kept here, the question is left where it is, and the caller ends the client
 //!   within [`PENDING_SECONDS_MAX`].
-//! - Which broker is a group's coordinator is remembered for as long as it is asked for, also when it has become another one: then the
-//!   caller ends the client, too ([`Error::is_clients_end`]).
+//! - Which broker is a group's coordinator is remembered for some groups, also when it has become another one: then the caller ends the
+//!   client, too ([`Error::is_clients_end`]).
 //!
-//! Cost: one request to the coordinator, some 40 bytes a partition; one more the first time.
+//! Cost: one request to the coordinator, some 40 bytes a partition; one more to find the coordinator, unless the group is one of the
+//! eleven that a client remembers.
 
 #![expect(unsafe_code, reason = "the Rust client has no call for ListConsumerGroupOffsets")]
 

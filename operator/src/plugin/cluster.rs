@@ -179,7 +179,7 @@ impl Cluster {
         let pods = self.gateways(pipeline).await?;
         let names = pods.iter().map(ResourceExt::name_any);
         let said = stream::iter(names).map(|pod| async move {
-            let text = self.ask(&pod, Method::GET, "/metrics").await.map_err(|error| error.to_string());
+            let text = self.ask(&pod, "/metrics").await.map_err(|error| error.to_string());
             Said { pod, text }
         });
         Ok(said.buffered(ASKED_MAX).collect().await)
@@ -195,10 +195,10 @@ impl Cluster {
     }
 
     /// Asks a gateway's admin port through the API server.
-    pub async fn ask(&self, pod: &str, method: Method, path: &str) -> Result<String, Error> {
+    pub async fn ask(&self, pod: &str, path: &str) -> Result<String, Error> {
         let what = format!("ask {pod} for {path}");
         let uri = format!("/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy{path}", self.namespace);
-        let request = Request::builder().method(method).uri(uri).body(Vec::new());
+        let request = Request::get(uri).body(Vec::new());
         let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
         let answer = timeout(Duration::from_secs(ASK_SECONDS), self.client.request_text(request)).await;
         match answer {

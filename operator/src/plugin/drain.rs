@@ -6,7 +6,6 @@ use super::{
     cluster::{Cluster, Error},
     table::size,
 };
-use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -93,7 +92,7 @@ pub(super) async fn run(
             return Ok(EXIT_NOT_WELL);
         }
         sleep(Duration::from_secs(LOOK_AGAIN_SECONDS)).await;
-        now = held(pod, &cluster.ask(pod, Method::GET, "/drainz").await?)?;
+        now = held(pod, &cluster.ask(pod, "/drainz").await?)?;
     }
 }
 

@@ -120,13 +120,13 @@ impl Dynamic {
         self.types.iter().map(|of_type| of_type.values.cells()).sum()
     }
 
-    pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
+    pub(super) fn put_prefix(&self, out: &mut Vec<u8>) {
         put_u64(out, FLATTENED);
         put_len(out, self.types.len());
         for of_type in &self.types {
             put_string(out, of_type.name.as_bytes());
         }
-        for of_type in &mut self.types {
+        for of_type in &self.types {
             of_type.values.put_prefix(out);
         }
     }

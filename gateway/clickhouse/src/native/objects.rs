@@ -158,15 +158,15 @@ impl Objects {
         self.paths.iter().map(cells).sum()
     }
 
-    pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
+    pub(super) fn put_prefix(&self, out: &mut Vec<u8>) {
         put_u64(out, FLATTENED);
-        let (declared, others) = self.paths.split_at_mut(self.declared);
+        let (declared, others) = self.paths.split_at(self.declared);
         put_len(out, others.len());
-        for path in &*others {
+        for path in others {
             put_string(out, &path.name);
         }
-        for path in declared.iter_mut().chain(others) {
-            match &mut path.column {
+        for path in declared.iter().chain(others) {
+            match &path.column {
                 Column::Declared(values, _) => values.put_prefix(out),
                 Column::Dynamic(dynamic) => dynamic.put_prefix(out),
             }

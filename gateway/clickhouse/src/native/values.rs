@@ -190,7 +190,7 @@ impl Values {
     }
 
     /// Writes what comes before all data of the column.
-    pub(super) fn put_prefix(&mut self, out: &mut Vec<u8>) {
+    pub(super) fn put_prefix(&self, out: &mut Vec<u8>) {
         match self {
             Self::Fixed { .. } | Self::Text(_) => {}
             Self::LowCardinality(_) => Dictionary::put_prefix(out),
