@@ -3,10 +3,14 @@
 
 use crate::spans::{Encoding, Generator, Run, Shape};
 use crate::stages::{Lz4, Worker};
-use sluice_clickhouse::row_frames::FRAME_RAW_BYTES;
+use bytes::Bytes;
+use sluice_clickhouse::{frame::FrameEncoder, row_frames::FRAME_RAW_BYTES};
 
 /// A run of its own number, so that every call makes the same bytes. The start is 20 November 2026.
 const RUN: Run = Run { id: 0x5106_ce00_0000_0001, start_ns: 1_795_132_800_000_000_000 };
+
+/// Row bytes of a block that is turned into columns. Chosen: about what a block of the default size has, 4 MiB of frames.
+const TURNED_RAW_BYTES: usize = 32 << 20;
 
 /// Input of every stage.
 pub struct Load {
@@ -20,6 +24,8 @@ pub struct Load {
     pub rows: Vec<u8>,
     /// The rows in LZ4 blocks of a frame's size.
     pub blocks: Vec<Vec<u8>>,
+    /// The rows in the frames of whole blocks.
+    pub framed: Vec<Vec<Bytes>>,
 }
 
 impl Load {
@@ -38,11 +44,27 @@ impl Load {
         let messages = encoded(Encoding::OtlpProto);
         let texts = if with_texts { encoded(Encoding::OtlpJson) } else { Vec::new() };
         let mut rows = Vec::new();
-        let encoded = Worker::new().encode(&messages, |full| rows.extend_from_slice(full));
+        // Where a block ends, which is between two rows.
+        let mut ends = Vec::new();
+        let encoded = Worker::new().encode(&messages, |full| {
+            if rows.len() + full.len() - ends.last().unwrap_or(&0) > TURNED_RAW_BYTES {
+                ends.push(rows.len());
+            }
+            rows.extend_from_slice(full);
+        });
+        ends.push(rows.len());
         assert!(encoded == spans, "{encoded} of {spans} spans became rows");
         let mut lz4 = Lz4::new(FRAME_RAW_BYTES);
         let blocks = rows.chunks(FRAME_RAW_BYTES).map(|piece| lz4.compress(piece).to_vec()).collect();
-        Self { messages, texts, spans, rows, blocks }
+        let mut encoder = FrameEncoder::new(FRAME_RAW_BYTES);
+        let mut start = 0;
+        let framed = ends.into_iter().map(|end| {
+            let block = &rows[std::mem::replace(&mut start, end)..end];
+            let frame = |piece| Bytes::copy_from_slice(encoder.encode(piece));
+            block.chunks(FRAME_RAW_BYTES).map(frame).collect()
+        });
+        let framed = framed.collect();
+        Self { messages, texts, spans, rows, blocks, framed }
     }
 
     /// Bytes of all messages.
@@ -58,6 +80,11 @@ impl Load {
     /// Bytes of all LZ4 blocks.
     pub fn block_bytes(&self) -> u64 {
         bytes(&self.blocks)
+    }
+
+    /// Bytes of all frames.
+    pub fn framed_bytes(&self) -> u64 {
+        self.framed.iter().flatten().map(|frame| frame.len() as u64).sum()
     }
 }
 

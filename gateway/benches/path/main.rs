@@ -18,6 +18,8 @@
 //! | `lz4-64k`, `lz4-256k`, `lz4-512k`, `lz4-1m` | rows | the frames' encoder, in pieces of this size |
 //! | `lz4-flex` | rows | `lz4_flex`, to compare with, in pieces of 256 KiB |
 //! | `hash` | LZ4 blocks of 256 KiB of rows | `CityHash128`, as in a frame's header |
+//! | `unpack` | frames of rows | reads them back: hash and LZ4 |
+//! | `native` | frames of rows | turns them into blocks of columns, as `insert.format: Native` does: `unpack`, and the rest |
 //! | `json-wire` | messages in OTLP/JSON | rewrites them to the wire |
 //! | `json` | messages in OTLP/JSON | rewrites, walks and writes rows: what `encode` is for protobuf |
 //! | `path` | messages | `encode::encode` into blocks that close by the default rule and are sealed |

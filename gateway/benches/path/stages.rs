@@ -1,12 +1,15 @@
 //! The stages. Each takes the whole load and tells what came out.
 
 use crate::load::Load;
+use bytes::Bytes;
 use cityhash_rs::cityhash_102_128;
 use clap::ValueEnum;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use sluice_clickhouse::{
     column::{Layout, TableColumns},
+    frame,
     lz4::{Lz4Encoder, block_bytes_max},
+    native::{self, NativeShape},
     row_frames::{FRAME_RAW_BYTES, FrameStore, ROW_BUFFER_BYTES, RowFrames, RowMark},
 };
 use sluice_gateway::{
@@ -75,6 +78,10 @@ pub enum Stage {
     Lz4Flex,
     /// The hash of the LZ4 blocks.
     Hash,
+    /// Reading the frames of the rows back: hash and LZ4.
+    Unpack,
+    /// Blocks of rows turned into blocks of columns.
+    Native,
     /// OTLP/JSON to the wire.
     JsonWire,
     /// OTLP/JSON to rows.
@@ -96,6 +103,7 @@ impl Stage {
                 load.rows.len() as u64
             }
             Self::Hash => load.block_bytes(),
+            Self::Unpack | Self::Native => load.framed_bytes(),
             Self::JsonWire | Self::Json => load.text_bytes(),
             _ => load.message_bytes(),
         }
@@ -120,6 +128,8 @@ impl Stage {
             Self::Lz4In1M => return Some(lz4(load, 1 << 20)),
             Self::Lz4Flex => return Some(lz4_flex(load)),
             Self::Hash => hash(load),
+            Self::Unpack => return Some(unpack(load)),
+            Self::Native => return Some(native(load)),
             Self::JsonWire => return Some(json_wire(load, worker)),
             Self::Json => {
                 let mut bytes = 0;
@@ -387,6 +397,24 @@ fn hash(load: &Load) {
     for block in &load.blocks {
         black_box(cityhash_102_128(black_box(block)));
     }
+}
+
+/// Reads all frames back; their raw bytes.
+fn unpack(load: &Load) -> u64 {
+    let mut raw = Vec::with_capacity(FRAME_RAW_BYTES);
+    let mut unpacked = |bytes: &Bytes| {
+        raw.clear();
+        read(frame::decode(bytes, &mut raw));
+        black_box(&raw).len() as u64
+    };
+    load.framed.iter().flatten().map(&mut unpacked).sum()
+}
+
+/// Turns every block into columns; the bytes of their frames.
+fn native(load: &Load) -> u64 {
+    let shape = read(NativeShape::of(&TableColumns::of_layout(Layout::Json)));
+    let turned = |block: &Vec<Bytes>| read(native::turned(&shape, block));
+    load.framed.iter().flat_map(turned).map(|frame| black_box(frame).len() as u64).sum()
 }
 
 fn place() -> Place {
