@@ -153,7 +153,8 @@ impl Scaling {
             return None;
         }
         let state = course.state.take().unwrap_or_else(|| resumed(pipeline, now));
-        let samples = Samples { workload, history: std::mem::take(&mut course.history) };
+        let (history, topics) = (std::mem::take(&mut course.history), course.topics.clone());
+        let samples = Samples { workload, history, topics };
         let decision = decide(now, policy, &state, &samples);
         if decision.replicas != samples.workload.desired {
             info!(

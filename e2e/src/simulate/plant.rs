@@ -99,7 +99,7 @@ pub struct Plant {
     seconds: f64,
     turns: u64,
     chance: Chance,
-    kills: u32,
+    killed_at: Option<Moment>,
     /// Changes of the number of gateways.
     pub rescales: u32,
     /// Gateways by hours, those that start and drain included.
@@ -124,7 +124,7 @@ impl Plant {
             seconds: 0.0,
             turns: 0,
             chance: Chance::new(23),
-            kills: 0,
+            killed_at: None,
             rescales: 0,
             replica_hours: 0.0,
         }
@@ -211,11 +211,12 @@ impl Plant {
     /// Gateways leak, are killed, and come back as the same member with the same partitions.
     fn restart(&mut self, leak: f64) {
         let each = count(self.weights.len() as u64) / f64::from(self.ready());
+        let now = self.now();
         for gateway in &mut self.gateways {
             gateway.leaked += leak * TURN_SECONDS;
             if gateway.back_at.is_none() && memory(gateway.leaked, each) > LIMIT_BYTES {
                 *gateway = Gateway { back_at: Some(self.seconds + START_SECONDS), ..Gateway::default() };
-                self.kills += 1;
+                self.killed_at = Some(now);
             }
             if gateway.back_at.is_some_and(|at| self.seconds >= at) {
                 gateway.back_at = None;
@@ -261,7 +262,9 @@ impl Plant {
     /// What a poll sees. Whoever asks for it twice in a turn sees two answers.
     pub fn sample(&mut self) -> (Sample, WorkloadSample) {
         let at = self.now();
-        let stable = self.seconds >= self.pause_until;
+        // Partitions of a gateway that is down are nobody's: members are static.
+        let is_whole = self.gateways.iter().all(|gateway| gateway.back_at.is_none());
+        let stable = is_whole && self.seconds >= self.pause_until;
         let partitions =
             self.ends.iter().zip(self.unread.iter().zip(&self.held)).map(|(end, (unread, held))| {
                 let (end, position) = (whole(*end), whole(end - unread));
@@ -284,7 +287,7 @@ impl Plant {
         let workload = WorkloadSample {
             desired: self.wanted,
             ready: u32::try_from(ready).unwrap_or(u32::MAX),
-            memory_kills: self.kills,
+            killed_at: self.killed_at,
             ..WorkloadSample::default()
         };
         (Sample { at, group_stable: stable, partitions, pods }, workload)
@@ -318,7 +321,7 @@ impl Gateway {
             insert_failures: 0,
             memory_bytes: whole(memory(self.leaked, each)),
             memory_limit_bytes: whole(LIMIT_BYTES),
-            spool_bytes: 0,
+            spool_blocks: 0,
             sink_behind: self.behind_seconds >= BEHIND_SECONDS,
             partitions,
         }

@@ -15,7 +15,6 @@ mod workload;
 
 pub use gateway::GatewaySeen;
 pub use holder::{Emptied, HolderSeen};
-pub(crate) use memory::KILLED_FOR_MEMORY;
 pub use memory::{MemorySeen, Wait};
 pub use schema::{SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};

@@ -74,8 +74,10 @@ pub struct Figures {
     pub sink_behind: f64,
     /// Whether gateways that were added lately read no more than fewer did.
     pub in_vain: bool,
-    /// Partitions that stand still, by number.
-    pub stuck: Vec<usize>,
+    /// Whether inserts fail time and again.
+    pub inserts_fail: bool,
+    /// Partitions that stand still, and where.
+    pub stuck: Vec<String>,
     /// Messages that retention took before they were read.
     pub lost_messages: u64,
     /// The memory limit of a gateway, MiB, that would leave room for what is used now; `None` before a limit is known.
@@ -298,11 +300,10 @@ impl Situation<'_> {
 
     /// Remembers kills, good samples or not: a pod that is killed again and again is never ready.
     fn see_kills(&self, next: &mut State) {
-        let kills = self.samples.workload.memory_kills;
-        if kills > next.memory_kills {
-            (next.pressure_at, next.killed_at) = (Some(self.now), Some(self.now));
+        let killed_at = self.samples.workload.killed_at;
+        if killed_at > next.killed_at {
+            (next.pressure_at, next.killed_at) = (next.pressure_at.max(killed_at), killed_at);
         }
-        next.memory_kills = kills;
     }
 
     /// Whether memory limits: the budget is used up for a while, or a pod was killed for it lately.
@@ -371,7 +372,7 @@ impl Situation<'_> {
             Some("gateways are being replaced")
         } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
             Some("the backlog is not worked off")
-        } else if rates.spool_bytes > 0 {
+        } else if rates.spool_blocks > 0 {
             Some("queue volumes are not drained")
         } else if !seen {
             Some("too little was seen yet")
@@ -408,6 +409,17 @@ impl Situation<'_> {
         last.and_then(|last| last.pods.iter().map(|pod| pod.memory_limit_bytes).max()).unwrap_or(0)
     }
 
+    /// Partitions that stand, as `spans/3 at 4711`.
+    fn stuck(&self, rates: &Rates) -> Vec<String> {
+        let last = self.samples.history.last();
+        let position = |place: usize| last.and_then(|last| (*last.partitions.get(place)?)?.read());
+        let words = |place| {
+            let name = self.samples.partition_name(place);
+            position(place).map_or_else(|| name.clone(), |offset| format!("{name} at {offset}"))
+        };
+        rates.stuck().into_iter().take(reason::STUCK_NAMED_MAX + 1).map(words).collect()
+    }
+
     fn is_killed_lately(&self, state: &State) -> bool {
         state.killed_at.is_some_and(|at| self.now.seconds_since(at) < KILL_SECONDS)
     }
@@ -422,7 +434,8 @@ impl Situation<'_> {
             sink_wait: rates.sink_now,
             sink_behind: rates.behind_now,
             in_vain: false,
-            stuck: rates.stuck(),
+            inserts_fail: rates.inserts_keep_failing,
+            stuck: self.stuck(rates),
             lost_messages: rates.lost,
             memory_limit_mib: target::memory_limit_mib(
                 self.policy,

@@ -19,7 +19,10 @@ const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
 const POSITION: &str = "sluice_gateway_position";
 const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
-const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
+const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
+
+/// Classes of failures that are the rows' own: such a block is sent on in parts, or its rows go to the dead-letter topic, and nothing waits.
+const OF_ROWS: [&str; 2] = ["poison", "split"];
 
 /// One gateway's numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +53,7 @@ struct Found {
     pool_free_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
     partitions_owned: Option<u64>,
-    spool_bytes: Option<u64>,
+    spool_blocks: Option<u64>,
     sink_behind: Option<u64>,
     partitions: BTreeSet<u32>,
     positions: Vec<(u32, u64)>,
@@ -81,7 +84,7 @@ pub fn read(
         insert_failures: found.insert_failures,
         memory_bytes: found.memory_bytes()?,
         memory_limit_bytes: found.memory_limit_bytes.ok_or(Missing(MEMORY_BUDGET))?,
-        spool_bytes: found.spool_bytes.unwrap_or(0),
+        spool_blocks: found.spool_blocks.unwrap_or(0),
         sink_behind: found.sink_behind.ok_or(Missing(SINK_BEHIND))? > 0,
         partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
     };
@@ -101,7 +104,9 @@ impl Found {
             WORKER_SECONDS => self.see_worker(line),
             MESSAGES => add(&mut self.messages, line),
             MESSAGE_BYTES => add(&mut self.message_bytes, line),
-            INSERT_FAILURES => self.insert_failures += line.whole().unwrap_or(0),
+            INSERT_FAILURES if !line.label("class").is_some_and(|class| OF_ROWS.contains(&&*class)) => {
+                self.insert_failures = self.insert_failures.saturating_add(line.whole().unwrap_or(0));
+            }
             MEMORY_USED if line.label("part").as_deref() == Some("process") => {
                 add(&mut self.resident_bytes, line);
             }
@@ -110,7 +115,7 @@ impl Found {
             }
             MEMORY_BUDGET => add(&mut self.memory_limit_bytes, line),
             PARTITIONS_OWNED => add(&mut self.partitions_owned, line),
-            SPOOL_BYTES => add(&mut self.spool_bytes, line),
+            SPOOL_BLOCKS => add(&mut self.spool_blocks, line),
             SINK_BEHIND => add(&mut self.sink_behind, line),
             POSITION => self.positions.extend(place(line, topics).zip(line.whole())),
             COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
@@ -176,7 +181,7 @@ mod tests {
             insert_failures: 3,
             memory_bytes: 94_371_840,
             memory_limit_bytes: 268_435_456,
-            spool_bytes: 24_000_000,
+            spool_blocks: 3,
             sink_behind: true,
             partitions: vec![4, 9],
         };

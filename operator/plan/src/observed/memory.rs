@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 
 /// The kubelet's word for a container that the kernel ended for its memory.
-pub(crate) const KILLED_FOR_MEMORY: &str = "OOMKilled";
+const KILLED_FOR_MEMORY: &str = "OOMKilled";
 /// The kubelet's condition of a pod whose new size waits.
 const PENDING: &str = "PodResizePending";
 /// Its condition of a pod that is being given its new size.
@@ -41,7 +41,7 @@ pub enum Wait {
 
 impl MemorySeen {
     /// Reads a pod.
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         let spec = containers.into_iter().find(|one: &&Container| one.name == GATEWAY_CONTAINER);
         let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());

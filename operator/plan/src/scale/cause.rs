@@ -67,7 +67,11 @@ pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
     let doubtful = rates.sink_now > SINK_DOUBTFUL;
     let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
     let behind = rates.behind_minute.is_some_and(|share| share > SINK_LIMITED);
-    if known.in_vain || behind || (doubtful && (waited || rates.insert_failures)) {
+    if known.in_vain
+        || behind
+        || rates.inserts_keep_failing
+        || (doubtful && (waited || rates.insert_failures))
+    {
         Cause::SinkLimited
     } else if rates.partitions.iter().any(|partition| partition.stuck) {
         Cause::PartitionStuck

@@ -63,22 +63,28 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
     let (ready, hopeless) = look_at(now, workload, state);
     let last = samples.history.last().filter(|last| now.seconds_since(last.at) <= FRESH_SECONDS);
     let last = last.ok_or(Hold::MetricsUnavailable)?;
-    state.see_group(now, last.group_stable);
     let answered = !last.partitions.is_empty() && last.partitions.iter().all(Option::is_some);
-    // Pods that are killed for their memory do not become ready by waiting.
+    if !answered {
+        // Who has which partition is not known either, and nothing is learned of it.
+        return Err(Hold::MetricsUnavailable);
+    }
+    state.see_group(now, last.group_stable);
+    // Pods that are killed for their memory do not become ready by waiting. Nor do their partitions become anybody's, or those of
+    // a pod that is being replaced: members are static. More gateways may follow all the same; fewer do not.
     let killed = state.killed_at.is_some_and(|at| now.seconds_since(at) < super::KILL_SECONDS);
+    let excused = workload.rolling || killed;
     let pods = u32::try_from(last.pods.len()).unwrap_or(u32::MAX);
-    if !last.group_stable {
+    if !last.group_stable && !excused {
         Err(Hold::Rebalancing)
-    } else if !answered {
-        Err(Hold::MetricsUnavailable)
-    } else if workload.ready > workload.desired || (!ready && !workload.rolling && !killed) {
+    } else if workload.ready > workload.desired || (!ready && !excused) {
         Err(if hopeless { Hold::Unschedulable } else { Hold::RolloutInProgress })
     } else if pods < workload.ready {
         Err(Hold::MetricsUnavailable)
     } else {
         state.valid_at = Some(now);
-        state.settled_since.get_or_insert(now);
+        if last.group_stable {
+            state.settled_since.get_or_insert(now);
+        }
         Ok(())
     }
 }

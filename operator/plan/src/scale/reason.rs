@@ -82,13 +82,14 @@ fn because(cause: Cause, figures: &Figures) -> String {
             "; SinkLimited: gateways that were added read no more than fewer did".into()
         }
         Cause::SinkLimited => {
+            let failing = if figures.inserts_fail { ", and inserts fail" } else { "" };
             let behind = if figures.sink_behind > 0.0 {
                 format!(", and in {:.0} % of the gateways blocks wait for it", figures.sink_behind * 100.0)
             } else {
                 String::new()
             };
             format!(
-                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{behind}",
+                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{behind}{failing}",
                 figures.sink_wait * 100.0
             )
         }
@@ -107,9 +108,9 @@ fn because(cause: Cause, figures: &Figures) -> String {
 }
 
 /// Partitions are named up to this many.
-const STUCK_NAMED_MAX: usize = 8;
+pub(super) const STUCK_NAMED_MAX: usize = 8;
 
-fn stuck(partitions: &[usize]) -> String {
+fn stuck(partitions: &[String]) -> String {
     let mut words = "; PartitionStuck: others advance, these stand: ".to_owned();
     for (place, partition) in partitions.iter().take(STUCK_NAMED_MAX).enumerate() {
         let comma = if place == 0 { "" } else { ", " };
@@ -145,7 +146,8 @@ mod tests {
 
     #[test]
     fn stuck_partitions_are_named_but_not_all() {
-        assert!(stuck(&[3, 7]).ends_with("stand: 3, 7"));
-        assert!(stuck(&(0..100).collect::<Vec<_>>()).ends_with("6, 7, ..."));
+        let named = |count: u32| (0..count).map(|number| format!("a/{number} at 5")).collect::<Vec<_>>();
+        assert!(stuck(&named(2)).ends_with("stand: a/0 at 5, a/1 at 5"));
+        assert!(stuck(&named(100)).ends_with("a/7 at 5, ..."));
     }
 }

@@ -52,7 +52,6 @@ impl State {
             in_vain: self.in_vain,
             in_vain_until: self.in_vain_until,
             no_room_until: self.no_room_until,
-            memory_kills: self.memory_kills,
             killed_at: self.killed_at,
             pressure_at: same_moment(before.pressure_at, self.pressure_at),
             memory_steps: self.memory_steps,
@@ -140,12 +139,15 @@ mod tests {
 
     #[test]
     fn what_was_learned_outlives_the_operator_and_windows_do_not() {
-        let mut state = State { memory_kills: 3, ..State::default() }.at(Moment(1_000), "r");
+        let mut state = State { killed_at: Some(Moment(3)), ..State::default() }.at(Moment(1_000), "r");
         state.capacity = Some(5.0);
         state.see_rescale(Moment(1_000));
         state.see_recommendation(Moment(1_000), 4, 600);
         let resumed = State::resumed(&state.remembered(&Remembered::default()), Moment(60_000));
-        assert_eq!((resumed.capacity, resumed.memory_kills, resumed.revision.as_str()), (Some(5.0), 3, "r"));
+        assert_eq!(
+            (resumed.capacity, resumed.killed_at, resumed.revision.as_str()),
+            (Some(5.0), Some(Moment(3)), "r")
+        );
         assert_eq!(resumed.rescales, [Moment(1_000)]);
         assert_eq!((resumed.falling_since, resumed.peaks.len()), (None, 0));
         assert_eq!(resumed.valid_at, Some(Moment(60_000)));

@@ -10,6 +10,10 @@ use std::{collections::VecDeque, time::Duration};
 /// of 40 bytes they are 1.3 MB.
 pub const SAMPLES_MAX: usize = 32;
 
+/// A sample that is older than the one before by more seconds is of a clock that went back, which may take hours to come as far
+/// again: what it saw until then would hold as the newest for as long. Chosen: answers of Kafka that are used again are ten seconds old.
+const BACK_SECONDS_MAX: f64 = 30.0;
+
 /// A moment, in milliseconds since the Unix epoch. Nothing here has a clock: moments are arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -35,6 +39,23 @@ pub struct Samples {
     pub workload: WorkloadSample,
     /// What was sampled, oldest first.
     pub history: History,
+    /// Topics with their partitions, in the order of [`Sample::partitions`]; for words alone.
+    pub topics: Vec<(String, u32)>,
+}
+
+impl Samples {
+    /// A partition by its place among those of all topics, as people know it.
+    pub(super) fn partition_name(&self, place: usize) -> String {
+        let mut number = place;
+        for (topic, partitions) in &self.topics {
+            let partitions = usize::try_from(*partitions).unwrap_or(usize::MAX);
+            if number < partitions {
+                return format!("{topic}/{number}");
+            }
+            number -= partitions;
+        }
+        place.to_string()
+    }
 }
 
 /// The `StatefulSet` of the gateways, as the API server has it.
@@ -52,8 +73,8 @@ pub struct WorkloadSample {
     pub rolling: bool,
     /// The pods' template by its hash: what was learned of other pods does not hold for these.
     pub revision: String,
-    /// Times that a pod was killed for its memory, since the workload exists.
-    pub memory_kills: u32,
+    /// When a pod was killed for its memory the last time, as far as the pods that there are tell.
+    pub killed_at: Option<Moment>,
 }
 
 /// Samples in the order of their moments, at most [`SAMPLES_MAX`].
@@ -61,11 +82,14 @@ pub struct WorkloadSample {
 pub struct History(VecDeque<Sample>);
 
 impl History {
-    /// Adds the newest sample and drops the oldest when there are too many. One that is not newer is dropped itself: the
-    /// clock went back, and rates against it would be negative.
+    /// Adds the newest sample and drops the oldest when there are too many. One that is not newer is dropped itself, since rates
+    /// against it would be negative; one that is older by more than [`BACK_SECONDS_MAX`] begins the history anew.
     pub fn push(&mut self, sample: Sample) {
-        if self.0.back().is_some_and(|last| sample.at <= last.at) {
-            return;
+        if let Some(last) = self.0.back().filter(|last| sample.at <= last.at) {
+            if last.at.seconds_since(sample.at) <= BACK_SECONDS_MAX {
+                return;
+            }
+            self.0.clear();
         }
         if self.0.len() == SAMPLES_MAX {
             self.0.pop_front();
@@ -84,6 +108,11 @@ impl History {
         let older = self.0.iter().rev().skip(1);
         let far = older.clone().find(|sample| last.at.seconds_since(sample.at) >= f64::from(seconds));
         far.or_else(|| older.last())
+    }
+
+    /// The one before this one.
+    pub(super) fn before_that(&self, sample: &Sample) -> Option<&Sample> {
+        self.0.iter().rev().find(|older| older.at < sample.at)
     }
 
     /// Those of the last so many seconds, the newest first.
@@ -128,6 +157,14 @@ pub struct PartitionSample {
     pub position: Option<u64>,
 }
 
+impl PartitionSample {
+    /// How far it was read: committed, or in a gateway's hands.
+    pub(super) fn read(&self) -> Option<u64> {
+        let read = self.committed.max(self.position)?;
+        Some(read.max(self.log_start))
+    }
+}
+
 /// One gateway's metrics; seconds are sums over its workers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PodSample {
@@ -145,14 +182,15 @@ pub struct PodSample {
     pub messages: u64,
     /// Bytes of messages read.
     pub message_bytes: u64,
-    /// Inserts that failed and are tried again.
+    /// Inserts that failed and say something of the server, not of the rows.
     pub insert_failures: u64,
     /// Resident memory.
     pub memory_bytes: u64,
     /// The memory limit; 0 when it is not known.
     pub memory_limit_bytes: u64,
-    /// Bytes on the queue volume that are not inserted.
-    pub spool_bytes: u64,
+    /// Blocks on the queue volume that are not inserted. Not bytes: files stay for a while, and damaged ones for good, when nothing in
+    /// them is to be inserted.
+    pub spool_blocks: u64,
     /// Whether sealed blocks wait for ClickHouse, in memory or on the queue volume, which hide that from the workers.
     pub sink_behind: bool,
     /// Partitions it reads, by their place in [`Sample::partitions`].
@@ -179,6 +217,15 @@ mod tests {
             history.push(at(100 + second));
         }
         assert_eq!(history.0.len(), SAMPLES_MAX);
+        history.push(at(0));
+        assert_eq!(history.0.len(), 1, "the clock went back by far: what was seen before is no guide");
+    }
+
+    #[test]
+    fn a_partition_is_named_by_its_topic() {
+        let samples = Samples { topics: vec![("a".into(), 2), ("b".into(), 8)], ..Samples::default() };
+        let names: Vec<_> = [0, 1, 2, 9, 10].map(|place| samples.partition_name(place)).into();
+        assert_eq!(names, ["a/0", "a/1", "b/0", "b/7", "10"]);
     }
 
     #[test]

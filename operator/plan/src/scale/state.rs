@@ -109,9 +109,7 @@ pub struct State {
     pub in_vain_until: Option<Moment>,
     /// Until when nothing is added because no node took what was added last.
     pub no_room_until: Option<Moment>,
-    /// Kills for memory that were seen.
-    pub memory_kills: u32,
-    /// The last of them.
+    /// The last kill for memory.
     pub killed_at: Option<Moment>,
     /// Since when memory is under pressure.
     pub pressure_since: Option<Moment>,
@@ -129,6 +127,9 @@ impl State {
     /// The state that a decision starts from: windows begin anew after a gap, and what was learned of other pods is dropped.
     pub(super) fn at(&self, now: Moment, revision: &str) -> Self {
         let mut next = self.clone();
+        if let Some(ahead) = self.decided_at.filter(|last| *last > now) {
+            next.move_back(ahead.0 - now.0);
+        }
         let is_next =
             self.decided_at.is_some_and(|last| now.seconds_since(last) <= GAP_SECONDS && now >= last);
         if !is_next {
@@ -142,6 +143,26 @@ impl State {
         next.decided_at = Some(now);
         next.rescales.retain(|at| now.seconds_since(*at) < 3_600.0);
         next
+    }
+
+    /// The clock went back by so much: what was so long ago then is so long ago now, and what was to last so long does.
+    fn move_back(&mut self, milliseconds: u64) {
+        let one = [
+            &mut self.decided_at,
+            &mut self.valid_at,
+            &mut self.unstable_since,
+            &mut self.settled_since,
+            &mut self.unready_since,
+            &mut self.in_vain_until,
+            &mut self.no_room_until,
+            &mut self.killed_at,
+            &mut self.pressure_since,
+            &mut self.pressure_at,
+            &mut self.lost_at,
+        ];
+        for at in one.into_iter().flatten().chain(&mut self.rescales) {
+            at.0 = at.0.saturating_sub(milliseconds);
+        }
     }
 
     /// Begins the windows anew.
@@ -171,12 +192,13 @@ impl State {
         self.disruption_seconds = Some(seconds.clamp(least, most).round());
     }
 
-    /// Drops the capacity when messages have become quite other ones.
+    /// Adapts the capacity when messages have become quite other ones: a gateway's work goes by bytes.
     pub(super) fn see_message_bytes(&mut self, bytes: Option<f64>) {
         let Some(bytes) = bytes.map(f64::round).filter(|bytes| *bytes > 0.0) else { return };
         let known = *self.message_bytes.get_or_insert(bytes);
         if bytes > known * MESSAGE_DRIFT || bytes < known / MESSAGE_DRIFT {
-            (self.capacity, self.message_bytes) = (None, Some(bytes));
+            self.capacity = self.capacity.map(|capacity| capacity * known / bytes);
+            self.message_bytes = Some(bytes);
         }
     }
 
@@ -252,6 +274,20 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_goes_back_takes_the_moments_with_it() {
+        let state = State {
+            decided_at: Some(at(9_000)),
+            in_vain_until: Some(at(9_060)),
+            rescales: vec![at(8_000)],
+            killed_at: Some(at(8_990)),
+            ..State::default()
+        };
+        let moved = state.at(at(2_000), "");
+        let expected = (Some(at(2_060)), vec![at(1_000)], Some(at(1_990)));
+        assert_eq!((moved.in_vain_until, moved.rescales, moved.killed_at), expected);
+    }
+
+    #[test]
     fn the_down_window_forgets_a_peak_only_when_it_is_old() {
         let mut state = State::default();
         for second in (0..=1_200).step_by(15) {
@@ -264,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_dropped_with_the_template_and_with_other_messages() {
+    fn capacity_is_dropped_with_the_template_and_goes_by_bytes_with_other_messages() {
         let learned = State {
             revision: "one".into(),
             capacity: Some(5.0),
@@ -273,7 +309,9 @@ mod tests {
         };
         assert_eq!(learned.at(at(0), "one").capacity, Some(5.0));
         assert_eq!(learned.at(at(0), "two").capacity, None);
-        for (bytes, expected) in [(60.0, Some(5.0)), (190.0, Some(5.0)), (201.0, None), (49.0, None)] {
+        for (bytes, expected) in
+            [(60.0, Some(5.0)), (190.0, Some(5.0)), (250.0, Some(2.0)), (25.0, Some(20.0))]
+        {
             let mut state = learned.clone();
             state.see_message_bytes(Some(bytes));
             assert_eq!(state.capacity, expected, "{bytes}");

@@ -39,7 +39,9 @@ pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bo
     if is_changed || rates.lag_seconds() < CAUGHT_UP_SECONDS {
         // Caught up, or changed by somebody else: there is nothing left to blame it for.
         (state.trial, state.in_vain) = (None, 0);
-    } else if let (Some(trial), Some(capacity), true) = (state.trial, state.capacity, is_due(now, state)) {
+    } else if let (Some(trial), Some(capacity), true) =
+        (state.trial, state.capacity, is_due(now, state) && sees_all(rates, replicas, state))
+    {
         let promised = f64::from(trial.to - trial.from.min(trial.to)) * capacity;
         let came = rates.processed - trial.processed;
         state.trial = None;
@@ -52,6 +54,12 @@ pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bo
     state.in_vain_until.is_some_and(|until| now < until)
 }
 
+/// Whether every gateway was seen at work: what one does that was not seen twice is in no sum.
+fn sees_all(rates: &Rates, replicas: u32, state: &State) -> bool {
+    let seen = u32::try_from(rates.pods.len()).unwrap_or(u32::MAX);
+    seen.saturating_add(state.given_up) >= replicas
+}
+
 /// Whether rates are of the time since the last addition alone.
 fn is_due(now: Moment, state: &State) -> bool {
     state.settled_since.is_some_and(|since| now.seconds_since(since) >= f64::from(LONG_SECONDS))
@@ -59,7 +67,7 @@ fn is_due(now: Moment, state: &State) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::window::PodRates, *};
 
     fn trial(from: u32, to: u32) -> Trial {
         Trial { from, to, ..Trial::default() }
@@ -68,7 +76,8 @@ mod tests {
     #[test]
     fn adding_twice_in_vain_stops_it_for_a_quarter_of_an_hour() {
         let mut state = State { capacity: Some(100.0), ..State::default() };
-        let behind = Rates { arrival: 10.0, lag: 9_000.0, processed: 210.0, ..Rates::default() };
+        let behind =
+            Rates { arrival: 10.0, lag: 9_000.0, processed: 210.0, pods: seen(4), ..Rates::default() };
         let mut judge_at = |second: u64, processed| {
             let now = Moment(second * 1_000);
             state.settled_since = Some(Moment(now.0 - 200_000));
@@ -81,6 +90,23 @@ mod tests {
         assert!(judge_at(4_000, 200.0), "twice");
         assert!(judge_at(4_899, 20.0));
         assert!(!judge_at(4_900, 20.0), "one try");
+    }
+
+    /// As many as there are, each seen at work.
+    fn seen(gateways: usize) -> Vec<PodRates> {
+        vec![PodRates::default(); gateways]
+    }
+
+    #[test]
+    fn nothing_is_judged_while_a_gateway_is_not_seen() {
+        let trial = Some(Trial { processed: 200.0, ..trial(2, 4) });
+        let mut state = State { capacity: Some(100.0), trial, ..State::default() };
+        state.settled_since = Some(Moment(0));
+        let mut behind = Rates { arrival: 10.0, lag: 9_000.0, pods: seen(3), ..Rates::default() };
+        assert!(!judge(Moment(200_000), &behind, 4, &mut state) && state.trial == trial);
+        behind.pods = seen(4);
+        judge(Moment(215_000), &behind, 4, &mut state);
+        assert_eq!((state.trial, state.in_vain), (None, 1));
     }
 
     #[test]
@@ -101,7 +127,7 @@ mod tests {
             begin(&mut state, Trial { processed: 290.0, ..trial(4, 8) });
             assert_eq!(state.trial, Some(Trial { processed: 200.0, additions: 2, ..trial(2, 8) }));
             state.settled_since = Some(Moment(0));
-            let behind = Rates { arrival: 10.0, lag: 9_000.0, processed, ..Rates::default() };
+            let behind = Rates { arrival: 10.0, lag: 9_000.0, processed, pods: seen(8), ..Rates::default() };
             for second in [0, 179] {
                 let now = Moment(second * 1_000);
                 assert!(!judge(now, &behind, 8, &mut state) && holds(now, &state), "{second}");

@@ -10,6 +10,7 @@ use super::{
     policy::{InitialOffset, Policy},
     sample::{History, PartitionSample, PodSample, Sample},
 };
+use std::collections::BTreeSet;
 
 /// Arrivals are averaged over so many seconds: a minute's noise does not add a gateway.
 pub const LONG_SECONDS: u32 = 180;
@@ -71,14 +72,16 @@ pub struct Rates {
     pub behind_minute: Option<f64>,
     /// Whether inserts failed in the last interval.
     pub insert_failures: bool,
+    /// Whether they did so in the two last ones.
+    pub inserts_keep_failing: bool,
     /// Messages that retention deleted before they were read, or that another topic of the same name had.
     pub lost: u64,
     /// Bytes of a message; `None` when none was read.
     pub message_bytes: Option<f64>,
     /// The largest share of a memory limit in use.
     pub memory_share: f64,
-    /// Bytes on queue volumes.
-    pub spool_bytes: u64,
+    /// Blocks on queue volumes.
+    pub spool_blocks: u64,
 }
 
 impl Rates {
@@ -100,13 +103,15 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     let arrivals = arrivals(history, last)?;
     let minute =
         history.before(SHORT_SECONDS).filter(|before| last.at.seconds_since(before.at) >= SHORT_SECONDS_MIN);
+    let owned = Owned::of(last);
     let mut rates = Rates::default();
     for (number, (seen, arrival)) in last.partitions.iter().zip(arrivals).enumerate() {
         let seen = (*seen)?;
         let (waiting, gone) = lag(policy, seen);
         rates.lost = rates.lost.saturating_add(gone);
         let before = minute.and_then(|sample| *sample.partitions.get(number)?);
-        let stuck = waiting > 0 && before.is_some_and(|before| stands(before, seen));
+        let stuck =
+            waiting > 0 && owned.has(number) && before.is_some_and(|before| stands(policy, before, seen));
         rates.partitions.push(PartitionRates { arrival, lag: numbers::count(waiting), stuck });
     }
     if !minute.is_some_and(|before| advances(before, last)) {
@@ -119,6 +124,9 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     }
     let before = history.before(1)?;
     add_pods(&mut rates, before, last);
+    let earlier = history.before_that(before);
+    rates.inserts_keep_failing =
+        rates.insert_failures && earlier.is_some_and(|earlier| failed(earlier, before));
     rates.sink_minute = minute.and_then(|before| mean(pairs(before, last), |pod| pod.sink));
     rates.behind_now = behind(last);
     rates.behind_minute = minute.map(|_| history.within(SHORT_SECONDS).map(behind).fold(1.0, f64::min));
@@ -131,15 +139,20 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
-    rates.spool_bytes = last.pods.iter().map(|pod| pod.spool_bytes).sum();
+    rates.spool_blocks = last.pods.iter().map(|pod| pod.spool_blocks).sum();
     let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
     let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));
     rates.memory_share = shares.fold(0.0, f64::max);
     let both = || twice(before, last);
-    rates.insert_failures = both().any(|(before, pod)| pod.insert_failures > before.insert_failures);
+    rates.insert_failures = failed(before, last);
     let messages: u64 = both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)).sum();
     let bytes: u64 = both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)).sum();
     rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
+}
+
+/// Whether inserts failed between two samples.
+fn failed(before: &Sample, last: &Sample) -> bool {
+    twice(before, last).any(|(before, pod)| pod.insert_failures > before.insert_failures)
 }
 
 /// Share of the gateways that answered whose blocks wait; 0 when none did.
@@ -169,15 +182,9 @@ fn slopes(before: &Sample, last: &Sample) -> Option<Vec<f64>> {
     (seconds > 0.0).then(|| numbered.map(|(number, seen)| slope(number, seen)).collect())?
 }
 
-/// How far a partition was read: committed, or in a gateway's hands.
-fn read(seen: PartitionSample) -> Option<u64> {
-    let read = seen.committed.max(seen.position)?;
-    Some(read.max(seen.log_start))
-}
-
 /// Messages that wait, and messages that are gone.
 fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
-    let from = match (read(seen), policy.initial_offset) {
+    let from = match (seen.read(), policy.initial_offset) {
         (None, InitialOffset::Earliest) => seen.log_start,
         (None, InitialOffset::Latest) => seen.end,
         // The topic was made anew: what was committed belongs to the old one.
@@ -188,16 +195,35 @@ fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
     (seen.end.saturating_sub(from), lost)
 }
 
-fn stands(before: PartitionSample, seen: PartitionSample) -> bool {
-    read(before).is_some()
-        && read(before) == read(seen)
+/// Whether messages waited, more have come, and none was read.
+fn stands(policy: &Policy, before: PartitionSample, seen: PartitionSample) -> bool {
+    before.read().is_some()
+        && before.read() == seen.read()
         && seen.end > before.end
-        && before.end > before.log_start
+        && lag(policy, before).0 > 0
+}
+
+/// Which partitions somebody reads. Those of a gateway that is down stand too, and not for a message that nobody can read.
+struct Owned {
+    numbers: BTreeSet<u32>,
+    /// Not all gateways say which they read.
+    is_unknown: bool,
+}
+
+impl Owned {
+    fn of(sample: &Sample) -> Self {
+        let numbers = sample.pods.iter().flat_map(|pod| pod.partitions.iter().copied()).collect();
+        Self { numbers, is_unknown: sample.pods.iter().any(|pod| pod.partitions.is_empty()) }
+    }
+
+    fn has(&self, number: usize) -> bool {
+        self.is_unknown || u32::try_from(number).is_ok_and(|number| self.numbers.contains(&number))
+    }
 }
 
 fn advances(before: &Sample, last: &Sample) -> bool {
     let mut both = before.partitions.iter().zip(&last.partitions);
-    both.any(|(before, seen)| before.and_then(read) < seen.and_then(read))
+    both.any(|(before, seen)| before.and_then(|seen| seen.read()) < seen.and_then(|seen| seen.read()))
 }
 
 /// Gateways that are in both samples and did not begin anew between them.

@@ -1,8 +1,8 @@
 //! The gateways' workload as a sample: from the `StatefulSet` and the status of its pods.
 
-use super::sample::WorkloadSample;
-use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::KILLED_FOR_MEMORY};
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use super::sample::{Moment, WorkloadSample};
+use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::MemorySeen};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use std::collections::BTreeSet;
 
 impl WorkloadSample {
@@ -24,7 +24,7 @@ impl WorkloadSample {
             unschedulable_last: u32::try_from(last).unwrap_or(u32::MAX),
             rolling: seen.current_revision != seen.update_revision,
             revision: seen.update_revision.clone().unwrap_or_default(),
-            memory_kills: pods.iter().map(memory_kills).fold(0, u32::saturating_add),
+            killed_at: pods.iter().filter_map(killed_at).max(),
         }
     }
 }
@@ -66,22 +66,10 @@ fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
     containers.iter().find(|container| container.name == GATEWAY_CONTAINER)
 }
 
-/// At least how often: Kubernetes remembers only the last end of a container. What counts is that the number grows.
-fn memory_kills(pod: &Pod) -> u32 {
-    let Some(container) = gateway(pod) else { return 0 };
-    let was_killed = |state: &Option<ContainerState>| {
-        let ended = state.as_ref().and_then(|state| state.terminated.as_ref());
-        ended.is_some_and(|ended| ended.reason.as_deref() == Some(KILLED_FOR_MEMORY))
-    };
-    let restarts = u32::try_from(container.restart_count).unwrap_or(0);
-    if was_killed(&container.state) {
-        // Its restart is still to come.
-        restarts.saturating_add(1)
-    } else if was_killed(&container.last_state) {
-        restarts
-    } else {
-        0
-    }
+/// When the gateway was killed for its memory, if that is how it ended last.
+fn killed_at(pod: &Pod) -> Option<Moment> {
+    let at = MemorySeen::of(pod).killed_at?;
+    u64::try_from(at.as_millisecond()).ok().map(Moment)
 }
 
 #[cfg(test)]
@@ -98,27 +86,18 @@ mod tests {
         .unwrap()
     }
 
-    fn ended(reason: &str) -> Value {
-        json!({"terminated": {"exitCode": 137, "reason": reason}})
-    }
-
     #[test]
-    fn kills_for_memory_are_counted_once_each() {
+    fn the_newest_kill_for_memory_counts() {
         let running = json!({"running": {}});
-        for (state, last_state, expected) in [
-            (&running, &json!({}), 0),
-            (&running, &ended("Error"), 0),
-            (&running, &ended("OOMKilled"), 2),
-            (&ended("OOMKilled"), &ended("OOMKilled"), 3),
-            (&ended("OOMKilled"), &json!({}), 3),
-            (&json!({"waiting": {"reason": "CrashLoopBackOff"}}), &ended("OOMKilled"), 2),
-        ] {
-            assert_eq!(
-                memory_kills(&pod("a-0", "True", state, last_state)),
-                expected,
-                "{state} {last_state}"
-            );
-        }
+        let ended = |reason: &str, second: u32| json!({"terminated": {"exitCode": 137, "reason": reason, "finishedAt": format!("2026-01-01T00:00:{second:02}Z")}});
+        let sample = |pods: &[Pod]| WorkloadSample::of(&WorkloadSeen::default(), pods, u32::MAX).killed_at;
+        let pods = [
+            pod("a-0", "True", &running, &ended("OOMKilled", 7)),
+            pod("a-1", "True", &running, &ended("OOMKilled", 9)),
+            pod("a-2", "False", &ended("Error", 11), &json!({})),
+        ];
+        assert_eq!(sample(&pods), Some(Moment(1_767_225_609_000)));
+        assert_eq!(sample(&pods[2..]), None);
     }
 
     #[test]

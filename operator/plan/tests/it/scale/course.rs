@@ -1,8 +1,8 @@
 //! A pipeline over time, as a decision sees it: every 15 s one sample, and the decision that follows from it.
 
 use sluice_plan::scale::{
-    Decision, History, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State,
-    WorkloadSample, decide,
+    Decision, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State, WorkloadSample,
+    decide,
 };
 
 pub const POLL_SECONDS: u64 = 15;
@@ -35,7 +35,7 @@ impl Course {
         Self {
             policy: Policy { mode: Mode::Auto, ..Policy::default() },
             state: State::default(),
-            samples: Samples { workload, history: History::default() },
+            samples: Samples { workload, ..Samples::default() },
             now: Moment(1_000_000),
             arrivals: vec![arrival; partitions],
             sink: u64::MAX,
@@ -115,7 +115,7 @@ impl Course {
             held += read(offset) - committed - part;
         }
         let sample = &mut self.pods[pod];
-        (sample.sink_behind, sample.spool_bytes) = (held > 0, held * 100);
+        (sample.sink_behind, sample.spool_blocks) = (held > 0, held.div_ceil(1_000));
     }
 
     fn lag(&self, partition: usize) -> u64 {

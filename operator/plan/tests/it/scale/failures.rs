@@ -2,7 +2,7 @@
 
 use super::course::Course;
 use sluice_plan::scale::{
-    Cause, InitialOffset, Limit, Mode, Moment, PartitionSample, Policy, Sample, Samples, State,
+    Cause, Hold, InitialOffset, Limit, Mode, Moment, PartitionSample, Policy, Sample, Samples, State,
 };
 
 /// Eight minutes of little work for eight gateways: two minutes later seven or so would be taken away.
@@ -233,6 +233,105 @@ fn a_clock_that_went_back_and_a_counter_that_began_anew_change_nothing() {
 }
 
 #[test]
+fn after_a_clock_went_back_by_far_decisions_follow_what_is_seen_then() {
+    let mut course = about_to_shrink();
+    course.now = Moment(course.now.0 - 1_200_000);
+    course.arrivals.fill(900);
+    let decision = course.run(120);
+    assert!(decision.replicas > 8, "{}", decision.reason);
+}
+
+#[test]
+fn a_cluster_that_is_away_takes_the_fallback_though_the_group_is_not_seen_either() {
+    let mut course = Course::new(24, 100, 4);
+    course.policy.fallback_replicas = Some(6);
+    course.run(300);
+    let learned = course.state.disruption_seconds;
+    for poll in 0..24 {
+        let decision = course.step_with(|sample| {
+            *sample = Sample { at: sample.at, ..Sample::default() };
+        });
+        assert_eq!(decision.hold, Some(Hold::MetricsUnavailable), "{}", decision.reason);
+        assert_eq!(decision.replicas, if poll < 20 { 4 } else { 6 }, "{poll}: {}", decision.reason);
+    }
+    course.step();
+    assert_eq!(course.state.disruption_seconds, learned, "that was no rescale");
+}
+
+#[test]
+fn rows_that_are_refused_hold_nobody_and_inserts_that_keep_failing_are_the_servers() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    let failing = |course: &mut Course, polls: u64| {
+        let mut last = None;
+        for poll in 1..=polls {
+            last = Some(course.step_with(|sample| sample.pods[0].insert_failures = poll));
+        }
+        last.unwrap()
+    };
+    assert_eq!(failing(&mut course, 1).cause, Cause::ComputeLimited, "once");
+    let decision = failing(&mut course, 3);
+    assert_eq!((decision.cause, decision.replicas), (Cause::SinkLimited, 4), "{}", decision.reason);
+    assert!(decision.reason.contains("and inserts fail"), "{}", decision.reason);
+}
+
+#[test]
+fn a_partition_that_had_nothing_waiting_is_not_stuck_and_neither_is_one_of_a_gateway_that_is_down() {
+    for (waited, is_down, expected) in [(true, false, true), (false, false, false), (true, true, false)] {
+        let mut course = Course::new(8, 100, 2);
+        course.run(300);
+        course.stuck = Some(1);
+        course.arrivals[1] = 0;
+        if waited {
+            course.arrivals[1] = 1;
+            course.step();
+        }
+        let mut stuck = false;
+        for poll in 0..8 {
+            // What was read up to its end stays so until the last poll.
+            course.arrivals[1] = u64::from(waited || poll == 7);
+            let decision = course.step_with(|sample| {
+                if is_down {
+                    sample.pods.remove(1);
+                }
+            });
+            stuck = decision.cause == Cause::PartitionStuck;
+        }
+        assert_eq!(stuck, expected, "{waited} {is_down}");
+    }
+}
+
+#[test]
+fn a_gateway_that_is_down_and_was_killed_for_its_memory_gets_fewer_partitions() {
+    let mut course = Course::new(24, 40, 2);
+    course.run(300);
+    course.samples.workload.ready = 1;
+    course.samples.workload.killed_at = Some(course.now);
+    let mut decision = None;
+    for _ in 0..3 {
+        let mut sample = course.pass();
+        sample.pods.truncate(1);
+        sample.pods[0].partitions.retain(|partition| partition % 2 == 0);
+        sample.group_stable = false;
+        course.samples.history.push(sample);
+        decision = Some(course.decide());
+        if decision.as_ref().is_some_and(|decision| decision.replicas > 2) {
+            break;
+        }
+    }
+    let decision = decision.unwrap();
+    assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
+}
+
+#[test]
+fn a_kill_of_long_ago_is_no_reason_for_anything() {
+    let mut course = Course::new(24, 40, 2);
+    course.samples.workload.killed_at = Some(Moment(course.now.0 - 700_000));
+    let decision = course.run(300);
+    assert_eq!((decision.replicas, decision.cause), (2, Cause::ComputeLimited), "{}", decision.reason);
+}
+
+#[test]
 fn a_new_template_and_other_messages_drop_what_was_learned() {
     let mut course = Course::new(8, 100, 2);
     course.run(300);
@@ -270,7 +369,7 @@ fn where_no_gateway_may_be_added_memory_asks_for_a_larger_limit_at_once() {
     let mut course = Course::new(24, 40, 2);
     course.policy.replicas_max = Some(2);
     course.run(300);
-    course.samples.workload.memory_kills = 1;
+    course.samples.workload.killed_at = Some(course.now);
     let decision = course.run(60);
     assert_eq!((decision.replicas, decision.limited), (2, Some(Limit::Memory)), "{}", decision.reason);
 }
@@ -294,7 +393,7 @@ fn blocks_that_wait_on_a_queue_volume_are_the_servers_to_take_though_the_workers
 fn a_kill_for_memory_forces_a_step_at_once() {
     let mut course = Course::new(24, 40, 2);
     course.run(300);
-    course.samples.workload.memory_kills = 1;
+    course.samples.workload.killed_at = Some(course.now);
     let decision = course.run(60);
     assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
 }
@@ -319,7 +418,7 @@ fn recommend_says_a_step_against_memory_as_long_as_it_is_needed() {
     let mut course = Course::new(24, 40, 2);
     course.policy.mode = Mode::Recommend;
     course.run(300);
-    course.samples.workload.memory_kills = 1;
+    course.samples.workload.killed_at = Some(course.now);
     course.run(45);
     for _ in 0..20 {
         let decision = course.step();
@@ -333,11 +432,13 @@ fn a_pod_that_is_killed_before_anything_is_learned_gets_fewer_partitions() {
     let mut course = Course::new(24, 40, 1);
     course.samples.workload.ready = 0;
     let mut most = 0;
-    for kills in 1..8 {
+    for _ in 1..8 {
         let mut sample = course.pass();
+        // Its partitions are nobody's as long as it is down.
         sample.pods.clear();
+        sample.group_stable = false;
         course.samples.history.push(sample);
-        course.samples.workload.memory_kills = kills;
+        course.samples.workload.killed_at = Some(course.now);
         let decision = course.decide();
         course.samples.workload.desired = decision.replicas;
         most = decision.replicas;

@@ -65,7 +65,7 @@ fn play(course: &mut Course, polls: &[(Poll, usize)], mut see: impl FnMut(&Cours
                     sample.pods.clear();
                     whole = false;
                 }
-                3 => course.samples.workload.memory_kills += 1,
+                3 => course.samples.workload.killed_at = Some(course.now),
                 _ => {}
             }
             if poll.damage == 4 {

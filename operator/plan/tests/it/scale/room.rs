@@ -169,7 +169,7 @@ fn memory_adds_nothing_either_while_no_node_takes_what_was_added_last() {
     let mut course = Course::new(24, 40, 2);
     course.run(300);
     // A kill within the last ten minutes lets decisions be made although not all are ready.
-    (course.samples.workload.memory_kills, course.samples.workload.desired) = (1, 3);
+    (course.samples.workload.killed_at, course.samples.workload.desired) = (Some(course.now), 3);
     (course.samples.workload.ready, course.samples.workload.unschedulable) = (2, 1);
     for _ in 0..20 {
         let sample = course.pass();

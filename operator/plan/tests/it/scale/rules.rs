@@ -41,7 +41,7 @@ fn the_budget_holds_no_step_against_memory_though_load_wants_it_too() {
         course.arrivals.fill(arrival);
         let decision = course.run(120);
         assert_eq!((decision.replicas, decision.limited), (2, Some(Limit::Budget)), "{}", decision.reason);
-        course.samples.workload.memory_kills = 1;
+        course.samples.workload.killed_at = Some(course.now);
         let decision = course.step();
         assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
         assert!(decision.reason.ends_with("; 2 to 3") && decision.limited.is_none(), "{}", decision.reason);
@@ -60,7 +60,7 @@ fn the_budget_holds_neither_a_step_against_memory_nor_the_users_bounds() {
     // Two do for this load, so that it is memory alone that wants three.
     course.arrivals.fill(40);
     assert_eq!(course.run(600).replicas, 2);
-    course.samples.workload.memory_kills = 1;
+    course.samples.workload.killed_at = Some(course.now);
     let decision = course.run(60);
     assert_eq!((decision.replicas, decision.cause), (3, Cause::MemoryLimited), "{}", decision.reason);
     course.policy.replicas_min = 5;
@@ -79,24 +79,24 @@ fn with_surplus() -> Course {
     course
 }
 
-/// A poll in which every partition is so many seconds behind, and a queue volume holds so many bytes.
-fn waiting(course: &mut Course, lag_seconds: u64, spool_bytes: u64) -> Decision {
+/// A poll in which every partition is so many seconds behind, and a queue volume holds so many blocks.
+fn waiting(course: &mut Course, lag_seconds: u64, spool_blocks: u64) -> Decision {
     course.step_with(|sample| {
         for partition in sample.partitions.iter_mut().flatten() {
             partition.committed = partition.committed.map(|read| read.saturating_sub(LITTLE * lag_seconds));
         }
-        sample.pods[0].spool_bytes = spool_bytes;
+        sample.pods[0].spool_blocks = spool_blocks;
     })
 }
 
 #[test]
 fn a_surplus_stays_while_there_is_a_backlog_or_a_queue_volume_is_not_drained() {
     let (backlog, queue) = ("the backlog is not worked off", "queue volumes are not drained");
-    for (lag_seconds, spool_bytes, words) in [(31, 0, backlog), (0, 1, queue), (31, 1, backlog)] {
+    for (lag_seconds, spool_blocks, words) in [(31, 0, backlog), (0, 1, queue), (31, 1, backlog)] {
         let mut course = with_surplus();
         for _ in 0..80 {
-            let decision = waiting(&mut course, lag_seconds, spool_bytes);
-            assert_eq!(decision.replicas, 8, "{lag_seconds} {spool_bytes}: {}", decision.reason);
+            let decision = waiting(&mut course, lag_seconds, spool_blocks);
+            assert_eq!(decision.replicas, 8, "{lag_seconds} {spool_blocks}: {}", decision.reason);
             assert!(decision.recommended < 8 && decision.reason.ends_with(words), "{}", decision.reason);
         }
         let replicas = course.run(615).replicas;

@@ -108,7 +108,7 @@ proptest! {
             for _ in 0..polls {
                 let before = course.replicas();
                 if damage == 0 {
-                    course.samples.workload.memory_kills += 1;
+                    course.samples.workload.killed_at = Some(course.now);
                 }
                 let decision = if damage == 1 {
                     course.now = course.now.plus_seconds(u32::try_from(POLL_SECONDS).unwrap());
