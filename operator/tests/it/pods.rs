@@ -1,10 +1,11 @@
 //! Gateways as the operator meets them: a pod that the API server lists, and its admin port on an address of this machine.
 
-use crate::{api_server::ApiServer, bench::NAMESPACE};
+use crate::{api_server::ApiServer, bench::NAMESPACE, scaling::clock};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::{
     convert::Infallible,
@@ -154,12 +155,14 @@ impl Pods {
         self.all.iter().for_each(|pod| change(&mut pod.behaviour.lock().unwrap()));
     }
 
-    /// A pod ended for its memory so many times.
+    /// The kernel killed a gateway for its memory, for the so many-th time, just now.
     pub fn was_killed(&self, ordinal: usize, times: u32) {
+        let now = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
         self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
             let container = &mut pod["status"]["containerStatuses"][0];
             container["restartCount"] = times.into();
-            container["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+            container["lastState"] =
+                json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": now}});
         });
     }
 

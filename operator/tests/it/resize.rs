@@ -1,7 +1,6 @@
 //! Memory in place: what is asked of the API server after a kill, how often, and what is said of it.
 
-use crate::scaling::{Scene, clock, pass};
-use k8s_openapi::jiff::Timestamp;
+use crate::scaling::{Scene, pass};
 use serde_json::{Value, json};
 use sluice_operator::{api_error::ErrorClass, resize::MEMORY};
 
@@ -21,17 +20,6 @@ async fn running(resize: &str) -> Scene {
     scene.bench.settle("prod").await;
     scene.bench.server.take_events();
     scene
-}
-
-/// The kernel killed the second gateway for the so many-th time.
-fn killed(scene: &Scene, times: u32) {
-    let now = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
-    scene.bench.server.change(POD, |pod| {
-        let container = &mut pod["status"]["containerStatuses"][0];
-        container["restartCount"] = times.into();
-        container["lastState"] =
-            json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": now}});
-    });
 }
 
 /// The kubelet gives what the pod asks for.
@@ -73,7 +61,7 @@ fn events(scene: &Scene) -> Vec<String> {
 async fn a_killed_gateway_is_given_more_in_place_once_and_it_is_said() {
     let mut scene = running("InPlace").await;
     let uid = scene.bench.server.get(POD).unwrap()["metadata"]["uid"].clone();
-    killed(&scene, 1);
+    scene.pods.was_killed(1, 1);
     assert_eq!(asked(&scene).await, [(format!("{POD}/resize"), MEMORY.to_owned())]);
     assert_eq!((limit(&scene), state(&scene).1.as_str()), ("704Mi".into(), "InProgress"));
     given(&scene);
@@ -97,7 +85,7 @@ async fn a_killed_gateway_is_given_more_in_place_once_and_it_is_said() {
 async fn each_kill_is_one_step_and_there_is_an_end_to_it() {
     let scene = running("InPlace").await;
     for (kill, expected) in [(1, "704Mi"), (2, "960Mi"), (3, "1024Mi"), (4, "1024Mi")] {
-        killed(&scene, kill);
+        scene.pods.was_killed(1, kill);
         assert_eq!(asked(&scene).await.len(), usize::from(kill < 4), "{kill}");
         given(&scene);
         scene.bench.settle("prod").await;
@@ -118,7 +106,7 @@ async fn each_kill_is_one_step_and_there_is_an_end_to_it() {
 async fn a_resize_goes_on_from_wherever_the_operator_was_cut_off() {
     for writes_before in 0..5 {
         let mut scene = running("InPlace").await;
-        killed(&scene, 1);
+        scene.pods.was_killed(1, 1);
         scene.bench.server.cut_off_after(writes_before);
         for _ in 0..4 {
             drop(scene.bench.reconcile("prod").await);
@@ -141,7 +129,7 @@ async fn a_refusal_is_told_once_and_keeps_nothing_else_waiting() {
     {
         let scene = running("InPlace").await;
         scene.bench.server.refuse("/resize", code);
-        killed(&scene, 1);
+        scene.pods.was_killed(1, 1);
         assert_eq!(asked(&scene).await.len(), 1, "{code}");
         assert_eq!((state(&scene).1.as_str(), limit(&scene)), ("Refused", "512Mi".into()), "{code}");
         assert!(said(&scene)[0]["message"].as_str().unwrap().contains(words), "{}", said(&scene));
@@ -149,7 +137,7 @@ async fn a_refusal_is_told_once_and_keeps_nothing_else_waiting() {
         assert_eq!(scene.bench.condition("prod", "Ready"), "True Running");
         // The next kill asks again: a quota may have room by then.
         scene.bench.server.relent();
-        killed(&scene, 2);
+        scene.pods.was_killed(1, 2);
         assert_eq!(asked(&scene).await.len(), 1, "{code}");
         assert_eq!(limit(&scene), "704Mi", "{code}");
     }
@@ -158,7 +146,7 @@ async fn a_refusal_is_told_once_and_keeps_nothing_else_waiting() {
 #[tokio::test]
 async fn an_api_server_that_is_away_is_asked_again() {
     let scene = running("InPlace").await;
-    killed(&scene, 1);
+    scene.pods.was_killed(1, 1);
     scene.bench.reconcile("prod").await.unwrap();
     scene.bench.server.refuse("/resize", 503);
     assert_eq!(scene.bench.fail("prod").await.0, ErrorClass::Unavailable);
@@ -171,7 +159,7 @@ async fn an_api_server_that_is_away_is_asked_again() {
 #[tokio::test]
 async fn what_the_kubelet_cannot_give_is_told() {
     let scene = running("InPlace").await;
-    killed(&scene, 1);
+    scene.pods.was_killed(1, 1);
     scene.bench.settle("prod").await;
     scene.bench.server.take_events();
     scene.bench.server.change(POD, |pod| {
@@ -189,7 +177,7 @@ async fn what_the_kubelet_cannot_give_is_told() {
 #[tokio::test]
 async fn nobody_is_given_more_unless_the_spec_says_so() {
     let scene = running("None").await;
-    killed(&scene, 1);
+    scene.pods.was_killed(1, 1);
     assert_eq!(asked(&scene).await, []);
     assert_eq!((said(&scene), limit(&scene)), (Value::Null, "512Mi".into()));
 }
