@@ -203,11 +203,15 @@ impl<'a> Turn<'a> {
         }
         let memory = self.memory(workload, is_given);
         let proved = match memory {
-            Memory::Nothing => None,
+            // It was gone back to before, and only gateways that are added are missing: what comes next can go back to it.
+            Memory::Nothing => self
+                .written
+                .and_then(|written| written.proved.clone())
+                .filter(|proved| is_given && proved == self.seen.revision),
             Memory::Kept => workload.proved.as_ref().map(|proved| proved.revision.clone()),
             Memory::Live => Some(self.live(workload).unwrap_or("unnamed").to_owned()),
         };
-        let wants_canary = self.terms.strategy == RolloutStrategy::Canary && proved.is_some();
+        let wants_canary = self.terms.strategy == RolloutStrategy::Canary && memory != Memory::Nothing;
         let state = match (self.seen.replicas.max(workload.wanted), workload.wanted) {
             (0, _) => RolloutState::Pending,
             (_, 2..) if wants_canary => RolloutState::Canary,
