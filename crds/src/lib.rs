@@ -27,10 +27,10 @@ pub use trace_pipeline::{Canary, Rollout, RolloutStrategy};
 pub use trace_pipeline::{
     ClickHouseSink, Commit, Credentials, Day, DeadLetter, DeletionPolicy, Delivery, Drain, Engine,
     ExtraColumn, Format, Gateway, GroupProtocol, ImagePullPolicy, InitialOffset, Insert, InsertFormat,
-    KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout, PathType,
-    PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling, ScalingMode, Schedule,
-    Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline, TracePipelineSpec,
-    TypedPaths, View,
+    KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout, OnZoneLoss,
+    PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling, ScalingMode,
+    Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline,
+    TracePipelineSpec, TypedPaths, View,
 };
 
 /// The API group.

@@ -24,7 +24,7 @@ pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use protection::{DisruptionBudget, NetworkRules};
-pub use queue::{Queue, QueueMode, Retention, RetentionPolicy};
+pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
 pub use rollout::{Canary, Rollout, RolloutStrategy};
 pub use scaling::{Day, Drain, OnTimeout, Scaling, ScalingMode, Schedule};
 pub use schema::{Engine, ExtraColumn, Layout, PathType, Schema, SchemaManagement, TypedPaths, View};

@@ -123,6 +123,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
         has_committed: kafka.as_ref().is_some_and(Sample::has_committed),
+        has_uncommitted: kafka.as_ref().is_some_and(Sample::has_uncommitted),
         secrets,
         delivery: told.delivery,
         queue: told.queue,

@@ -228,10 +228,7 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     let mut facts = observe::observe(pipeline, world).await?;
     facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
-    let ready = planned.as_ref().ok().and_then(|planned| match planned {
-        Planned::Ready(plan) => Some(&**plan),
-        Planned::Waiting(_) => None,
-    });
+    let ready = planned.as_ref().ok().and_then(Planned::ready);
     let (replicas, replaced) = Box::pin(leave(pipeline, ready, &mut facts, world)).await;
     let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
     let carried_out = match carried_out {
@@ -372,7 +369,7 @@ async fn carry_out_spec(
     // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
     let tending = volumes::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);
     let tended = Box::pin(tending).await;
-    let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed.volumes, world)).await;
+    let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed, world)).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
     Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;

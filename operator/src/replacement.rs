@@ -25,10 +25,11 @@ use kube::{
 use serde_json::{Value, json};
 use sluice_crds::{ReplacementStatus, TracePipeline};
 use sluice_plan::{
-    HolderSeen, Names, Plan, VolumesSeen,
+    HolderSeen, Names, Observed, Plan,
     lifecycle::terms,
     names::{QUEUE_CLAIM, REPLACES_VOLUME},
     scale::drain::{Answer, Request},
+    volumes::reach::{OutOfReach, recreated},
     volumes::replacement::{Fate, Seen, Take, fate, never_bound, request, step},
 };
 use std::{sync::Arc, time::Duration};
@@ -38,8 +39,8 @@ use tracing::{error, info, warn};
 /// Field manager of the finalizer and its annotation on pods.
 pub const HOLDS: &str = "sluice-operator/replacement";
 
-/// Claims that never had a volume that one reconcile deletes; the next one follows.
-const NEVER_BOUND_MAX: usize = 16;
+/// Claims of either kind that one reconcile deletes without their gateways being asked; the next one follows.
+const DISCARDED_MAX: usize = 16;
 
 /// Waits after tries to let go of the pods of a pipeline that is gone: longer than an API server takes to start again.
 const LET_GO_WAITS_SECONDS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -210,28 +211,44 @@ pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -
     Ok(())
 }
 
-/// Deletes claims that never had a volume and are not as they are wanted; Kubernetes makes them again for the pods that wait.
+/// Deletes claims that never had a volume and are not as they are wanted, and those that no node reaches, where that is wanted;
+/// Kubernetes makes them again for the pods that wait.
 pub async fn discard(
     plan: &Plan,
     pipeline: &TracePipeline,
-    seen: &VolumesSeen,
+    observed: &Observed,
     world: &World,
 ) -> Result<(), Error> {
-    let api: Api<PersistentVolumeClaim> =
-        Api::namespaced(world.shared.client.clone(), plan.names().namespace());
-    for (name, uid) in never_bound(&pipeline.spec.queue, seen).take(NEVER_BOUND_MAX) {
-        let found = api.get_opt(name).await;
-        let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
-        let is_it = |claim: &PersistentVolumeClaim| {
-            let is_bound = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
-            claim.metadata.uid.as_deref() == Some(uid) && !is_bound
-        };
-        let Some(claim) = found.filter(is_it) else { continue };
+    let held = Held { names: plan.names(), world };
+    let is_bound =
+        |claim: &PersistentVolumeClaim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
+    for (name, uid) in never_bound(&pipeline.spec.queue, &observed.volumes).take(DISCARDED_MAX) {
         // In this version it has no volume.
-        let version = claim.metadata.resource_version.clone();
-        let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: version };
-        prune::delete(&claim, DeleteParams::background().preconditions(exactly), world).await?;
-        info!(claim = %name, "a claim that never had a volume is made anew");
+        if held.delete_version((name, uid), |claim| !is_bound(claim)).await? {
+            info!(claim = %name, "a claim that never had a volume is made anew");
+        }
+    }
+    let now = world.shared.scaling.now();
+    for OutOfReach { pod, claim } in recreated(now, pipeline, observed).take(DISCARDED_MAX) {
+        let found = held.pods().get_opt(&pod.name).await;
+        let found = found.map_err(|source| Error::Look { name: pod.name.clone(), source: source.into() })?;
+        let has_node = |pod: &Pod| {
+            pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()))
+        };
+        // The copy may be from before it found one.
+        if found.is_none_or(|pod| has_node(&pod)) {
+            continue;
+        }
+        if held.delete_version((&claim.name, &claim.uid), |_| true).await? {
+            let volume = claim.volume.as_deref().unwrap_or_default();
+            let note = format!(
+                "no node takes {} that reaches its volume {volume}: the volume is made anew (queue.onZoneLoss), and what is not \
+                 inserted is read from Kafka again",
+                pod.name
+            );
+            warn!(claim = %claim.name, "{note}");
+            report::recreated(pipeline, &note, &world.shared).await;
+        }
     }
     Ok(())
 }
@@ -335,6 +352,26 @@ impl Held<'_> {
         let how = DeleteParams { dry_run: is_dry, ..DeleteParams::background().preconditions(exactly) };
         let named = (self.names.namespace(), name);
         Ok(prune::delete_named::<PersistentVolumeClaim>(named, how, self.world).await?)
+    }
+
+    /// The very claim in the version in which this holds of it. Whether it was told to go.
+    async fn delete_version(
+        &self,
+        (name, uid): (&str, &str),
+        is_meant: impl Fn(&PersistentVolumeClaim) -> bool,
+    ) -> Result<bool, Error> {
+        let api: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
+        let found = api.get_opt(name).await;
+        let found = found.map_err(|source| Error::Look { name: name.to_owned(), source: source.into() })?;
+        let is_it = |claim: &PersistentVolumeClaim| {
+            claim.metadata.uid.as_deref() == Some(uid) && claim.metadata.deletion_timestamp.is_none()
+        };
+        let Some(claim) = found.filter(|claim| is_it(claim) && is_meant(claim)) else { return Ok(false) };
+        let version = claim.metadata.resource_version.clone();
+        let exactly = Preconditions { uid: Some(uid.to_owned()), resource_version: version };
+        prune::delete(&claim, DeleteParams::background().preconditions(exactly), self.world).await?;
+        Ok(true)
     }
 
     async fn let_go(&self, holder: &HolderSeen) -> Result<(), Error> {

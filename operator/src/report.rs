@@ -114,6 +114,11 @@ pub async fn replaced(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("VolumeReplaced", EventType::Normal, note, "Store"), shared).await;
 }
 
+/// A person reads that a queue volume was given up which no node reaches.
+pub async fn recreated(pipeline: &TracePipeline, note: &str, shared: &Shared) {
+    publish(pipeline, &happened("VolumeOutOfReach", EventType::Warning, note, "Store"), shared).await;
+}
+
 /// A person reads that a gateway drained that nobody had asked to, and takes part again.
 pub async fn taken_back(pipeline: &TracePipeline, note: &str, shared: &Shared) {
     publish(pipeline, &happened("TakenBack", EventType::Warning, note, "Scale"), shared).await;

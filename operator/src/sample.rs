@@ -72,6 +72,14 @@ impl Sample {
     pub fn has_committed(&self) -> bool {
         self.partitions.iter().flatten().any(|partition| partition.committed.is_some())
     }
+
+    /// Whether of every partition Kafka has all that the group has not committed. One that it has committed nothing of, and that does
+    /// not begin at 0 any more, may have been read from a message on that is gone.
+    pub fn has_uncommitted(&self) -> bool {
+        let has = |partition: &PartitionSample| partition.committed.unwrap_or(0) >= partition.log_start;
+        !self.partitions.is_empty()
+            && self.partitions.iter().all(|partition| partition.as_ref().is_some_and(has))
+    }
 }
 
 /// Why there is no answer.

@@ -55,6 +55,11 @@ pub struct Queue {
     /// What becomes of volumes that no gateway uses any more.
     #[serde(default)]
     pub retention_policy: RetentionPolicy,
+
+    /// What becomes of a volume that no node reaches any more, which keeps its gateway from running: Wait (the default) for a person, or
+    /// Recreate.
+    #[serde(default, skip_serializing_if = "OnZoneLoss::is_wait")]
+    pub on_zone_loss: OnZoneLoss,
 }
 
 impl Default for Queue {
@@ -65,6 +70,7 @@ impl Default for Queue {
             max_bytes: None,
             storage_class_name: None,
             retention_policy: RetentionPolicy::default(),
+            on_zone_loss: OnZoneLoss::default(),
         }
     }
 }
@@ -81,6 +87,25 @@ pub enum QueueMode {
     Spill,
     /// There is none.
     Disabled,
+}
+
+/// What becomes of a volume that no node reaches any more: its zone or its machine is gone, or full.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnZoneLoss {
+    /// Its gateway waits, and `Ready` says what a person can do.
+    #[default]
+    Wait,
+    /// After ten minutes it is given up, and its gateway gets a new one: with delivery.commit AfterInsert alone, and once it is known that
+    /// Kafka has all that was on it. Else as with Wait.
+    Recreate,
+}
+
+impl OnZoneLoss {
+    /// A pipeline that does not set it is the same after an upgrade.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_wait(&self) -> bool {
+        *self == Self::Wait
+    }
 }
 
 /// What becomes of volumes that no gateway uses any more. While one may hold the only copy of something, it is kept in any case

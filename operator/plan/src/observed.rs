@@ -43,6 +43,8 @@ pub struct Observed {
     pub lag: Option<Lag>,
     /// Whether Kafka has committed offsets of the consumer group; `false` as well when it could not be found out.
     pub has_committed: bool,
+    /// Whether of every partition Kafka has all that is not committed; `false` as well when it could not be found out.
+    pub has_uncommitted: bool,
     /// What all gateways promise; `None` when they were not asked, or one did not say.
     pub delivery: Option<DeliveryStatus>,
     /// What waits on their volumes, not rounded; `None` when none said it.

@@ -48,6 +48,16 @@ pub enum Planned {
     Waiting(Waiting),
 }
 
+impl Planned {
+    /// The plan, once all facts are there.
+    pub fn ready(&self) -> Option<&Plan> {
+        match self {
+            Self::Ready(plan) => Some(plan),
+            Self::Waiting(_) => None,
+        }
+    }
+}
+
 /// What must come first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {

@@ -12,12 +12,14 @@ mod volumes;
 
 pub use removal::removing;
 
-use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize};
+use crate::{
+    Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize, volumes::reach,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use progress::Progress;
 use sluice_crds::{
     Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, SuspensionStatus, TracePipeline,
-    TracePipelineStatus,
+    TracePipelineStatus, VolumesStatus,
     status::{condition, reason},
 };
 use sluice_gateway_config::Violations;
@@ -41,6 +43,9 @@ pub fn status(
         .zip(verdicts)
         .map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now))
         .collect();
+    let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
+    let plan = outcome.ok().and_then(Planned::ready);
+    let cache_since = reach::cache_since(pipeline, plan, loss.as_ref(), now);
     let after = TracePipelineStatus {
         observed_generation: pipeline.metadata.generation,
         conditions,
@@ -48,17 +53,17 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
-        loss: loss::loss(before.loss.as_ref(), &observed.messages_lost, now),
-        volumes: volumes::volumes(pipeline, observed),
+        loss,
+        volumes: volumes::volumes(pipeline, observed).map(|seen| VolumesStatus { cache_since, ..seen }),
         scaling,
         memory_resizes,
         suspension: suspension(pipeline, observed),
         rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
     };
-    let after = match outcome {
-        Ok(Planned::Ready(plan)) => gone_back(planned(after, pipeline, plan), observed),
-        Ok(Planned::Waiting(_)) | Err(_) => after,
+    let after = match plan {
+        Some(plan) => gone_back(planned(after, pipeline, plan), observed),
+        None => after,
     };
     match Intent::of(pipeline) {
         Intent::Suspend => TracePipelineStatus { desired_replicas: Some(0), ..after },

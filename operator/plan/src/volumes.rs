@@ -6,6 +6,7 @@
 
 pub mod growth;
 pub mod orphans;
+pub mod reach;
 pub mod release;
 pub mod removal;
 pub mod replacement;
@@ -26,6 +27,8 @@ pub(crate) struct Volume {
     pub retention: VolumeRetention,
     /// The gateway that is to get a new volume next.
     pub replaced_next: Option<u32>,
+    /// Whether all of them are known to be empty, of gateways that run as planned.
+    pub is_empty: bool,
 }
 
 /// What becomes of volumes without a gateway.
@@ -51,6 +54,7 @@ impl Volume {
             replaced_next: replacement::next(queue, observed, &growth).filter(|_| is_settled),
             growth,
             retention: VolumeRetention::of(&pipeline.spec, observed, is_settled),
+            is_empty: are_known_empty(observed, is_settled),
         })
     }
 }
@@ -76,13 +80,17 @@ impl VolumeRetention {
 /// and for those that no gateway uses: one that takes such a volume again would be told nothing of what is on it.
 fn may_hold_what_was_committed(observed: &Observed, is_settled: bool) -> bool {
     let seen = &observed.volumes;
-    if !seen.template.as_ref().map_or(!seen.claims.is_empty(), TemplateSeen::keeps_all) {
-        return false;
-    }
+    let keeps_all = seen.template.as_ref().map_or(!seen.claims.is_empty(), TemplateSeen::keeps_all);
+    keeps_all && !are_known_empty(observed, is_settled)
+}
+
+/// Whether gateways with the config that is planned have said of all volumes there are that nothing is on them.
+fn are_known_empty(observed: &Observed, is_settled: bool) -> bool {
     let is_all_ready = |workload: &WorkloadSeen| workload.ready == workload.replicas;
-    let none_is_left = |workload: &WorkloadSeen| orphans::left(workload.wanted, seen).next().is_none();
+    let none_is_left =
+        |workload: &WorkloadSeen| orphans::left(workload.wanted, &observed.volumes).next().is_none();
     let is_known = observed.workload.as_ref().is_some_and(|seen| is_all_ready(seen) && none_is_left(seen));
-    !(is_settled && observed.has_empty_queue && is_known)
+    is_settled && observed.has_empty_queue && is_known
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod left_alone;
 mod life;
 mod pods;
 mod quiet;
+mod reach;
 mod replaced;
 mod resize;
 mod rollout;

@@ -35,7 +35,7 @@ fn claim(ordinal: u32) -> String {
     format!("persistentvolumeclaims/queue-prod-gateway-{ordinal}")
 }
 
-fn put_claim(scene: &Scene, ordinal: u32, (class, size): (&str, &str), made: u32) {
+pub fn put_claim(scene: &Scene, ordinal: u32, (class, size): (&str, &str), made: u32) {
     let name = format!("queue-prod-gateway-{ordinal}");
     scene.bench.server.put(
         &claim(ordinal),

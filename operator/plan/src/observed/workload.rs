@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{ContainerStatus, Pod, PodCondition, PodStatus},
 };
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The StatefulSet as it is.
@@ -76,6 +77,8 @@ pub struct PodSeen {
     pub trouble: Option<String>,
     /// Whether its volume keeps it from nodes that might take it.
     pub is_kept_by_volume: bool,
+    /// Since when no node takes it, whyever; `None` when one does.
+    pub unscheduled_since: Option<Timestamp>,
 }
 
 /// Clauses with which the scheduler says that a volume cannot be had on a node: as of Kubernetes 1.33, before, and of one that is gone
@@ -132,10 +135,13 @@ impl PodSeen {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();
         let is_ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-        let message = unschedulable(&status).and_then(|condition| condition.message.as_deref());
+        let unschedulable = unschedulable(&status);
+        let message = unschedulable.and_then(|condition| condition.message.as_deref());
         let is_kept_by_volume =
             message.is_some_and(|message| VOLUME_CONFLICTS.iter().any(|clause| message.contains(clause)));
-        (!is_ready).then(|| Self { name, trouble: trouble(&status), is_kept_by_volume })
+        let unscheduled_since =
+            unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
+        (!is_ready).then(|| Self { name, trouble: trouble(&status), is_kept_by_volume, unscheduled_since })
     }
 }
 

@@ -6,15 +6,15 @@ use super::{
 };
 use crate::{
     ClaimSeen, DrainJobSeen, DrainJobState, Intent, Observed, Plan, PodSeen, StorageClassSeen, lifecycle,
-    scale::workload::number_of,
     volumes::{
         GrowthState,
         growth::is_small,
         orphans::{is_refused, left},
+        reach::{self, OutOfReach},
         replacement::{is_to_be_replaced, needs_class, outdated},
     },
 };
-use sluice_crds::{Commit, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
+use sluice_crds::{Commit, OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
 
 /// How many there are and how far they are; `None` when the spec wants none.
 pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<VolumesStatus> {
@@ -35,6 +35,7 @@ pub(super) fn volumes(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         drained: number(drained),
         orphaned: number(orphaned(pipeline, observed).count()),
         replacing: observed.volumes.replacing.clone(),
+        cache_since: None,
     })
 }
 
@@ -128,13 +129,8 @@ pub(super) fn made_anew(plan: &Plan, observed: &Observed) -> Option<Progress> {
 /// Gateways that the nodes which reach their volumes do not take: such as those of a zone or a machine that is gone. Kubernetes waits for
 /// ever; what to do depends on what is on the volume.
 pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
-    let claim_of = |pod: &PodSeen| {
-        let ordinal = number_of(&pod.name)?;
-        observed.volumes.claims.iter().find(|claim| claim.ordinal == ordinal)
-    };
-    let kept = observed.workload.as_ref()?.pods.iter().filter(|pod| pod.is_kept_by_volume);
-    let mut kept = kept.filter_map(|pod| Some((pod, claim_of(pod)?)));
-    let (pod, claim) = kept.next()?;
+    let mut kept = reach::out_of_reach(observed);
+    let OutOfReach { pod, claim } = kept.next()?;
     let others = match kept.count() {
         0 => String::new(),
         others => format!(" (so it is with {others} more)"),
@@ -142,16 +138,7 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
     let volume = claim.volume.as_deref().unwrap_or("that is gone");
     let node = claim.selected_node.as_ref();
     let made_for = node.map_or_else(String::new, |node| format!(", made for the node {node},"));
-    let when_gone = match pipeline.spec.delivery.commit {
-        Commit::AfterEnqueue => {
-            "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
-        }
-        Commit::AfterInsert => format!(
-            "When it is gone for good, kubectl delete pvc {} && kubectl delete pod {} makes both anew; Kafka still has what was on it, \
-             unless its retention was faster (kubectl sluice lag) or it was committed by AfterEnqueue before",
-            claim.name, pod.name
-        ),
-    };
+    let when_gone = when_gone(pipeline, observed, pod, claim);
     let message = format!(
         "{}{others}: no node that reaches the volume {volume} of its claim {}{made_for} takes it. Bring such a node back, or make \
          room there. {when_gone}. The scheduler says: {}",
@@ -161,6 +148,31 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
     );
     let (ready, reconciling) = (reason::VOLUME_OUT_OF_REACH, reason::WAITING);
     Some(Progress::Held { ready, reconciling, message })
+}
+
+/// What becomes of a volume that no node reaches, or what a person can do.
+fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim: &ClaimSeen) -> String {
+    let by_hand = match pipeline.spec.delivery.commit {
+        Commit::AfterEnqueue => {
+            "What is on it may be the only copy: whoever deletes the claim loses it".to_owned()
+        }
+        Commit::AfterInsert => format!(
+            "When it is gone for good, kubectl delete pvc {} && kubectl delete pod {} makes both anew; Kafka still has what was on it, \
+             unless its retention was faster (kubectl sluice lag) or it was committed by AfterEnqueue before",
+            claim.name, pod.name
+        ),
+    };
+    match (pipeline.spec.queue.on_zone_loss, reach::due(pipeline, observed, pod)) {
+        (OnZoneLoss::Wait, _) => by_hand,
+        (OnZoneLoss::Recreate, Ok(at)) => {
+            format!(
+                "Kafka has what was on it, and it is made anew if no node takes it until {at} (queue.onZoneLoss)"
+            )
+        }
+        (OnZoneLoss::Recreate, Err(why)) => {
+            format!("It is not made anew (queue.onZoneLoss): {why}. {by_hand}")
+        }
+    }
 }
 
 /// A gateway gets a new volume, and is not ready meanwhile.

@@ -61,6 +61,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         workload: None,
         lag: None,
         has_committed: false,
+        has_uncommitted: false,
         delivery: None,
         queue: None,
         has_empty_queue: false,

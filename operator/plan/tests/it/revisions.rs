@@ -5,10 +5,11 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 7] = [
+const LATER: [&str; 8] = [
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
     "/spec/queue/maxBytes",
+    "/spec/queue/onZoneLoss",
     "/spec/delivery/deadLetter/topic",
     "/spec/podDisruptionBudget",
     "/spec/networkPolicy",

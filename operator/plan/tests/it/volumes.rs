@@ -15,6 +15,7 @@ use sluice_plan::{
 
 mod model;
 mod only_copies;
+mod reach;
 mod replacement;
 
 const GIB: u64 = 1 << 30;

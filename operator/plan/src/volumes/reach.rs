@@ -1,0 +1,96 @@
+//! Gateways whose volumes no node reaches: those of a zone or a machine that is gone, or full. Kubernetes waits for ever. Where the
+//! spec says `queue.onZoneLoss: Recreate`, the claim is deleted, and Kubernetes makes another for the pod that waits, once it is known
+//! that nothing but copies of what Kafka still has was on it:
+//!
+//! - gateways commit after the insert, and since they do all volumes were empty at some time (`status.volumes.cacheSince`);
+//! - Kafka has deleted nothing unread since then;
+//! - of every partition Kafka has all that is not committed.
+//!
+//! Pure: no clock and no client.
+
+use crate::{
+    ClaimSeen, Observed, Plan, PodSeen,
+    scale::{Moment, drain::time, workload::number_of},
+};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use sluice_crds::{Commit, LossStatus, OnZoneLoss, TracePipeline};
+use std::time::Duration;
+
+/// A gateway is waited for so long since it first found no node. Chosen: twice the time after which Kubernetes gives up the pods of a
+/// node that is away, so that a machine that is started again is back by then.
+const WAITED_FOR: Duration = Duration::from_mins(10);
+
+/// A gateway that no node takes which reaches its volume.
+#[derive(Debug, Clone, Copy)]
+pub struct OutOfReach<'a> {
+    /// Its pod.
+    pub pod: &'a PodSeen,
+    /// Its claim.
+    pub claim: &'a ClaimSeen,
+}
+
+/// All of them, by the names of their pods.
+pub(crate) fn out_of_reach(observed: &Observed) -> impl Iterator<Item = OutOfReach<'_>> {
+    let pods = observed.workload.iter().flat_map(|workload| &workload.pods);
+    pods.filter(|pod| pod.is_kept_by_volume).filter_map(|pod| {
+        let ordinal = number_of(&pod.name)?;
+        let claim = observed.volumes.claims.iter().find(|claim| claim.ordinal == ordinal)?;
+        Some(OutOfReach { pod, claim })
+    })
+}
+
+/// Those whose claims are to be deleted now.
+pub fn recreated<'a>(
+    now: Moment,
+    pipeline: &TracePipeline,
+    observed: &'a Observed,
+) -> impl Iterator<Item = OutOfReach<'a>> {
+    let now = time(now).0;
+    let is_wanted = pipeline.spec.queue.on_zone_loss == OnZoneLoss::Recreate;
+    let due = move |lost: &OutOfReach<'_>| due(pipeline, observed, lost.pod).is_ok_and(|at| now >= at);
+    out_of_reach(observed).filter(move |lost| is_wanted && !lost.claim.is_going && due(lost))
+}
+
+/// When the claim of a gateway is deleted if it finds no node until then; else why it is not, for people.
+pub(crate) fn due(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    pod: &PodSeen,
+) -> Result<Timestamp, &'static str> {
+    let status = pipeline.status.as_ref();
+    let since = status.and_then(|status| status.volumes.as_ref()?.cache_since.as_ref());
+    let loss = status.and_then(|status| status.loss.as_ref());
+    if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
+        Err("with delivery.commit AfterEnqueue what is on it may be the only copy")
+    } else if !since.is_some_and(|since| holds(since, loss)) {
+        Err(
+            "not all volumes were seen empty since delivery.commit is AfterInsert, or since Kafka last deleted messages unread, so \
+             that it may hold what Kafka no longer has",
+        )
+    } else if !observed.has_uncommitted {
+        Err("Kafka does not say that it still has all that is not committed")
+    } else {
+        let lost_at = pod.unscheduled_since.ok_or("it is not known since when no node takes it")?;
+        lost_at.checked_add(WAITED_FOR).map_err(|_| "the time since when no node takes it is none")
+    }
+}
+
+/// Since when volumes are known to hold nothing but copies of what Kafka has; `None` while that is not known.
+pub(crate) fn cache_since(
+    pipeline: &TracePipeline,
+    plan: Option<&Plan>,
+    loss: Option<&LossStatus>,
+    now: &Time,
+) -> Option<Time> {
+    if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
+        return None;
+    }
+    let before = pipeline.status.as_ref().and_then(|status| status.volumes.as_ref()?.cache_since.clone());
+    let is_known_now = plan.is_some_and(|plan| plan.volume.as_ref().is_some_and(|volume| volume.is_empty));
+    before.filter(|since| holds(since, loss)).or_else(|| is_known_now.then(|| now.clone()))
+}
+
+/// What was lost by then is not on them: they were empty.
+fn holds(since: &Time, loss: Option<&LossStatus>) -> bool {
+    loss.is_none_or(|loss| loss.last_time.0 <= since.0)
+}
