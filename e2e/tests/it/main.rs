@@ -28,6 +28,7 @@ mod only_copies;
 mod outage;
 mod plugin;
 mod process;
+mod reach;
 mod replaced;
 mod resize;
 mod rollout;
