@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sluice_crds::DrainState;
+use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 
 use crate::life::events;
 use crate::scene::{self, Scene, Uses};
@@ -31,6 +31,7 @@ async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() ->
         scene.start(&spec(2, "Abort")).await?;
         let load = scene.load(SPANS_PER_SECOND);
         away(scene, &load).await?;
+        needed(scene).await?;
         abort(scene).await?;
         scene.environment.start_clickhouse().await?;
         // Tried again by itself.
@@ -59,15 +60,34 @@ async fn away(scene: &Scene, load: &e2e::produce::Load) -> Result<()> {
     scene.wait_acked(load, SPANS_AWAY, FLOW).await
 }
 
+/// The one that was told to leave is wanted again before it is empty: it takes part, without having been restarted.
+async fn needed(scene: &Scene) -> Result<()> {
+    let before = scene.pipeline.gateways().uids().await?;
+    let patient = |replicas: u32| json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Abort", "timeout": "10m"}}});
+    scene.pipeline.apply(&patient(1)).await?;
+    let holds = |status: &TracePipelineStatus| {
+        drain(status)
+            .is_some_and(|drain| drain.state == DrainState::Draining && drain.reason.contains("holds"))
+    };
+    scene.pipeline.wait("with a gateway that drains", FLOW, holds).await?;
+    scene.pipeline.apply(&patient(2)).await?;
+    scene.pipeline.wait("with two gateways that take part", FLOW, |status| drain(status).is_none()).await?;
+    scene.pipeline.wait_ready(FLOW).await?;
+    let after = scene.pipeline.gateways().uids().await?;
+    ensure!(after == before, "the gateways are {after:?}, were {before:?}");
+    Ok(())
+}
+
+fn drain(status: &TracePipelineStatus) -> Option<&DrainStatus> {
+    status.scaling.as_ref()?.drain.as_ref()
+}
+
 /// Nobody goes; it is said what holds them up, and the one that was told to leave takes part again.
 async fn abort(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     scene.pipeline.apply(&spec(1, "Abort")).await?;
     let state = |wanted: DrainState| {
-        move |status: &sluice_crds::TracePipelineStatus| {
-            let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
-            drain.is_some_and(|drain| drain.state == wanted)
-        }
+        move |status: &TracePipelineStatus| drain(status).is_some_and(|drain| drain.state == wanted)
     };
     let late = scene.pipeline.wait("with a drain that waits", FLOW, state(DrainState::Waiting)).await?;
     let drain = late.scaling.and_then(|scaling| scaling.drain).context("a drain")?;
