@@ -1,8 +1,8 @@
-//! The zone of a queue volume is gone, as far as the scheduler can tell, while blocks are on it: the volume is given up, the gateway runs
-//! again with another one, and numbered spans show that Kafka had all of it.
+//! The zone of a queue volume is gone, as far as the scheduler can tell, while its gateway holds what it could not insert: the volume is
+//! given up, the gateway runs again with another one, and numbered spans show that Kafka had all of it.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Seen, metric_sum, until};
+use e2e::cluster::{Seen, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
@@ -13,8 +13,11 @@ use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes::uids;
 
-/// Spans a second: blocks fill up within seconds.
+/// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
+const SPANS_AWAY: u64 = 10_000;
 
 /// By which a volume of the local stack is bound to its node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -36,12 +39,7 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         let load = scene.load(SPANS_PER_SECOND);
         scene.environment.stop_clickhouse().await?;
         let lost = format!("{}-gateway-1", scene.pipeline.name());
-        until("blocks on the volume", READY, async || {
-            let metrics = scene.pipeline.gateways().metrics(&lost).await?;
-            let blocks = metric_sum(&metrics, "sluice_gateway_spool_blocks").unwrap_or(0.0);
-            Ok(if blocks > 0.0 { Seen::Done(()) } else { Seen::NotYet("none".into()) })
-        })
-        .await?;
+        scene.wait_acked(&load, SPANS_AWAY, READY).await?;
         let given_up = give_up(scene, &lost).await;
         // Whatever came of it, nobody else is to wait for the node.
         scene.environment.start_clickhouse().await?;
