@@ -43,6 +43,7 @@ mod dictionary;
 mod dynamic;
 mod kind;
 mod objects;
+mod prefix;
 mod stream;
 mod values;
 

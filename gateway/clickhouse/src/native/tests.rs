@@ -281,4 +281,25 @@ proptest! {
         let bytes = raw(&turned(&shape, &[Bytes::from(store)]).unwrap());
         prop_assert_eq!(usize::from(bytes[0]), columns.columns().len());
     }
+
+    /// Frames are checked by their hash before; this is what stands behind it.
+    #[test]
+    fn bytes_that_are_no_rows_do_not_panic(seed: u64, changes in 0_usize..4) {
+        let mut chance = Chance::new(seed);
+        let columns = test_rows::columns(&mut chance);
+        let shape = NativeShape::of(&columns).unwrap();
+        let mut turning = Turning::new(&shape.columns);
+        for _ in 0..8 {
+            let mut row = test_rows::row(&columns, &mut chance);
+            for _ in 0..changes {
+                let at = chance.below(row.len());
+                row[at] = [0, 1, 0x7f, 0x80, 0xff, tag::ARRAY, tag::NOTHING, tag::JSON][chance.below(8)];
+            }
+            row.truncate(row.len() - chance.below(2) * chance.below(row.len()));
+            if turning.append(&row).is_err() {
+                turning = Turning::new(&shape.columns);
+            }
+        }
+        prop_assert!(turning.rows == 0 || turning.finish().is_ok());
+    }
 }

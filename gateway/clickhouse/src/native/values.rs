@@ -57,22 +57,44 @@ impl Values {
     }
 
     /// Appends the value that a row goes on with.
+    #[inline]
     pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
         match self {
-            Self::Fixed { width, values } => {
-                // At a fixed size, which takes no call.
-                match *width {
-                    8 => values.raw().extend_from_slice(cursor.take(8)?),
-                    1 => values.raw().push(cursor.byte()?),
-                    width => values.raw().extend_from_slice(cursor.take(width)?),
-                }
+            Self::Text(values) if cursor.is_short() => {
+                let start = *cursor;
+                cursor.text()?;
+                let count = start.up_to(cursor).len();
+                values.put(start.rest(), count);
                 Ok(())
             }
-            Self::Text(values) => {
-                values.raw().extend_from_slice(cursor.text_as_it_is()?);
+            Self::Fixed { width: 8, values } => {
+                let value = cursor.array::<8>()?;
+                values.put_array(value);
+                Ok(())
+            }
+            Self::Fixed { width: 1, values } => {
+                let value = cursor.array::<1>()?;
+                values.put_array(value);
                 Ok(())
             }
             Self::LowCardinality(dictionary) => dictionary.append(cursor),
+            Self::Array { ends, elements, .. } if cursor.rest().first() == Some(&0) => {
+                cursor.byte()?;
+                ends.put_array(&elements.to_le_bytes());
+                Ok(())
+            }
+            _ => self.append_other(cursor),
+        }
+    }
+
+    /// The same for types that are more than a few bytes, or rare.
+    #[inline(never)]
+    fn append_other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+        match self {
+            Self::Fixed { width, values } => {
+                let value = cursor.take(*width)?;
+                values.raw().extend_from_slice(value);
+            }
             Self::Nullable { flags, values } => {
                 let flag = cursor.byte()?;
                 flags.raw().push(flag);
@@ -81,11 +103,10 @@ impl Values {
                 }
                 cursor.grow(NULL_BYTES)?;
                 values.pad(1);
-                Ok(())
             }
             Self::Pair(pair) => {
                 pair.0.append(cursor)?;
-                pair.1.append(cursor)
+                pair.1.append(cursor)?;
             }
             Self::Array { ends, elements, values } => {
                 let length = cursor.length()?;
@@ -93,12 +114,21 @@ impl Values {
                     values.append(cursor)?;
                 }
                 *elements += length as u64;
-                ends.raw().extend_from_slice(&elements.to_le_bytes());
-                Ok(())
+                ends.put_array(&elements.to_le_bytes());
             }
-            Self::Dynamic(dynamic) => dynamic.append(cursor),
-            Self::Json(objects) => objects.append(cursor),
+            Self::Dynamic(dynamic) => {
+                dynamic.read_type(cursor)?;
+                dynamic.append(cursor)?;
+            }
+            Self::Json(objects) => objects.append(cursor)?,
+            Self::Text(values) => {
+                let start = *cursor;
+                cursor.text()?;
+                values.raw().extend_from_slice(start.up_to(cursor));
+            }
+            Self::LowCardinality(dictionary) => dictionary.append(cursor)?,
         }
+        Ok(())
     }
 
     /// Appends so many values that rows do not have: a type's default.
@@ -124,7 +154,7 @@ impl Values {
             }
             Self::Array { ends, elements, .. } => {
                 for _ in 0..count {
-                    ends.raw().extend_from_slice(&elements.to_le_bytes());
+                    ends.put_array(&elements.to_le_bytes());
                 }
             }
             Self::Dynamic(dynamic) => dynamic.pad(count),
