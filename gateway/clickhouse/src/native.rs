@@ -5,7 +5,7 @@
 //! is, in memory, on the queue volume, under its token, and for whoever looks for its rows. Owner: whoever sends it. Pure.
 //!
 //! ```text
-//! frames -> rows -> Values::append, a column each -> Stream: a column's bytes, in frames once they are many
+//! frames -> rows -> TableColumn::append, a column each -> Stream: a column's bytes, in frames once they are many
 //!                                                                   `-> prefix, data -> frames of the Native block
 //! ```
 //!
@@ -45,12 +45,14 @@ mod kind;
 mod objects;
 mod prefix;
 mod stream;
+mod table_column;
+mod times;
 mod values;
 
 use cursor::Cursor;
 use kind::Kind;
 use stream::Output;
-use values::Values;
+use table_column::TableColumn;
 
 /// The format's name in a statement.
 pub const FORMAT: &str = "Native";
@@ -205,7 +207,7 @@ fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Resu
 /// Columns that are being filled.
 struct Turning<'a> {
     shapes: &'a [ColumnShape],
-    columns: Vec<Values>,
+    columns: Vec<TableColumn>,
     rows: u64,
     /// Bytes of rows since the last look.
     unseen: usize,
@@ -214,7 +216,7 @@ struct Turning<'a> {
 
 impl<'a> Turning<'a> {
     fn new(shapes: &'a [ColumnShape]) -> Self {
-        let columns = shapes.iter().map(|shape| Values::new(&shape.kind)).collect();
+        let columns = shapes.iter().map(|shape| TableColumn::new(&shape.kind)).collect();
         Self { shapes, columns, rows: 0, unseen: 0, encoder: FrameEncoder::new(FRAME_RAW_BYTES) }
     }
 
@@ -238,10 +240,10 @@ impl<'a> Turning<'a> {
         self.unseen = 0;
         let (mut bytes, mut paths, mut cells) = (0, 0, 0);
         for column in &mut self.columns {
-            column.spill(&mut self.encoder);
+            column.spill(&mut self.encoder)?;
             bytes += column.bytes();
-            paths += column.paths();
-            cells += column.cells();
+            paths += column.values().paths();
+            cells += column.values().cells();
         }
         if paths > PATHS_MAX {
             return Err(Unfit::Paths);
@@ -261,7 +263,8 @@ impl<'a> Turning<'a> {
         let mut output = Output::new(self.encoder);
         put_len(output.raw(), self.columns.len());
         put_varuint(output.raw(), self.rows);
-        for (shape, values) in self.shapes.iter().zip(self.columns) {
+        for (shape, column) in self.shapes.iter().zip(self.columns) {
+            let values = column.into_values();
             put_string(output.raw(), shape.name.as_bytes());
             put_string(output.raw(), shape.type_name.as_bytes());
             values.put_prefix(output.raw());

@@ -34,6 +34,12 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
+    /// Bytes that columns may still grow by.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
     /// The bytes from here to a later place.
     #[inline]
     pub(super) fn up_to(&self, later: &Self) -> &'a [u8] {

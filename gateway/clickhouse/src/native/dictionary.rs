@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use super::Unfit;
 use super::cursor::Cursor;
 use super::stream::Output;
+use super::times::Times;
 use crate::rowbinary::{put_string, put_u64};
 
 const VERSION: u64 = 1;
@@ -78,9 +79,9 @@ impl Dictionary {
     }
 
     #[inline(never)]
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         if self.nullable && cursor.byte()? != 0 {
-            self.pad(1);
+            self.pad(times.count());
             return Ok(());
         }
         let ends = Ends::of(cursor.rest());
@@ -94,7 +95,9 @@ impl Dictionary {
         } else {
             self.search(cursor)?
         };
-        self.indexes.push(index);
+        for _ in 0..times.count() {
+            self.indexes.push(index);
+        }
         Ok(())
     }
 
@@ -186,6 +189,7 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
+    use super::super::times::Once;
     use super::*;
 
     /// Strings of all lengths around those that are compared in another way, alike at both ends.
@@ -211,7 +215,7 @@ mod tests {
                 put_string(&mut row, string);
                 // A string is the last of its bytes, or not.
                 row.extend(vec![b'-'; expected.len() % 3 * 20]);
-                dictionary.append(&mut Cursor::new(&row)).unwrap();
+                dictionary.append(&mut Cursor::new(&row), Once).unwrap();
                 let index = known.iter().rposition(|known| known == string).unwrap_or_else(|| {
                     known.push(string.clone());
                     known.len() - 1
@@ -230,7 +234,7 @@ mod tests {
             [b"\x83\0abc-----------".as_slice(), b"\x83\0abc", b"\x03abc", b"\x83\0abc-----------", b"\x80\0"]
         {
             let mut cursor = Cursor::new(row);
-            dictionary.append(&mut cursor).unwrap();
+            dictionary.append(&mut cursor, Once).unwrap();
             assert!(cursor.rest().iter().all(|byte| *byte == b'-'));
         }
         assert_eq!(dictionary.indexes, [1, 1, 1, 1, 0]);

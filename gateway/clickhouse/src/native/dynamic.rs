@@ -11,6 +11,7 @@
 use super::cursor::Cursor;
 use super::kind::Kind;
 use super::stream::Output;
+use super::times::Times;
 use super::values::Values;
 use super::{TYPES_MAX, Unfit};
 use crate::frame::FrameEncoder;
@@ -82,21 +83,21 @@ impl Dynamic {
         Ok(())
     }
 
-    /// Appends a value of the type that was read last.
+    /// Appends a value of the type that was read last, so many times.
     #[inline]
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         let Some(index) = self.current else {
-            self.pad(1);
+            self.pad(times.count());
             return Ok(());
         };
-        let run = Run { start: self.len, len: values_count(1), index };
+        let run = Run { start: self.len, len: values_count(times.count()), index };
         if self.open.index == index && self.open.start + self.open.len == self.len {
             self.open.len += run.len;
         } else {
             self.begin(run);
         }
         self.len += run.len;
-        self.types[usize::from(index)].values.append(cursor)
+        self.types[usize::from(index)].values.append(cursor, times)
     }
 
     #[inline(never)]

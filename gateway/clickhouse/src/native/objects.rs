@@ -19,6 +19,7 @@ use super::dynamic::{Dynamic, FLATTENED};
 use super::kind::Kind;
 use super::prefix::Prefix;
 use super::stream::Output;
+use super::times::Times;
 use super::values::Values;
 use super::{PATHS_MAX, Unfit};
 use crate::frame::FrameEncoder;
@@ -75,7 +76,8 @@ impl Objects {
         Self { rows: 0, declared: paths.len(), paths, places, first: 0 }
     }
 
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    /// Appends the object that a row goes on with so many times.
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         let mut before = None;
         let mut guess = self.first;
         for _ in 0..cursor.length()? {
@@ -87,11 +89,11 @@ impl Objects {
                 _ => self.search(before, cursor)?,
             };
             let path = &mut self.paths[place];
-            path.column.append(cursor, self.rows)?;
+            path.column.append(cursor, self.rows, times)?;
             before = Some(place);
             guess = path.next;
         }
-        self.rows += 1;
+        self.rows += times.count();
         Ok(())
     }
 
@@ -207,9 +209,9 @@ impl Objects {
 }
 
 impl Column {
-    /// Appends a value of the row with this number; rows before it without one are padded.
+    /// Appends a value of the row with this number and of so many in all; rows before them without one are padded.
     #[inline]
-    fn append(&mut self, cursor: &mut Cursor<'_>, row: usize) -> Result<(), Unfit> {
+    fn append(&mut self, cursor: &mut Cursor<'_>, row: usize, times: impl Times) -> Result<(), Unfit> {
         match self {
             Self::Declared(values, rows) => {
                 if *rows > row {
@@ -217,15 +219,15 @@ impl Column {
                 }
                 cursor.grow(VALUE_BYTES * (row - *rows))?;
                 values.pad(row - *rows);
-                *rows = row + 1;
-                values.append(cursor)
+                *rows = row + times.count();
+                values.append(cursor, times)
             }
             Self::Dynamic(dynamic) => {
                 if dynamic.len() > row {
                     return Err(Unfit::Value("a path twice"));
                 }
                 dynamic.pad(row - dynamic.len());
-                dynamic.append(cursor)
+                dynamic.append(cursor, times)
             }
         }
     }

@@ -210,7 +210,7 @@ fn paths_that_come_late_take_no_memory_for_the_rows_before() {
     let names: Vec<_> = (0..1_000).map(|n| n.to_string()).collect();
     let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::BOOL, 1][..])).collect();
     turning.append(&object(&paths)).unwrap();
-    let bytes: usize = turning.columns.iter().map(Values::bytes).sum();
+    let bytes: usize = turning.columns.iter().map(TableColumn::bytes).sum();
     assert!(bytes < 2 << 20, "{bytes} bytes");
     assert_eq!(turning.finish(), Err(Unfit::Cells));
 }

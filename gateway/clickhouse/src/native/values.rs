@@ -19,6 +19,7 @@ use super::dynamic::Dynamic;
 use super::kind::Kind;
 use super::objects::Objects;
 use super::stream::{Output, Stream};
+use super::times::{Once, Times};
 use crate::frame::FrameEncoder;
 
 /// What stands in a column for a value that is null, at the most.
@@ -56,77 +57,94 @@ impl Values {
         }
     }
 
-    /// Appends the value that a row goes on with.
+    /// Appends the value that a row goes on with so many times, which is once at least. Its growth is taken down once.
     #[inline]
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         match self {
             Self::Text(values) if cursor.is_short() => {
                 let start = *cursor;
                 cursor.text()?;
                 let count = start.up_to(cursor).len();
-                values.put(start.rest(), count);
+                for _ in 0..times.count() {
+                    values.put(start.rest(), count);
+                }
                 Ok(())
             }
             Self::Fixed { width: 8, values } => {
                 let value = cursor.array::<8>()?;
-                values.put_array(value);
+                for _ in 0..times.count() {
+                    values.put_array(value);
+                }
                 Ok(())
             }
             Self::Fixed { width: 1, values } => {
                 let value = cursor.array::<1>()?;
-                values.put_array(value);
+                for _ in 0..times.count() {
+                    values.put_array(value);
+                }
                 Ok(())
             }
-            Self::LowCardinality(dictionary) => dictionary.append(cursor),
+            Self::LowCardinality(dictionary) => dictionary.append(cursor, times),
             Self::Array { ends, elements, .. } if cursor.rest().first() == Some(&0) => {
                 cursor.byte()?;
-                ends.put_array(&elements.to_le_bytes());
+                for _ in 0..times.count() {
+                    ends.put_array(&elements.to_le_bytes());
+                }
                 Ok(())
             }
-            _ => self.append_other(cursor),
+            _ => self.append_other(cursor, times),
         }
     }
 
     /// The same for types that are more than a few bytes, or rare.
     #[inline(never)]
-    fn append_other(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    fn append_other(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         match self {
             Self::Fixed { width, values } => {
                 let value = cursor.take(*width)?;
-                values.raw().extend_from_slice(value);
+                for _ in 0..times.count() {
+                    values.raw().extend_from_slice(value);
+                }
             }
             Self::Nullable { flags, values } => {
                 let flag = cursor.byte()?;
-                flags.raw().push(flag);
+                let len = flags.raw().len() + times.count();
+                flags.raw().resize(len, flag);
                 if flag == 0 {
-                    return values.append(cursor);
+                    return values.append(cursor, times);
                 }
                 cursor.grow(NULL_BYTES)?;
-                values.pad(1);
+                values.pad(times.count());
             }
             Self::Pair(pair) => {
-                pair.0.append(cursor)?;
-                pair.1.append(cursor)?;
+                pair.0.append(cursor, times)?;
+                pair.1.append(cursor, times)?;
             }
             Self::Array { ends, elements, values } => {
-                let length = cursor.length()?;
-                for _ in 0..length {
-                    values.append(cursor)?;
+                let start = *cursor;
+                for _ in 0..times.count() {
+                    *cursor = start;
+                    let length = cursor.length()?;
+                    for _ in 0..length {
+                        values.append(cursor, Once)?;
+                    }
+                    *elements += length as u64;
+                    ends.put_array(&elements.to_le_bytes());
                 }
-                *elements += length as u64;
-                ends.put_array(&elements.to_le_bytes());
             }
             Self::Dynamic(dynamic) => {
                 dynamic.read_type(cursor)?;
-                dynamic.append(cursor)?;
+                dynamic.append(cursor, times)?;
             }
-            Self::Json(objects) => objects.append(cursor)?,
+            Self::Json(objects) => objects.append(cursor, times)?,
             Self::Text(values) => {
                 let start = *cursor;
                 cursor.text()?;
-                values.raw().extend_from_slice(start.up_to(cursor));
+                for _ in 0..times.count() {
+                    values.raw().extend_from_slice(start.up_to(cursor));
+                }
             }
-            Self::LowCardinality(dictionary) => dictionary.append(cursor)?,
+            Self::LowCardinality(dictionary) => dictionary.append(cursor, times)?,
         }
         Ok(())
     }
