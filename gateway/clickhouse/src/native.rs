@@ -5,7 +5,7 @@
 //! is, in memory, on the queue volume, under its token, and for whoever looks for its rows. Owner: whoever sends it. Pure.
 //!
 //! ```text
-//! frames -> rows -> Values::append, a column each -> Stream: a column's bytes, in frames once they are many
+//! frames -> rows -> TableColumn::append, a column each -> Stream: a column's bytes, in frames once they are many
 //!                                                                   `-> prefix, data -> frames of the Native block
 //! ```
 //!
@@ -34,7 +34,6 @@ use bytes::Bytes;
 use crate::block_rows::{self, BlockError, Frames, RAW_BYTES_MAX, ROW_BYTES_MAX};
 use crate::column::TableColumns;
 use crate::frame::FrameEncoder;
-use crate::row_ends::{NoRow, NotARow, RowShape};
 use crate::row_frames::FRAME_RAW_BYTES;
 use crate::rowbinary::{put_len, put_string, put_varuint};
 use crate::settings::BLOCK_ROWS_MAX;
@@ -44,13 +43,16 @@ mod dictionary;
 mod dynamic;
 mod kind;
 mod objects;
+mod prefix;
 mod stream;
+mod table_column;
+mod times;
 mod values;
 
 use cursor::Cursor;
 use kind::Kind;
 use stream::Output;
-use values::Values;
+use table_column::TableColumn;
 
 /// The format's name in a statement.
 pub const FORMAT: &str = "Native";
@@ -77,13 +79,15 @@ pub const MEMORY_BYTES_MAX: usize = COLUMNS_BYTES_MAX + 2 * ROW_BYTES_MAX + bloc
 /// Bytes of the frames that a block is turned into. Chosen: twice what one of the default size has.
 pub const FRAMES_BYTES_MAX: usize = 8 << 20;
 
-/// A frame ends within a row, and columns cannot take half a row back. So what may be a row's beginning alone is measured first: the last
-/// sixteenth of a frame, or [`MARGIN_ROWS`] times the largest row so far. To measure all would be a second walk over every row, and is
-/// done only when a larger row was met.
+/// A frame ends within a row, and columns cannot take half a row back. So the last bytes of a frame wait for the next one: so many at
+/// least, and [`MARGIN_ROWS`] times the largest row so far. They are copied to where that begins.
 const MARGIN_BYTES_MIN: usize = FRAME_RAW_BYTES / 16;
 
-/// Rows of the largest size that are measured before a frame ends.
+/// Rows of the largest size that wait for the next frame.
 const MARGIN_ROWS: usize = 8;
+
+/// What is tried when a row was larger than the margin: a frame, and more than any row has.
+const MARGINS_BYTES: [usize; 3] = [MARGIN_BYTES_MIN, FRAME_RAW_BYTES, ROW_BYTES_MAX];
 
 /// Bytes of rows between two looks at how much memory the columns take.
 const LOOK_BYTES: usize = FRAME_RAW_BYTES;
@@ -143,7 +147,6 @@ struct ColumnShape {
 /// The columns of a table whose rows can be turned.
 #[derive(Debug, Clone)]
 pub struct NativeShape {
-    rows: RowShape,
     columns: Vec<ColumnShape>,
 }
 
@@ -159,7 +162,7 @@ impl NativeShape {
             Ok(ColumnShape { name: column.name.clone(), type_name, kind })
         };
         let shapes = columns.columns().iter().map(shape).collect::<Result<_, String>>()?;
-        Ok(Self { rows: RowShape::of(columns), columns: shapes })
+        Ok(Self { columns: shapes })
     }
 }
 
@@ -168,14 +171,14 @@ impl NativeShape {
 /// # Errors
 /// [`Unfit`]: the block goes as rows then.
 pub fn turned(shape: &NativeShape, chunks: &[Bytes]) -> Result<Vec<Bytes>, Unfit> {
-    match turned_with(shape, chunks, MARGIN_BYTES_MIN) {
-        // A row was larger than the margin.
-        Err(Unfit::Short) => turned_with(shape, chunks, usize::MAX),
+    let short = Err(Unfit::Short);
+    MARGINS_BYTES.into_iter().fold(short, |outcome, margin| match outcome {
+        Err(Unfit::Short) => turned_with(shape, chunks, margin),
         outcome => outcome,
-    }
+    })
 }
 
-/// The same, with rows measured first from so many bytes in front of a frame's end on.
+/// The same, with at least so many bytes of a frame waiting for the next one.
 fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Result<Vec<Bytes>, Unfit> {
     let mut turning = Turning::new(&shape.columns);
     let mut frames = Frames::new(chunks);
@@ -183,32 +186,28 @@ fn turned_with(shape: &NativeShape, chunks: &[Bytes], mut margin: usize) -> Resu
     let mut raw = Vec::with_capacity(RAW_BYTES_MAX);
     while frames.next(&mut raw)? {
         let mut at = 0;
-        while at < raw.len() {
-            let rest = &raw[at..];
-            let row = if rest.len() > margin {
-                turning.append(rest)?
-            } else {
-                match shape.rows.row_bytes(rest) {
-                    Ok(bytes) => turning.append(&rest[..bytes])?,
-                    Err(NoRow::Short) => break,
-                    Err(NoRow::Not(NotARow { what, .. })) => return Err(Unfit::Value(what)),
-                }
-            };
+        while raw.len() - at > margin {
+            let row = turning.append(&raw[at..])?;
             at += row;
-            margin = margin.max(row.saturating_mul(MARGIN_ROWS));
+            margin = margin.max(row.saturating_mul(MARGIN_ROWS)).min(ROW_BYTES_MAX);
         }
         raw.drain(..at);
-        if raw.len() > ROW_BYTES_MAX {
-            return Err(Unfit::Value("no end"));
-        }
     }
-    if raw.is_empty() { turning.finish() } else { Err(Unfit::Value("no end")) }
+    let mut rest = &raw[..];
+    while !rest.is_empty() {
+        let row = turning.append(rest).map_err(|unfit| match unfit {
+            Unfit::Short => Unfit::Value("no end"),
+            unfit => unfit,
+        })?;
+        rest = &rest[row..];
+    }
+    turning.finish()
 }
 
 /// Columns that are being filled.
 struct Turning<'a> {
     shapes: &'a [ColumnShape],
-    columns: Vec<Values>,
+    columns: Vec<TableColumn>,
     rows: u64,
     /// Bytes of rows since the last look.
     unseen: usize,
@@ -217,7 +216,7 @@ struct Turning<'a> {
 
 impl<'a> Turning<'a> {
     fn new(shapes: &'a [ColumnShape]) -> Self {
-        let columns = shapes.iter().map(|shape| Values::new(&shape.kind)).collect();
+        let columns = shapes.iter().map(|shape| TableColumn::new(&shape.kind)).collect();
         Self { shapes, columns, rows: 0, unseen: 0, encoder: FrameEncoder::new(FRAME_RAW_BYTES) }
     }
 
@@ -241,10 +240,10 @@ impl<'a> Turning<'a> {
         self.unseen = 0;
         let (mut bytes, mut paths, mut cells) = (0, 0, 0);
         for column in &mut self.columns {
-            column.spill(&mut self.encoder);
+            column.spill(&mut self.encoder)?;
             bytes += column.bytes();
-            paths += column.paths();
-            cells += column.cells();
+            paths += column.values().paths();
+            cells += column.values().cells();
         }
         if paths > PATHS_MAX {
             return Err(Unfit::Paths);
@@ -264,7 +263,8 @@ impl<'a> Turning<'a> {
         let mut output = Output::new(self.encoder);
         put_len(output.raw(), self.columns.len());
         put_varuint(output.raw(), self.rows);
-        for (shape, values) in self.shapes.iter().zip(self.columns) {
+        for (shape, column) in self.shapes.iter().zip(self.columns) {
+            let values = column.into_values();
             put_string(output.raw(), shape.name.as_bytes());
             put_string(output.raw(), shape.type_name.as_bytes());
             values.put_prefix(output.raw());

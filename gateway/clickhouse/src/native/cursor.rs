@@ -34,10 +34,30 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
+    /// Bytes that columns may still grow by.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The bytes from here to a later place.
+    #[inline]
+    pub(super) fn up_to(&self, later: &Self) -> &'a [u8] {
+        &self.rest[..self.rest.len() - later.rest.len()]
+    }
+
     /// The next bytes.
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Unfit::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// The next bytes, of which there are always so many.
+    #[inline]
+    pub(super) fn array<const COUNT: usize>(&mut self) -> Result<&'a [u8; COUNT], Unfit> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Unfit::Short)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -48,6 +68,12 @@ impl<'a> Cursor<'a> {
         let (byte, rest) = self.rest.split_first().ok_or(Unfit::Short)?;
         self.rest = rest;
         Ok(*byte)
+    }
+
+    /// Whether a number of bytes or elements is next that has one byte.
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.rest.first().is_some_and(|first| *first < 0x80)
     }
 
     /// A number of bytes or elements.
@@ -75,13 +101,5 @@ impl<'a> Cursor<'a> {
     pub(super) fn text(&mut self) -> Result<&'a [u8], Unfit> {
         let length = self.length()?;
         self.take(length)
-    }
-
-    /// A string's length and bytes, as they are.
-    #[inline]
-    pub(super) fn text_as_it_is(&mut self) -> Result<&'a [u8], Unfit> {
-        let start = self.rest;
-        self.text()?;
-        Ok(&start[..start.len() - self.rest.len()])
     }
 }

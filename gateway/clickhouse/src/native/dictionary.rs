@@ -16,13 +16,19 @@ use std::collections::HashMap;
 use super::Unfit;
 use super::cursor::Cursor;
 use super::stream::Output;
+use super::times::Times;
 use crate::rowbinary::{put_string, put_u64};
 
 const VERSION: u64 = 1;
 const STRINGS_FOLLOW: u64 = 0x600;
 
 /// What an entry takes beside its bytes. Chosen: a box, an index and their place in the table, which is half empty at the most.
-const ENTRY_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 128;
+
+const _: () = assert!(ENTRY_BYTES >= 2 * size_of::<(Box<[u8]>, Slot)>());
+
+/// Strings that are found without the seeded hash. Chosen: a topic's services, or their operations, are some dozens.
+const SLOTS: usize = 64;
 
 /// Strings and indexes.
 #[derive(Debug)]
@@ -32,10 +38,29 @@ pub(super) struct Dictionary {
     /// The strings as they are written.
     strings: Vec<u8>,
     /// Seeded: senders choose these strings, and must not be able to choose collisions.
-    known: HashMap<Box<[u8]>, u32>,
+    known: HashMap<Box<[u8]>, Slot>,
     indexes: Vec<u32>,
-    /// The last string, which is often the next one, too.
-    last: (Vec<u8>, u32),
+    /// The last string of each slot, which is often the next one, too.
+    slots: [Slot; SLOTS],
+}
+
+/// The first and the last bytes of a string with its length, which up to [`ENDS_BYTES`] are all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    head: u64,
+    tail: u64,
+}
+
+const ENDS_BYTES: usize = 16;
+
+/// Where a string is.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    ends: Ends,
+    /// Its bytes among the strings.
+    start: u32,
+    end: u32,
+    index: u32,
 }
 
 impl Dictionary {
@@ -43,8 +68,9 @@ impl Dictionary {
         let empty = u32::from(nullable);
         // An empty string is a zero, and so is what stands for none.
         let strings = vec![0; if nullable { 2 } else { 1 }];
-        let known = HashMap::from([(Box::default(), empty)]);
-        Self { nullable, strings, known, indexes: Vec::new(), last: (Vec::new(), empty) }
+        let none = Slot { ends: Ends::of(&[0]), start: empty, end: empty + 1, index: empty };
+        let (known, slots) = (HashMap::from([(Box::default(), none)]), [none; SLOTS]);
+        Self { nullable, strings, known, indexes: Vec::new(), slots }
     }
 
     /// Strings that there are, with what stands for none.
@@ -52,31 +78,46 @@ impl Dictionary {
         self.known.len() + usize::from(self.nullable)
     }
 
-    #[inline]
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    #[inline(never)]
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         if self.nullable && cursor.byte()? != 0 {
-            self.indexes.push(0);
+            self.pad(times.count());
             return Ok(());
         }
-        let text = cursor.text()?;
-        if self.last.0 != text {
-            self.last.1 = self.index_of(text, cursor)?;
-            self.last.0.clear();
-            self.last.0.extend_from_slice(text);
+        let ends = Ends::of(cursor.rest());
+        let slot = &self.slots[ends.slot()];
+        let string = slot.start as usize..slot.end as usize;
+        let is_same = slot.ends == ends
+            && (string.len() <= ENDS_BYTES || cursor.rest().starts_with(&self.strings[string.clone()]));
+        let index = if is_same {
+            cursor.take(string.len())?;
+            slot.index
+        } else {
+            self.search(cursor)?
+        };
+        for _ in 0..times.count() {
+            self.indexes.push(index);
         }
-        self.indexes.push(self.last.1);
         Ok(())
     }
 
-    fn index_of(&mut self, text: &[u8], cursor: &mut Cursor<'_>) -> Result<u32, Unfit> {
-        if let Some(index) = self.known.get(text) {
-            return Ok(*index);
+    /// The index of a string that is not in its slot, where it is put.
+    #[inline(never)]
+    fn search(&mut self, cursor: &mut Cursor<'_>) -> Result<u32, Unfit> {
+        let text = cursor.text()?;
+        if let Some(known) = self.known.get(text) {
+            self.slots[known.ends.slot()] = *known;
+            return Ok(known.index);
         }
-        // It is in the dictionary, known, and the last one.
+        // It is in the dictionary, and known.
         cursor.grow(2 * text.len() + ENTRY_BYTES)?;
-        let index = u32::try_from(self.len()).expect("a block has fewer than 2^32 strings");
-        self.known.insert(text.into(), index);
+        let narrow = |n| u32::try_from(n).expect("a block has fewer than 2^32 strings, and bytes of them");
+        let (index, start) = (narrow(self.len()), narrow(self.strings.len()));
         put_string(&mut self.strings, text);
+        let ends = Ends::of(&self.strings[start as usize..]);
+        let slot = Slot { ends, start, end: narrow(self.strings.len()), index };
+        self.known.insert(text.into(), slot);
+        self.slots[ends.slot()] = slot;
         Ok(index)
     }
 
@@ -85,8 +126,11 @@ impl Dictionary {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let strings = self.strings.capacity() + self.strings.len() + self.last.0.capacity();
-        strings + self.known.len() * ENTRY_BYTES + self.indexes.capacity() * size_of::<u32>()
+        let strings = self.strings.capacity() + self.strings.len();
+        size_of::<Self>()
+            + strings
+            + self.known.len() * ENTRY_BYTES
+            + self.indexes.capacity() * size_of::<u32>()
     }
 
     pub(super) fn put_prefix(out: &mut Vec<u8>) {
@@ -112,5 +156,87 @@ impl Dictionary {
             output.raw().extend(piece.iter().flat_map(narrow));
             output.cut_full();
         }
+    }
+}
+
+impl Ends {
+    /// Of the string that `bytes` begin with. Behind a short one, and where too little follows, are zeros.
+    #[inline]
+    fn of(bytes: &[u8]) -> Self {
+        let mut wide = [0; 8];
+        let head = bytes.first_chunk().unwrap_or_else(|| {
+            wide[..bytes.len()].copy_from_slice(bytes);
+            &wide
+        });
+        // Of a string of 128 bytes or more, which has more bytes than that: the seven low bits of the length, and a bit.
+        let length = usize::from(head[0]);
+        let head = u64::from_le_bytes(*head);
+        if length < 7 {
+            return Self { head: head & u64::MAX >> (8 * (7 - length)), tail: 0 };
+        }
+        let tail = bytes.get(length - 7..).and_then(<[u8]>::first_chunk);
+        Self { head, tail: tail.map_or(0, |tail| u64::from_le_bytes(*tail)) }
+    }
+
+    /// Where the string is looked for. The product is by 2^64 divided by the golden ratio: its high bits depend on all of the others.
+    #[inline]
+    fn slot(self) -> usize {
+        let [.., high] =
+            (self.head.rotate_left(32) ^ self.tail).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        usize::from(high) % SLOTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::times::Once;
+    use super::*;
+
+    /// Strings of all lengths around those that are compared in another way, alike at both ends.
+    #[test]
+    fn each_string_has_one_index() {
+        let mut strings: Vec<Vec<u8>> = Vec::new();
+        for length in 0..40 {
+            for byte in [0, b'a', b'b'] {
+                let mut string = vec![b'-'; length];
+                if let Some(middle) = string.get_mut(length / 2) {
+                    *middle = byte;
+                }
+                strings.push(string);
+            }
+        }
+        strings.extend([vec![b'x'; 127], vec![b'x'; 128], vec![b'x'; 255], vec![b'x'; 300]]);
+        for nullable in [false, true] {
+            let mut dictionary = Dictionary::new(nullable);
+            let mut known = vec![Vec::new(); if nullable { 2 } else { 1 }];
+            let mut expected = Vec::new();
+            for string in strings.iter().chain(strings.iter().rev()).chain(&strings) {
+                let mut row = vec![0; usize::from(nullable)];
+                put_string(&mut row, string);
+                // A string is the last of its bytes, or not.
+                row.extend(vec![b'-'; expected.len() % 3 * 20]);
+                dictionary.append(&mut Cursor::new(&row), Once).unwrap();
+                let index = known.iter().rposition(|known| known == string).unwrap_or_else(|| {
+                    known.push(string.clone());
+                    known.len() - 1
+                });
+                expected.push(u32::try_from(index).unwrap());
+            }
+            assert_eq!(dictionary.indexes, expected);
+            assert_eq!(dictionary.len(), known.len());
+        }
+    }
+
+    #[test]
+    fn a_length_in_more_bytes_than_it_needs_is_the_same_string() {
+        let mut dictionary = Dictionary::new(false);
+        for row in
+            [b"\x83\0abc-----------".as_slice(), b"\x83\0abc", b"\x03abc", b"\x83\0abc-----------", b"\x80\0"]
+        {
+            let mut cursor = Cursor::new(row);
+            dictionary.append(&mut cursor, Once).unwrap();
+            assert!(cursor.rest().iter().all(|byte| *byte == b'-'));
+        }
+        assert_eq!(dictionary.indexes, [1, 1, 1, 1, 0]);
     }
 }

@@ -11,6 +11,7 @@
 use super::cursor::Cursor;
 use super::kind::Kind;
 use super::stream::Output;
+use super::times::Times;
 use super::values::Values;
 use super::{TYPES_MAX, Unfit};
 use crate::frame::FrameEncoder;
@@ -20,7 +21,7 @@ use crate::rowbinary::{put_len, put_string, put_u64, tag};
 pub(super) const FLATTENED: u64 = 3;
 
 /// So many values in a row of one type.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Run {
     /// The number of the first of them.
     start: u32,
@@ -41,7 +42,11 @@ pub(super) struct Dynamic {
     len: u32,
     /// Which of them there are. As runs, so that a path that few rows have takes no memory for the others.
     runs: Vec<Run>,
+    /// The last of them, which is not among these yet.
+    open: Run,
     types: Vec<OfType>,
+    /// The type of the next value; none when it is no value.
+    current: Option<u8>,
 }
 
 /// The values of one type.
@@ -60,8 +65,8 @@ impl Dynamic {
         self.len as usize
     }
 
-    #[inline]
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    /// Reads the type that the next value has.
+    pub(super) fn read_type(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
         let number = match self.types.iter().position(|of_type| cursor.rest().starts_with(&of_type.tag)) {
             Some(number) => {
                 cursor.take(self.types[number].tag.len())?;
@@ -69,18 +74,38 @@ impl Dynamic {
             }
             None if cursor.rest().first() == Some(&tag::NOTHING) => {
                 cursor.byte()?;
-                self.pad(1);
+                self.current = None;
                 return Ok(());
             }
             None => self.add_type(cursor)?,
         };
-        let index = u8::try_from(number).map_err(|_| Unfit::Types)?;
-        match self.runs.last_mut() {
-            Some(run) if run.index == index && run.start + run.len == self.len => run.len += 1,
-            _ => self.runs.push(Run { start: self.len, len: 1, index }),
+        self.current = Some(u8::try_from(number).map_err(|_| Unfit::Types)?);
+        Ok(())
+    }
+
+    /// Appends a value of the type that was read last, so many times.
+    #[inline]
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
+        let Some(index) = self.current else {
+            self.pad(times.count());
+            return Ok(());
+        };
+        let run = Run { start: self.len, len: values_count(times.count()), index };
+        if self.open.index == index && self.open.start + self.open.len == self.len {
+            self.open.len += run.len;
+        } else {
+            self.begin(run);
         }
-        self.len += 1;
-        self.types[number].values.append(cursor)
+        self.len += run.len;
+        self.types[usize::from(index)].values.append(cursor, times)
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, run: Run) {
+        if self.open.len > 0 {
+            self.runs.push(self.open);
+        }
+        self.open = run;
     }
 
     #[cold]
@@ -97,7 +122,7 @@ impl Dynamic {
 
     /// Appends so many times no value.
     pub(super) fn pad(&mut self, count: usize) {
-        self.len += u32::try_from(count).expect("a block has fewer than 2^32 values of a path");
+        self.len += values_count(count);
     }
 
     pub(super) fn spill(&mut self, encoder: &mut FrameEncoder) {
@@ -134,7 +159,7 @@ impl Dynamic {
     pub(super) fn put_data(self, output: &mut Output) {
         let none = u8::try_from(self.types.len()).expect("types are fewer than a byte has values");
         let mut written = 0;
-        for run in &self.runs {
+        for run in self.runs.iter().chain([&self.open]) {
             put_indexes(output, none, run.start - written);
             put_indexes(output, run.index, run.len);
             written = run.start + run.len;
@@ -144,6 +169,11 @@ impl Dynamic {
             of_type.values.put_data(output);
         }
     }
+}
+
+#[inline]
+fn values_count(count: usize) -> u32 {
+    u32::try_from(count).expect("a block has fewer than 2^32 values of a path")
 }
 
 /// Writes an index so many times.

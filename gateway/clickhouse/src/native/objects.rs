@@ -9,21 +9,26 @@
 //! | data: | of each declared path, a value for every row |
 //! | | of each other path |
 //!
-//! Most rows have the paths of the row before in the same order: behind each path stands the one that came next the last time.
+//! Most rows have the paths of the row before in the same order, with values of the same types: behind each path stands the one that
+//! came next the last time, and a path's name and type are compared in one piece.
 
 use std::collections::HashMap;
 
 use super::cursor::Cursor;
 use super::dynamic::{Dynamic, FLATTENED};
 use super::kind::Kind;
+use super::prefix::Prefix;
 use super::stream::Output;
+use super::times::Times;
 use super::values::Values;
 use super::{PATHS_MAX, Unfit};
 use crate::frame::FrameEncoder;
 use crate::rowbinary::{put_len, put_string, put_u64};
 
-/// What a path takes beside its values.
-const PATH_BYTES: usize = 256;
+/// What a path takes beside its values and its name. Chosen: its place in a list and in a table, both half empty at the most.
+const PATH_BYTES: usize = 512;
+
+const _: () = assert!(PATH_BYTES >= 2 * size_of::<Path>() + 4 * size_of::<(Box<[u8]>, usize)>());
 
 /// What the default of a declared path takes at the most: eight bytes and a flag.
 const VALUE_BYTES: usize = 9;
@@ -44,6 +49,8 @@ pub(super) struct Objects {
 #[derive(Debug)]
 struct Path {
     name: Box<[u8]>,
+    /// Its name as a row has it, and the type of its last value, if values carry one.
+    head: Prefix,
     column: Column,
     /// The path that came behind it the last time.
     next: usize,
@@ -60,6 +67,7 @@ impl Objects {
     pub(super) fn new(declared: &[(Box<[u8]>, Kind)]) -> Self {
         let path = |(name, kind): &(Box<[u8]>, Kind)| Path {
             name: name.clone(),
+            head: Prefix::of_string(name),
             column: Column::Declared(Values::new(kind), 0),
             next: 0,
         };
@@ -68,30 +76,32 @@ impl Objects {
         Self { rows: 0, declared: paths.len(), paths, places, first: 0 }
     }
 
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
-        let mut before: Option<usize> = None;
+    /// Appends the object that a row goes on with so many times.
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
+        let mut before = None;
+        let mut guess = self.first;
         for _ in 0..cursor.length()? {
-            let name = cursor.text()?;
-            let guess = before.map_or(self.first, |before| self.paths[before].next);
             let place = match self.paths.get(guess) {
-                Some(path) if *path.name == *name => guess,
-                _ => self.search(name, before, cursor)?,
+                Some(path) if path.head.begins(cursor.rest()) => {
+                    cursor.take(path.head.len())?;
+                    guess
+                }
+                _ => self.search(before, cursor)?,
             };
-            self.paths[place].column.append(cursor, self.rows)?;
+            let path = &mut self.paths[place];
+            path.column.append(cursor, self.rows, times)?;
             before = Some(place);
+            guess = path.next;
         }
-        self.rows += 1;
+        self.rows += times.count();
         Ok(())
     }
 
-    /// The place of a path that is not where it was the last time.
+    /// Reads name and type of a path that is not where it was the last time, or has another type; returns its place.
     #[inline(never)]
-    fn search(
-        &mut self,
-        name: &[u8],
-        before: Option<usize>,
-        cursor: &mut Cursor<'_>,
-    ) -> Result<usize, Unfit> {
+    fn search(&mut self, before: Option<usize>, cursor: &mut Cursor<'_>) -> Result<usize, Unfit> {
+        let start = *cursor;
+        let name = cursor.text()?;
         let place = match self.places.get(name) {
             Some(place) => *place,
             None => self.add(name, cursor)?,
@@ -99,6 +109,14 @@ impl Objects {
         match before {
             Some(before) => self.paths[before].next = place,
             None => self.first = place,
+        }
+        let path = &mut self.paths[place];
+        if let Column::Dynamic(dynamic) = &mut path.column {
+            dynamic.read_type(cursor)?;
+        }
+        let head = start.up_to(cursor);
+        if !(path.head.len() == head.len() && path.head.begins(head)) {
+            path.head = Prefix::new(head);
         }
         Ok(place)
     }
@@ -110,7 +128,8 @@ impl Objects {
             return Err(Unfit::Paths);
         }
         cursor.grow(PATH_BYTES)?;
-        self.paths.push(Path { name: name.into(), column: Column::Dynamic(Dynamic::default()), next: place });
+        let column = Column::Dynamic(Dynamic::default());
+        self.paths.push(Path { name: name.into(), head: Prefix::of_string(name), column, next: place });
         self.places.insert(name.into(), place);
         Ok(place)
     }
@@ -138,7 +157,7 @@ impl Objects {
             Column::Declared(values, _) => values.bytes(),
             Column::Dynamic(dynamic) => dynamic.bytes(),
         };
-        self.paths.iter().map(|path| PATH_BYTES + 2 * path.name.len() + bytes(path)).sum()
+        self.paths.iter().map(|path| PATH_BYTES + 3 * path.name.len() + bytes(path)).sum()
     }
 
     pub(super) fn paths(&self) -> usize {
@@ -190,9 +209,9 @@ impl Objects {
 }
 
 impl Column {
-    /// Appends a value of the row with this number; rows before it without one are padded.
+    /// Appends a value of the row with this number and of so many in all; rows before them without one are padded.
     #[inline]
-    fn append(&mut self, cursor: &mut Cursor<'_>, row: usize) -> Result<(), Unfit> {
+    fn append(&mut self, cursor: &mut Cursor<'_>, row: usize, times: impl Times) -> Result<(), Unfit> {
         match self {
             Self::Declared(values, rows) => {
                 if *rows > row {
@@ -200,15 +219,15 @@ impl Column {
                 }
                 cursor.grow(VALUE_BYTES * (row - *rows))?;
                 values.pad(row - *rows);
-                *rows = row + 1;
-                values.append(cursor)
+                *rows = row + times.count();
+                values.append(cursor, times)
             }
             Self::Dynamic(dynamic) => {
                 if dynamic.len() > row {
                     return Err(Unfit::Value("a path twice"));
                 }
                 dynamic.pad(row - dynamic.len());
-                dynamic.append(cursor)
+                dynamic.append(cursor, times)
             }
         }
     }

@@ -19,6 +19,7 @@ use super::dynamic::Dynamic;
 use super::kind::Kind;
 use super::objects::Objects;
 use super::stream::{Output, Stream};
+use super::times::{Once, Times};
 use crate::frame::FrameEncoder;
 
 /// What stands in a column for a value that is null, at the most.
@@ -56,49 +57,96 @@ impl Values {
         }
     }
 
-    /// Appends the value that a row goes on with.
-    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unfit> {
+    /// Appends the value that a row goes on with so many times, which is once at least. Its growth is taken down once.
+    #[inline]
+    pub(super) fn append(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
+        match self {
+            Self::Text(values) if cursor.is_short() => {
+                let start = *cursor;
+                cursor.text()?;
+                let count = start.up_to(cursor).len();
+                for _ in 0..times.count() {
+                    values.put(start.rest(), count);
+                }
+                Ok(())
+            }
+            Self::Fixed { width: 8, values } => {
+                let value = cursor.array::<8>()?;
+                for _ in 0..times.count() {
+                    values.put_array(value);
+                }
+                Ok(())
+            }
+            Self::Fixed { width: 1, values } => {
+                let value = cursor.array::<1>()?;
+                for _ in 0..times.count() {
+                    values.put_array(value);
+                }
+                Ok(())
+            }
+            Self::LowCardinality(dictionary) => dictionary.append(cursor, times),
+            Self::Array { ends, elements, .. } if cursor.rest().first() == Some(&0) => {
+                cursor.byte()?;
+                for _ in 0..times.count() {
+                    ends.put_array(&elements.to_le_bytes());
+                }
+                Ok(())
+            }
+            _ => self.append_other(cursor, times),
+        }
+    }
+
+    /// The same for types that are more than a few bytes, or rare.
+    #[inline(never)]
+    fn append_other(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
         match self {
             Self::Fixed { width, values } => {
-                // At a fixed size, which takes no call.
-                match *width {
-                    8 => values.raw().extend_from_slice(cursor.take(8)?),
-                    1 => values.raw().push(cursor.byte()?),
-                    width => values.raw().extend_from_slice(cursor.take(width)?),
+                let value = cursor.take(*width)?;
+                for _ in 0..times.count() {
+                    values.raw().extend_from_slice(value);
                 }
-                Ok(())
             }
-            Self::Text(values) => {
-                values.raw().extend_from_slice(cursor.text_as_it_is()?);
-                Ok(())
-            }
-            Self::LowCardinality(dictionary) => dictionary.append(cursor),
             Self::Nullable { flags, values } => {
                 let flag = cursor.byte()?;
-                flags.raw().push(flag);
+                let len = flags.raw().len() + times.count();
+                flags.raw().resize(len, flag);
                 if flag == 0 {
-                    return values.append(cursor);
+                    return values.append(cursor, times);
                 }
                 cursor.grow(NULL_BYTES)?;
-                values.pad(1);
-                Ok(())
+                values.pad(times.count());
             }
             Self::Pair(pair) => {
-                pair.0.append(cursor)?;
-                pair.1.append(cursor)
+                pair.0.append(cursor, times)?;
+                pair.1.append(cursor, times)?;
             }
             Self::Array { ends, elements, values } => {
-                let length = cursor.length()?;
-                for _ in 0..length {
-                    values.append(cursor)?;
+                let start = *cursor;
+                for _ in 0..times.count() {
+                    *cursor = start;
+                    let length = cursor.length()?;
+                    for _ in 0..length {
+                        values.append(cursor, Once)?;
+                    }
+                    *elements += length as u64;
+                    ends.put_array(&elements.to_le_bytes());
                 }
-                *elements += length as u64;
-                ends.raw().extend_from_slice(&elements.to_le_bytes());
-                Ok(())
             }
-            Self::Dynamic(dynamic) => dynamic.append(cursor),
-            Self::Json(objects) => objects.append(cursor),
+            Self::Dynamic(dynamic) => {
+                dynamic.read_type(cursor)?;
+                dynamic.append(cursor, times)?;
+            }
+            Self::Json(objects) => objects.append(cursor, times)?,
+            Self::Text(values) => {
+                let start = *cursor;
+                cursor.text()?;
+                for _ in 0..times.count() {
+                    values.raw().extend_from_slice(start.up_to(cursor));
+                }
+            }
+            Self::LowCardinality(dictionary) => dictionary.append(cursor, times)?,
         }
+        Ok(())
     }
 
     /// Appends so many values that rows do not have: a type's default.
@@ -124,7 +172,7 @@ impl Values {
             }
             Self::Array { ends, elements, .. } => {
                 for _ in 0..count {
-                    ends.raw().extend_from_slice(&elements.to_le_bytes());
+                    ends.put_array(&elements.to_le_bytes());
                 }
             }
             Self::Dynamic(dynamic) => dynamic.pad(count),
