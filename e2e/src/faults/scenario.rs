@@ -9,6 +9,9 @@ use super::course::{
 /// Rounds of a scenario that takes long or that does not depend on the moment.
 const FEW: u32 = 3;
 
+/// Rounds of one that depends on the moment, and has a server or a gateway started anew each time.
+const MANY: u32 = 20;
+
 /// Rounds of one that takes a minute.
 const ONE: u32 = 1;
 
@@ -109,7 +112,7 @@ const PROCESSES: [Scenario; 10] = [
         "partition-added",
         Fault::Process(Process::PartitionAdded),
         ONE,
-        "the topic grows from 8 to 12 partitions",
+        "the topic grows from 8 to 12 partitions while spans come",
     ),
     scenario(
         "clock-jump",
@@ -126,7 +129,7 @@ const PROCESSES: [Scenario; 10] = [
     scenario(
         "format-change",
         Fault::FormatChange,
-        20,
+        MANY,
         "SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with the other insert.format",
     ),
     scenario(
@@ -202,13 +205,13 @@ const TRICKLES: [Scenario; 3] = [
 ];
 
 const BROKERS: [Scenario; 11] = [
-    scenario("broker-kill", Fault::Broker(Broker::Kill), FEW, "SIGKILL of the broker, and a start"),
+    scenario("broker-kill", Fault::Broker(Broker::Kill), MANY, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
         ..scenario(
             "coordinator-move",
             Fault::Broker(Broker::CoordinatorMove),
-            FEW,
+            MANY,
             "SIGKILL of that one of three brokers that keeps the group",
         )
     },
@@ -258,7 +261,7 @@ const BROKERS: [Scenario; 11] = [
         "topic-recreated",
         Fault::Broker(Broker::TopicRecreated),
         ONE,
-        "the topic is deleted and made again",
+        "the topic is deleted and made again, and spans come at once",
     ),
     scenario(
         "topic-recreated-longer",
@@ -272,13 +275,13 @@ const SERVERS: [Scenario; 8] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
-        FEW,
+        MANY,
         "SIGKILL of ClickHouse when it has half of an INSERT",
     ),
     scenario(
         "clickhouse-kill-after-commit",
         Fault::Server(Server::KillAfterCommit),
-        FEW,
+        MANY,
         "SIGKILL of ClickHouse when it has stored one and its answer is on its way",
     ),
     scenario(
@@ -411,7 +414,7 @@ const INPUTS: [Scenario; 12] = [
         "wrong-encoding",
         Fault::Input(Input::WrongEncoding),
         FEW,
-        "1,600 spans come as JSON and are dead letters",
+        "16 messages of 100 spans come as JSON among good ones, and are dead letters",
     ),
     scenario(
         "table-changed",

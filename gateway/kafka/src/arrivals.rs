@@ -53,6 +53,18 @@ pub struct Begun {
     pub cluster: Arc<str>,
 }
 
+/// The poll thread's part.
+pub struct Begins {
+    /// Under which it is read.
+    pub generation: Generation,
+    /// Its ranges.
+    pub ranges: Ranges,
+    /// Those that an earlier run has kept and that are taken over, in the order of the log.
+    pub taken: Vec<OffsetRange>,
+    /// What Kafka no longer had, to be counted once a commit has passed it: until then the next owner finds it too.
+    pub lost: Option<OffsetRange>,
+}
+
 /// How partitions are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
@@ -199,7 +211,7 @@ impl Arrivals {
         id: &PartitionId,
         beginning: &Beginning,
         stats: &ConsumerStats,
-    ) -> Option<(Generation, Ranges, Vec<OffsetRange>)> {
+    ) -> Option<Begins> {
         // It may have been taken away while its beginning was read.
         if self.is_over || !self.remove(id) {
             return None;
@@ -226,7 +238,13 @@ impl Arrivals {
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
                 let is_kept = self.kept.remove(id);
                 self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
-                Some((generation, ranges, taken.iter().map(|kept| kept.range).collect()))
+                let taken = taken.iter().map(|kept| kept.range).collect();
+                Some(Begins {
+                    generation,
+                    ranges,
+                    taken,
+                    lost: found.overtaken.map(|overtaken| overtaken.lost),
+                })
             }
             Err(halt) => {
                 tracing::error!(partition = %id, reason = %halt, "the partition is not read: roll forward to that version");
@@ -240,7 +258,6 @@ impl Arrivals {
 
 /// What an owner before left, in the log and in the numbers.
 fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
-    let offsets = |range: OffsetRange| u64::try_from(range.next - range.first).unwrap_or(0);
     if let Some(fresh) = found.fresh.filter(|fresh| fresh.is_doubtful()) {
         stats.fresh_starts.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
@@ -250,7 +267,6 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
         );
     }
     if let Some(overtaken) = found.overtaken {
-        stats.messages_lost.fetch_add(offsets(overtaken.lost), Ordering::Relaxed);
         tracing::error!(
             partition = %id,
             first = overtaken.lost.first,

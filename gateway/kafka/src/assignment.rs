@@ -10,25 +10,32 @@
 //! ```
 
 mod commits;
+mod held_back;
 mod known;
+mod logs;
 mod reports;
 mod topics;
 
 pub use topics::TopicMadeAnew;
 
 use crate::{
-    arrivals::{Arrivals, Begun, Policy, Ready},
+    arrivals::{Arrivals, Begins, Begun, Policy, Ready},
     clock,
     committer::{Beginning, Committer},
     consumer::Inbox,
+    log_reader::LogReader,
     membership::Stop,
-    partition::{Generation, Noted, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report},
+    partition::{
+        Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew,
+        Report,
+    },
     ranges::Ranges,
     stats::ConsumerStats,
     turns::{Change, Turns},
     watchdog::AtWorker,
 };
 use crossbeam_channel::{Receiver, Sender};
+use held_back::HeldBack;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::atomic::Ordering,
@@ -57,6 +64,8 @@ pub struct Assignment {
     pub arrivals: Arrivals,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
+    /// There from the consumer's start until the group is left; `None` too when its thread could not be started.
+    pub logs: Option<LogReader>,
     /// Until when anything may be waited for.
     pub stop: Stop,
     /// Whether what is on its way was waited for already, as long as that may take.
@@ -68,7 +77,7 @@ pub struct Assignment {
     orders: OrderSink,
     /// Orders for which there was no room. At most one per range in flight.
     orders_waiting: VecDeque<Order>,
-    /// Partitions that stopped and are not paused yet. One may be lost and gained again before: a callback takes reports too.
+    /// Partitions that stopped or are held back, and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
     last_commit: Instant,
     /// When brokers were asked last which topics these are, and the one that is another now.
@@ -111,6 +120,9 @@ struct Owned {
     noted: BTreeMap<i64, Noted>,
     /// Ranges whose blocks wait for someone to act, by where they begin.
     halted: BTreeSet<i64>,
+    held_back: HeldBack,
+    /// What Kafka no longer had when it began, until a commit has passed it.
+    lost: Option<OffsetRange>,
     /// Whether it begins anew where it is committed, whatever is on its way.
     reads_again: bool,
     /// The last proof of membership that delivery was told of, and what was committed then.
@@ -133,6 +145,7 @@ impl Assignment {
             turns: Turns::new(policy.active_max),
             arrivals: Arrivals::new(policy),
             committer: None,
+            logs: None,
             stop: Stop::default(),
             has_waited: false,
             owned: BTreeMap::new(),
@@ -223,6 +236,7 @@ impl Assignment {
             self.take_report(&report, stats);
         }
         self.take_outcome(Instant::now(), stats);
+        self.hold_back();
         self.release();
         self.request();
         stats.uncommitted.store(self.left().uncommitted, Ordering::Relaxed);
@@ -309,7 +323,8 @@ impl Assignment {
 
     /// Gives a partition that has begun to the worker that has the fewest.
     pub fn give(&mut self, id: PartitionId, begun: Begun, queue: PartitionQueue) {
-        let Some(owned) = self.owned.get(&id) else { return };
+        let Some(owned) = self.owned.get_mut(&id) else { return };
+        owned.held_back = HeldBack::No;
         let worker = owned.worker;
         let Begun { generation, cutter, log_end, cluster } = begun;
         let partition = Partition { id, generation, queue, cutter, log_end, cluster };
@@ -342,7 +357,7 @@ impl Assignment {
 
     /// A partition's beginning is known.
     pub(crate) fn begin(&mut self, id: PartitionId, beginning: &Beginning, stats: &ConsumerStats) {
-        if let Some((generation, ranges, taken)) = self.arrivals.begin(&id, beginning, stats) {
+        if let Some(Begins { generation, ranges, taken, lost }) = self.arrivals.begin(&id, beginning, stats) {
             let order = Order::TakeOver { id: id.clone(), generation, ranges: taken };
             self.orders_waiting.push_back(order);
             let worker = self.next_worker();
@@ -356,6 +371,8 @@ impl Assignment {
                 is_paused: false,
                 noted: BTreeMap::new(),
                 halted: BTreeSet::new(),
+                held_back: HeldBack::NotGiven,
+                lost,
                 reads_again: false,
                 proof_told: Duration::ZERO,
                 offset_told: i64::MIN,
@@ -393,7 +410,7 @@ impl Assignment {
     }
 
     /// Lets partitions begin anew that are at rest, or whose blocks are gone: those that a worker has let go unasked, and those that it
-    /// was asked to when the group was to be left, which it is not. Returns those that librdkafka keeps, and those that it must be rid
+    /// was asked to when the group was to be left, which it is not, or when they were [held back](Self::hold_back). Returns those that librdkafka keeps, and those that it must be rid
     /// of: in a partition of which Kafka does not have the next offset it has stopped, and goes nowhere else.
     fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         let (mut keep, mut unassign) = (Vec::new(), Vec::new());

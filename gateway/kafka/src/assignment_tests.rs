@@ -201,6 +201,39 @@ fn a_leader_that_does_not_answer_holds_up_nobody_else() {
 }
 
 #[test]
+fn what_kafka_no_longer_had_is_counted_by_the_owner_whose_commit_passes_it() {
+    let stats = ConsumerStats::default();
+    let log = Log { start: 40, end: 50 };
+    let gap = Beginning { log, ..beginning(Some((10, String::new()))) };
+    let lost = || stats.messages_lost.load(Ordering::Relaxed);
+    let committed = |assignment: &mut Assignment, outcome| {
+        let owned = assignment.owned.get_mut(&id(0)).unwrap();
+        owned.ranges.commit(clock::now()).unwrap();
+        let generation = owned.generation;
+        assignment.take_committed(&[(id(0), generation, outcome)], None, &stats);
+    };
+    // The first one goes before its commit is stored.
+    for (outcomes, counted) in [
+        (&[CommitOutcome::Unknown][..], 0),
+        (&[CommitOutcome::Unknown, CommitOutcome::Stored, CommitOutcome::Stored], 30),
+    ] {
+        let (mut assignment, _reports, _) = assignment();
+        assignment.arrivals.arrive(vec![id(0)]);
+        assignment.begin(id(0), &gap, &stats);
+        for (number, outcome) in outcomes.iter().enumerate() {
+            if number == 2 {
+                let range = OffsetRange { first: 40, next: 43 };
+                let owned = assignment.owned.get_mut(&id(0)).unwrap();
+                let generation = owned.generation;
+                owned.ranges.closed(generation, &closed(range));
+            }
+            committed(&mut assignment, *outcome);
+        }
+        assert_eq!(lost(), counted);
+    }
+}
+
+#[test]
 fn nothing_begins_in_a_process_that_leaves() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
@@ -274,3 +307,6 @@ fn a_block_of_a_lost_partition_counts_while_its_insert_hangs() {
 
 #[path = "assignment_leaving_tests.rs"]
 mod leaving;
+
+#[path = "assignment_held_back_tests.rs"]
+mod held_back;

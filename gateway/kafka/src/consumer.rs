@@ -10,6 +10,7 @@ use crate::{
     assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
     committer::Committer,
     inspection::Inspection,
+    log_reader::LogReader,
     membership::{Drain, Membership, Stop},
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
@@ -204,7 +205,12 @@ impl Consumer {
         let client = Arc::new(client);
         let committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
-        client.context().assignment().committer = Some(committer);
+        let logs = LogReader::start(Arc::downgrade(&client)).inspect_err(
+            |error| tracing::warn!(%error, "the thread that asks where logs end could not be started"),
+        );
+        let mut assignment = client.context().assignment();
+        (assignment.committer, assignment.logs) = (Some(committer), logs.ok());
+        drop(assignment);
         let inspection = Inspection::start(kafka);
         Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports, inspection })
     }
@@ -285,6 +291,7 @@ impl Consumer {
         let left = deadline.saturating_duration_since(Instant::now());
         let flush = left.saturating_sub(LAST_COMMIT_WAIT.min(left / 4));
         let mut assignment = context.assignment();
+        let logs = assignment.logs.take().map(LogReader::end);
         assignment.drain();
         let owned = assignment.owned();
         let waits = Waits { drained_by: Instant::now() + flush, committed_by: deadline };
@@ -294,6 +301,10 @@ impl Consumer {
         let Gone { uncommitted, .. } = context.let_go(&owned, waits, true);
         // The workers end now, whoever still has the client: the commit thread may, as long as the coordinator is away.
         context.assignment().dismiss();
+        // A client that its thread still had would be closed there, or not at all.
+        if let Some(logs) = logs {
+            logs.wait(deadline);
+        }
         match (unfinished, uncommitted) {
             (0, 0) => Ok(()),
             (0, offsets) => Err(Error::NotCommitted { offsets }),

@@ -141,7 +141,7 @@ fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
         log_start: numbers.log_start_offset?,
         end: numbers.end_offset?,
         position: known.settled?,
-        // The offsets of the last hour tell.
+        // Where the log ended before tells.
         age: None,
     })
 }

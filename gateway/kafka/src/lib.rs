@@ -28,6 +28,7 @@ mod committer;
 mod consumer;
 pub mod dead_letter;
 mod inspection;
+mod log_reader;
 mod membership;
 mod partition;
 mod probe;

@@ -340,6 +340,7 @@ impl ClientContext for Rebalancing {
             tracing::info!("a broker can be reached again");
         }
         let mut assignment = self.assignment();
+        assignment.ask_logs(Instant::now());
         let mut partitions = std::collections::BTreeMap::new();
         for (topic, of_topic) in &statistics.topics {
             for partition in of_topic.partitions.values() {
@@ -349,6 +350,7 @@ impl ClientContext for Rebalancing {
                     if let Some(end) = numbers.end_offset {
                         assignment.log_ends(&id, end);
                     }
+                    let numbers = assignment.completed(&id, numbers);
                     partitions.insert(id, numbers);
                 }
             }

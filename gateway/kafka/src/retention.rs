@@ -12,7 +12,7 @@
 //! | size | where `retention.bytes` is set: messages in front of the position ÷ messages produced per second | early: the log may have room yet |
 //! | pace | messages in front of the position ÷ pace of the log's start over [`WINDOW`] | either way: it moves in steps |
 //!
-//! Limits: [`SAMPLES_MAX`] samples per partition; topics' limits are read by whoever calls [`read_limits`], and need not be.
+//! Limits: [`SAMPLES_MAX`] samples per partition, and [`OLDER_MAX`] of before while it is not settled so far; topics' limits are read by whoever calls [`read_limits`], and need not be.
 
 use crate::{partition::PartitionId, settings::probe_settings};
 use rdkafka::{
@@ -34,6 +34,10 @@ pub const WINDOW: Duration = Duration::from_hours(1);
 
 /// Samples of a partition. One a minute.
 pub const SAMPLES_MAX: usize = 61;
+
+/// Samples of a partition from before [`WINDOW`], one an hour at first: every other one is dropped when there are too many. Chosen: a day by
+/// the hour, a week by eight; messages of between count as older than they are, and 32 bytes a sample are no matter.
+pub const OLDER_MAX: usize = 24;
 
 /// Between two samples, at the least.
 const SAMPLE_INTERVAL: Duration = Duration::from_mins(1);
@@ -79,11 +83,20 @@ struct Sample {
     end: i64,
 }
 
-/// The logs of all owned partitions over the last [`WINDOW`].
+/// The logs of all owned partitions.
 #[derive(Debug, Default)]
 pub struct Retention {
     limits: BTreeMap<Arc<str>, TopicLimits>,
-    samples: BTreeMap<PartitionId, VecDeque<Sample>>,
+    samples: BTreeMap<PartitionId, Samples>,
+}
+
+/// A partition's log over time.
+#[derive(Debug, Default)]
+struct Samples {
+    /// The last [`WINDOW`].
+    recent: VecDeque<Sample>,
+    /// Of before: the last one that ends at or in front of the position, and those that the position has still to pass.
+    older: Vec<Sample>,
 }
 
 impl Retention {
@@ -103,7 +116,7 @@ impl Retention {
         let left = |(id, look): (&PartitionId, &Look)| {
             let samples = self.samples.entry(id.clone()).or_default();
             let sample = Sample { at: now, log_start: look.log_start, end: look.end };
-            add(samples, sample);
+            samples.add(sample, look.position);
             let limits = self.limits.get(&id.topic).copied().unwrap_or_default();
             (id.clone(), left(look, limits, samples, sample))
         };
@@ -111,24 +124,56 @@ impl Retention {
     }
 }
 
-/// Keeps one sample a minute of the last hour.
-fn add(samples: &mut VecDeque<Sample>, sample: Sample) {
-    // A topic that was made anew begins at 0 again; what was measured of the other says nothing.
-    if samples.back().is_some_and(|last| sample.end < last.end || sample.log_start < last.log_start) {
-        samples.clear();
+impl Samples {
+    /// Keeps one sample a minute of the last hour, and of before what tells the age of a message at the position or behind it.
+    fn add(&mut self, sample: Sample, position: i64) {
+        let Self { recent, older } = self;
+        // A topic that was made anew begins at 0 again; what was measured of the other says nothing.
+        if recent.back().is_some_and(|last| sample.end < last.end || sample.log_start < last.log_start) {
+            recent.clear();
+            older.clear();
+        }
+        let is_due = |last: &Sample| sample.at.saturating_duration_since(last.at) >= SAMPLE_INTERVAL;
+        if recent.back().is_none_or(is_due) {
+            recent.push_back(sample);
+        }
+        let is_old = |first: &Sample| sample.at.saturating_duration_since(first.at) > WINDOW;
+        while recent.len() > SAMPLES_MAX || recent.front().is_some_and(is_old) {
+            older.extend(recent.pop_front());
+        }
+        self.thin_out(position);
     }
-    let is_due = |last: &Sample| sample.at.saturating_duration_since(last.at) >= SAMPLE_INTERVAL;
-    if samples.back().is_none_or(is_due) {
-        samples.push_back(sample);
+
+    /// Of those from before the window, keeps what is wanted and no more than [`OLDER_MAX`].
+    fn thin_out(&mut self, position: i64) {
+        let older = &mut self.older;
+        let passed = older.partition_point(|sample| sample.end <= position);
+        older.drain(..passed.saturating_sub(1));
+        let mut last: Option<Sample> = None;
+        older.retain(|sample| {
+            // The first that the position has still to pass stays beside the last that it has passed.
+            let is_apart =
+                |last: Sample| last.end <= position || sample.at.saturating_duration_since(last.at) >= WINDOW;
+            let stays = last.is_none_or(is_apart);
+            last = if stays { Some(*sample) } else { last };
+            stays
+        });
+        if older.len() > OLDER_MAX {
+            let mut number = 0;
+            older.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+        }
     }
-    while samples.len() > SAMPLES_MAX
-        || samples.front().is_some_and(|first| sample.at.saturating_duration_since(first.at) > WINDOW)
-    {
-        samples.pop_front();
+
+    /// From the last to the first.
+    fn backward(&self) -> impl Iterator<Item = &Sample> {
+        self.recent.iter().rev().chain(self.older.iter().rev())
     }
 }
 
-fn left(look: &Look, limits: TopicLimits, samples: &VecDeque<Sample>, now: Sample) -> Left {
+fn left(look: &Look, limits: TopicLimits, samples: &Samples, now: Sample) -> Left {
     let in_front = look.position.saturating_sub(look.log_start);
     let overtaken = in_front.saturating_neg().try_into().unwrap_or(0);
     if overtaken > 0 {
@@ -139,14 +184,14 @@ fn left(look: &Look, limits: TopicLimits, samples: &VecDeque<Sample>, now: Sampl
     }
     let age = look.age.or_else(|| age_at_most(look.position, samples, now.at));
     let by_age = limits.age.zip(age).map(|(limit, age)| limit.saturating_sub(age).as_secs_f64());
-    let by_size = limits.bytes.and_then(|_| seconds(in_front, samples, now, |sample| sample.end));
-    let by_pace = seconds(in_front, samples, now, |sample| sample.log_start);
+    let by_size = limits.bytes.and_then(|_| seconds(in_front, &samples.recent, now, |sample| sample.end));
+    let by_pace = seconds(in_front, &samples.recent, now, |sample| sample.log_start);
     Left { seconds: [by_age, by_size, by_pace].into_iter().flatten().reduce(f64::min), overtaken }
 }
 
 /// How old the message at a position is at the most: it was not there yet when the log ended at or before it.
-fn age_at_most(position: i64, samples: &VecDeque<Sample>, now: Instant) -> Option<Duration> {
-    let before = samples.iter().rev().find(|sample| sample.end <= position)?;
+fn age_at_most(position: i64, samples: &Samples, now: Instant) -> Option<Duration> {
+    let before = samples.backward().find(|sample| sample.end <= position)?;
     Some(now.saturating_duration_since(before.at))
 }
 
@@ -278,6 +323,28 @@ mod tests {
     }
 
     #[test]
+    fn a_sink_that_is_away_for_hours_leaves_the_age_known() {
+        let limits = TopicLimits { age: Some(Duration::from_hours(72)), bytes: None, is_compacted: false };
+        // All was read at minute 10, then nothing is settled while a message a minute comes.
+        let position = |minute: i64| minute.min(10);
+        let minutes = |last: i64| (0..=last).map(|minute| (u64::try_from(minute).unwrap(), minute));
+        let stands = |last| -> Vec<_> {
+            minutes(last).map(|(at, minute)| (at, look(0, position(minute), minute))).collect()
+        };
+        for hours in [2, 12, 48] {
+            let left = seconds_of(play(limits, &stands(60 * hours)));
+            let exact = f64::from(i32::try_from(72 * 60 - (60 * hours - 10)).unwrap()) * 60.0;
+            assert!((left - exact).abs() < 1e-6, "{hours} h: {left} s, not {exact}");
+        }
+        // The sink comes back: what the position has passed is not as old as where it stood.
+        let mut looks = stands(60 * 48);
+        let caught_up = 60 * 24;
+        looks.push((60 * 48 + 1, look(0, caught_up, 60 * 48 + 1)));
+        let left = seconds_of(play(limits, &looks)) / 3_600.0;
+        assert!((44.0..=48.0).contains(&left), "{left} h of 48");
+    }
+
+    #[test]
     fn the_pace_of_the_start_and_of_the_end_are_estimates() {
         let looks = [(0, look(0, 600, 10_000)), (10, look(100, 600, 20_000))];
         // 500 messages in front, 100 in ten minutes.
@@ -344,7 +411,8 @@ mod tests {
                 let left = retention.look(now, &seen)[&id()];
                 prop_assert!(left.seconds.is_none_or(|seconds| seconds >= 0.0), "{left:?}");
                 prop_assert!(left.overtaken == 0 || position < log_start);
-                prop_assert!(retention.samples[&id()].len() <= SAMPLES_MAX);
+                let samples = &retention.samples[&id()];
+                prop_assert!(samples.recent.len() <= SAMPLES_MAX && samples.older.len() <= OLDER_MAX);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the consumer knows about itself, for the metrics: plain numbers that the poll thread writes and a scrape reads.
 
-use crate::{membership::Phase, partition::PartitionId, watchdog::Still};
+use crate::{membership::Phase, partition::PartitionId, ranges::Log, watchdog::Still};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -10,14 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Numbers of one partition as of librdkafka's last statistics.
+/// Numbers of one partition when librdkafka's last statistics came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Messages between the committed offset and the end.
     pub lag_messages: Option<i64>,
-    /// The offset behind the last message.
+    /// The offset behind the last message, by librdkafka's fetches or by what its leader says when asked, whichever is later.
     pub end_offset: Option<i64>,
-    /// The offset of the oldest message that Kafka has.
+    /// The offset of the oldest message that Kafka has, likewise.
     pub log_start_offset: Option<i64>,
     /// The offset that was committed last.
     pub committed_offset: Option<i64>,
@@ -40,6 +40,22 @@ impl PartitionStats {
             committed_offset: known(partition.committed_offset),
             position: known(partition.app_offset).max(fetched),
             queued_bytes: partition.fetchq_size,
+        }
+    }
+
+    /// With what is known beside librdkafka's numbers. It has the log from answers to fetches, which may have ended, and what is committed
+    /// from commits, which need not have begun.
+    pub(crate) fn completed(self, log: Option<Log>, committed: Option<i64>) -> Self {
+        let end_offset = self.end_offset.max(log.map(|log| log.end));
+        let committed_offset = self.committed_offset.max(committed);
+        let lag =
+            end_offset.zip(committed_offset).map(|(end, committed)| end.saturating_sub(committed).max(0));
+        Self {
+            lag_messages: lag.or(self.lag_messages),
+            end_offset,
+            log_start_offset: self.log_start_offset.max(log.map(|log| log.start)),
+            committed_offset,
+            ..self
         }
     }
 }
@@ -163,6 +179,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_that_is_not_fetched_ends_where_its_leader_says() {
+        let fetched = PartitionStats {
+            lag_messages: Some(0),
+            end_offset: Some(10),
+            log_start_offset: Some(3),
+            committed_offset: Some(10),
+            ..PartitionStats::default()
+        };
+        assert_eq!(fetched.completed(None, None), fetched);
+        assert_eq!(fetched.completed(Some(Log { start: 2, end: 9 }), Some(10)), fetched, "that is older");
+        let asked = fetched.completed(Some(Log { start: 5, end: 25 }), Some(10));
+        assert_eq!((asked.end_offset, asked.log_start_offset), (Some(25), Some(5)));
+        assert_eq!(asked.lag_messages, Some(15));
+        let never_fetched = PartitionStats::default().completed(Some(Log { start: 0, end: 7 }), Some(4));
+        assert_eq!((never_fetched.end_offset, never_fetched.lag_messages), (Some(7), Some(3)));
+        let never_committed = PartitionStats::default().completed(Some(Log { start: 0, end: 7 }), None);
+        assert_eq!(never_committed.lag_messages, None);
+    }
 
     #[test]
     fn the_position_passes_over_what_is_no_message_once_nothing_is_queued() {

@@ -8,6 +8,7 @@
 //! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
 mod ending;
+mod halts;
 mod in_parts;
 mod letters;
 mod shard;
@@ -32,7 +33,7 @@ use sluice_clickhouse::{
     body::InsertBody,
     fate::Lost,
     insert::{InsertError, InsertId},
-    outcome::Class,
+    outcome::{Actor, Class},
 };
 use sluice_kafka::{
     PartitionId,
@@ -90,7 +91,7 @@ enum Sent {
     /// The server does not take it, or not at once.
     Refused(Refusal),
     /// Someone must act; it is sent again after this time.
-    Halted(Duration),
+    Halted(Actor, Duration),
     /// Its generation is over.
     Over,
 }
@@ -155,7 +156,7 @@ impl Shipment {
                 let bisection = Bisection::new(self.block.token, self.block.rows, refusal);
                 self.send_in_parts(bisection, None).await
             }
-            Ok(Sent::Halted(_) | Sent::Over) => None,
+            Ok(Sent::Halted(..) | Sent::Over) => None,
             Err(bisection) => {
                 let first_sent = Duration::from_secs(self.release.first_sent);
                 self.send_in_parts(bisection, Some(first_sent)).await
@@ -180,7 +181,7 @@ impl Shipment {
     async fn send_whole(&mut self) -> Sent {
         loop {
             match self.send().await {
-                Sent::Halted(after) => self.pause(after, Replica::Same).await,
+                Sent::Halted(actor, after) => self.wait_for_actor(actor, after).await,
                 sent => return sent,
             }
         }
@@ -221,8 +222,8 @@ impl Shipment {
                 Next::Bisect { may_double } => return self.refused(Fault::Rows, may_double),
                 Next::Split { may_double } => return self.refused(Fault::Size, may_double),
                 Next::Halt { actor, after } => {
-                    tracing::debug!(partition = %self.block.id, actor = actor.label(), "a block waits for someone to act");
-                    return Sent::Halted(after);
+                    self.say_actor(actor);
+                    return Sent::Halted(actor, after);
                 }
                 Next::Settle { views_incomplete } => {
                     if views_incomplete {
@@ -485,6 +486,6 @@ fn advice(class: Class) -> &'static str {
         Class::Split => {
             "the server cannot take this block at once; it is sent in parts, and so are others, without a line for each"
         }
-        Class::Halt => "someone must act: look at the table and at the user's rights",
+        Class::Halt => "someone must act, as another line says",
     }
 }

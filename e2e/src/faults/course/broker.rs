@@ -26,6 +26,9 @@ const ANSWERS_LOST: u32 = 4;
 /// Spans before and behind what Kafka forgets.
 const SPANS_STORED: u64 = 16_000;
 
+/// Spans of a topic that is made again: so many that the new one is not as long before it is noticed, half a minute of load later.
+const SPANS_OLD: u64 = 160_000;
+
 /// Partitions that forget messages, and how many messages each: behind the committed position.
 const PARTITIONS_FORGOTTEN: i32 = 4;
 const MESSAGES_FORGOTTEN: i64 = 10;
@@ -176,13 +179,13 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
 
 /// Offsets begin at 0 again, with other messages.
 async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
-    scene.produce(SPANS_STORED).await?;
+    scene.produce(SPANS_OLD).await?;
     scene.wait_committed(0).await?;
     make_topic_again(scene).await?;
     let recreated = Instant::now();
-    scene.produce(SPANS_STORED / 2).await?;
+    scene.start_load();
     let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
-    scene.wait_stored().await?;
+    scene.wait_acked(SPANS_AFTER).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::sink_front::{Leg, Verdict};
@@ -125,16 +126,20 @@ async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
 }
 
 async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
-    scene.stop_load().await?;
     scene.topic.grow(PARTITIONS_MORE).await?;
-    // One that has seen the topic before holds messages for partitions that it does not know yet.
-    scene.renew_producer()?;
     let grown = Instant::now();
-    scene.start_load();
     scene.wait_acked(SPANS_AFTER).await?;
     scene.stop_load().await?;
-    scene.wait_committed_within(0, METADATA_PATIENCE).await?;
+    // One that has seen the topic before holds messages for partitions that it does not know yet.
+    scene.renew_producer()?;
     scene.start_load();
+    scene
+        .wait("commits of every partition", METADATA_PATIENCE, async |scene| {
+            let committed = scene.committed().await?.into_iter().filter(|(_, offset)| *offset > 0).count();
+            let seen = Seen::NotYet(format!("{committed} partitions"));
+            Ok(if i32::try_from(committed)? == PARTITIONS_MORE { Seen::Done(()) } else { seen })
+        })
+        .await?;
     Ok(grown)
 }
 

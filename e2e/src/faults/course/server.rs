@@ -93,7 +93,7 @@ impl Server {
         }
         if self == Server::WindowShort {
             // It has asked the server what became of the INSERT, and was told.
-            scene.wait_metric(0, MAY_BE_DOUBLED, |rows| rows == 0.0).await?;
+            scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
         }
         Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
     }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{PATIENCE, Scene};
 use crate::cluster::{Seen, until};
@@ -179,6 +179,22 @@ impl<'a> Scene<'a> {
             })
         })
         .await
+    }
+
+    /// Ends the load, and fails unless the rows that the table has more than once are as many as gateway `number` says in this metric.
+    ///
+    /// # Errors
+    /// When they are not, or not everything is committed within [`PATIENCE`].
+    pub async fn ensure_doubles_told(&mut self, number: usize, metric: &str) -> Result<()> {
+        let sent = self.stop_load().await?.clone();
+        self.wait_committed(0).await?;
+        let count = self.oracle().count(&sent).await?;
+        let doubled = count.rows - count.unique;
+        let told = self.wait_metric(number, metric, |_| true).await?;
+        #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
+        let differs = (told - doubled as f64).abs() > 0.5;
+        ensure!(!differs, "{doubled} rows are doubled, and {told} are said to be");
+        Ok(())
     }
 
     /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.

@@ -3,7 +3,7 @@
 //! Owner: the poll thread, as all of [`Assignment`]. One request at a time: a commit for all partitions, a question where those that
 //! arrive begin, or which topics these are.
 
-use super::{Assignment, PartitionId};
+use super::{Assignment, Owned, PartitionId};
 use crate::{
     clock,
     committer::{Committer, Outcome, Unread},
@@ -27,6 +27,16 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often delivery is told that a partition is still ours, while its offset does not move. Chosen: well below [`crate::ranges::PROOF_AGE_MAX`], which a block that
 /// waits for its turn is measured by.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Counts what Kafka no longer had once the group's offset lies behind it: before that, an owner that comes next finds the same gap, and
+/// would count it again.
+fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
+    let committed = owned.ranges.committed_offset();
+    if let Some(lost) = owned.lost.take_if(|lost| committed.is_some_and(|offset| offset >= lost.next)) {
+        let offsets = u64::try_from(lost.next.saturating_sub(lost.first)).unwrap_or(0);
+        stats.messages_lost.fetch_add(offsets, Ordering::Relaxed);
+    }
+}
 
 impl Assignment {
     /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too.
@@ -73,7 +83,7 @@ impl Assignment {
         }
     }
 
-    fn take_committed(
+    pub(super) fn take_committed(
         &mut self,
         partitions: &[(PartitionId, Generation, CommitOutcome)],
         problem: Option<&KafkaError>,
@@ -82,6 +92,7 @@ impl Assignment {
         for (id, generation, outcome) in partitions {
             if let Some(owned) = self.owned.get_mut(id) {
                 owned.ranges.committed(*generation, *outcome);
+                count_lost(owned, stats);
                 let parted = owned.ranges.parted().into_iter();
                 parted.filter_map(|range| owned.noted.remove(&range.first)).for_each(|noted| noted.tell());
                 let (at, offset) =

@@ -166,9 +166,13 @@ impl Shipment {
                 }
                 Sent::Refused(refusal) => return Some(Outcome::Refused(refusal)),
                 Sent::Over => return None,
-                Sent::Halted(after) => {
+                Sent::Halted(actor, after) => {
                     self.give_turn_back(course);
-                    self.pause(after, Replica::Same).await;
+                    if self.sending.rows == 1 {
+                        // It is about this row, and the partition stands because of it.
+                        self.say_halted();
+                    }
+                    self.wait_for_actor(actor, after).await;
                     self.have_turn(course).await?;
                     self.sending.body = self.body(window, course).await?;
                 }
@@ -237,10 +241,11 @@ impl Shipment {
         if course.halts == 1 {
             self.say_halted();
             let (partition, actor) = (&self.block.id, Actor::Table.label());
-            tracing::error!(%partition, actor, %excess, "a block waits for someone to act; it is tried again by itself");
+            let advice = Actor::Table.advice();
+            tracing::error!(%partition, actor, advice, %excess, "a block waits for someone to act; it is tried again by itself");
         }
         let wait = retry::wait(Pace::Slow, course.halts, self.random());
-        self.pause(wait, Replica::Same).await;
+        self.wait_for_actor(Actor::Table, wait).await;
         refused.blocks_halted.dec();
     }
 }

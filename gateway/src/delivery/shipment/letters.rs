@@ -4,7 +4,8 @@
 //! dead-letter topic; ends when every letter is acknowledged. Where the topic takes none, `delivery.deadLetter.onMissing` decides: `Stop`
 //! waits, says so, and goes on by itself once it takes them; `Skip` counts the row and goes on.
 //!
-//! Owner: the shipment's task; what blocks is done on a blocking thread. Limits: one message is held, and one letter is under way.
+//! Owner: the shipment's task; what blocks is done on a blocking thread. Limits: one letter is under way, and one message is held, by whom
+//! has the [turn](super::IN_PARTS_MAX): it is given back, and the message with it, before anything is waited for that may take long.
 
 use super::{Shipment, in_parts::Course};
 use crate::{
@@ -21,7 +22,7 @@ use sluice_kafka::{
     dead_letter::{Letter, LetterValue, Receipt, Refused},
     fetch_message,
 };
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 /// How long each question to Kafka about a message may take: as long as any other.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,13 +30,39 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a letter waits that finds the queue full. Chosen: a few letters' time.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(100);
 
+/// How often it does before the turn is given back: for a second.
+const QUEUE_FULL_TRIES: u32 = 10;
+
+/// How long an answer is waited for with the message at hand, which rows of the same message need again. Chosen: letters take milliseconds,
+/// and reading a message again takes tens of them.
+const ANSWER_HELD_MAX: Duration = Duration::from_secs(1);
+
+/// Tries to read a message again before the partition counts as one that stands. Chosen: with their waits some 10 s.
+const FETCH_TRIES_QUIET: u32 = 3;
+
 /// Where a row comes from.
 struct Origin {
+    place: Place,
+    /// The message; none when Kafka no longer has it.
+    message: Option<OwnedMessage>,
+}
+
+/// Which row of its partition it is.
+#[derive(Clone, Copy)]
+struct Place {
     offset: i64,
     /// Which span of the message.
     span: u64,
-    /// The message; none when Kafka no longer has it.
-    message: Option<OwnedMessage>,
+}
+
+/// What has become of a letter.
+enum Lettered {
+    /// It is there, or skipped; with the message, if that is still at hand.
+    Over(Option<Origin>),
+    /// The topic does not take it.
+    Refused(Place, Refused),
+    /// There is no room for it.
+    Crowded,
 }
 
 impl Shipment {
@@ -47,37 +74,43 @@ impl Shipment {
         }
         let mut last: Option<Origin> = None;
         for refused in rows {
+            let mut refusals = 0;
             for tries in 1.. {
-                let origin = self.origin(refused.row, last.take()).await?;
-                let Err(why) = self.deliver_letter(&origin, &refused).await? else {
-                    last = Some(origin);
-                    break;
-                };
-                if tries == 1 {
-                    let refusals = &self.shard.delivery.metrics.dead_letters_refused;
-                    refusals.with_label_values(&[why.label()]).inc();
-                    self.log_stopped(&origin, &refused, &why);
-                    self.say_halted();
+                self.have_turn(course).await?;
+                match self.send_letter(&refused, last.take(), course).await? {
+                    Lettered::Over(origin) => {
+                        last = origin;
+                        break;
+                    }
+                    Lettered::Crowded => self.wait_for_room(course, tries).await,
+                    Lettered::Refused(place, why) => {
+                        refusals += 1;
+                        if refusals == 1 {
+                            let refusals = &self.shard.delivery.metrics.dead_letters_refused;
+                            refusals.with_label_values(&[why.label()]).inc();
+                            self.log_stopped(place, &refused, &why);
+                            self.say_halted();
+                        }
+                        self.wait_for_topic(course, tries).await;
+                    }
                 }
-                drop(origin);
-                self.wait_for_topic(course, tries).await?;
             }
         }
         Some(count)
     }
 
     /// Where a row comes from. Neighbours are of the same message.
-    async fn origin(&mut self, row: u64, last: Option<Origin>) -> Option<Origin> {
+    async fn origin(&mut self, row: u64, last: Option<Origin>, course: &mut Course) -> Option<Origin> {
         let (offset, span) = self.block.messages.locate(row).expect("a block knows the messages of its rows");
-        let message = match last.filter(|last| last.offset == offset) {
+        let message = match last.filter(|last| last.place.offset == offset) {
             Some(same) => same.message,
-            None => self.fetch(offset).await?,
+            None => self.fetch(offset, course).await?,
         };
-        Some(Origin { offset, span, message })
+        Some(Origin { place: Place { offset, span }, message })
     }
 
     /// Reads a message again, however long Kafka is away.
-    async fn fetch(&mut self, offset: i64) -> Option<Option<OwnedMessage>> {
+    async fn fetch(&mut self, offset: i64, course: &mut Course) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
             let (kafka, id) = (self.shard.delivery.kafka.clone(), self.block.id.clone());
             let fetch = move || fetch_message(&kafka, &id, offset, FETCH_TIMEOUT);
@@ -90,11 +123,13 @@ impl Shipment {
                         %error,
                         "the message of a refused row is not read again yet; its dead letter waits"
                     );
+                    if tries == FETCH_TRIES_QUIET {
+                        self.say_halted();
+                    }
+                    self.give_turn_back(course);
                     let wait = retry::wait(Pace::Slow, tries, self.random());
                     self.pause(wait, Replica::Same).await;
-                    if self.is_over() {
-                        return None;
-                    }
+                    self.have_turn(course).await?;
                 }
                 Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
             }
@@ -102,54 +137,83 @@ impl Shipment {
         None
     }
 
-    /// Sends a letter until it is acknowledged, or skipped, or refused. `None` when the generation is over.
-    async fn deliver_letter(&self, origin: &Origin, refused: &RefusedRow) -> Option<Result<(), Refused>> {
-        let span = origin.message.as_ref().and_then(|message| self.span_of(message, origin.span));
+    /// Sends the letter of a row until it is acknowledged, or skipped, or refused. `None` when the generation is over.
+    async fn send_letter(
+        &mut self,
+        refused: &RefusedRow,
+        last: Option<Origin>,
+        course: &mut Course,
+    ) -> Option<Lettered> {
+        let origin = self.origin(refused.row, last, course).await?;
+        let place = origin.place;
+        let Some(receipt) = self.post_soon(&origin, refused).await? else { return Some(Lettered::Crowded) };
+        let mut origin = Some(origin);
+        let generation = self.generation.clone();
+        let answer = held_for(ANSWER_HELD_MAX, receipt, || {
+            origin = None;
+            self.give_turn_back(course);
+        });
+        let answer = if self.frames.is_only_copy() {
+            answer.await
+        } else {
+            tokio::select! {
+                answer = answer => answer,
+                () = generation.over() => return None,
+            }
+        };
         let delivery = &self.shard.delivery;
-        let receipt = loop {
-            if self.is_over() {
-                return None;
-            }
-            match self.post(origin, span.as_deref(), refused) {
-                Some(receipt) => break receipt,
-                None => tokio::time::sleep(QUEUE_FULL_WAIT).await,
-            }
-        };
-        let answer = tokio::select! {
-            answer = receipt => answer,
-            () = self.over() => return None,
-        };
         Some(match answer {
             Ok(delivered) => {
                 delivery.metrics.dead_letters.with_label_values(&[ROW_REFUSED]).inc();
-                self.log_lettered(origin, refused, &delivered.topic);
-                Ok(())
+                self.log_lettered(place, refused, &delivered.topic);
+                Lettered::Over(origin)
             }
             Err(why) if delivery.on_missing == OnMissing::Skip && why != Refused::Ended => {
                 delivery.metrics.refused.rows_skipped.inc();
                 delivery.metrics.dead_letters_refused.with_label_values(&[why.label()]).inc();
-                self.log_skipped(origin, refused, &why);
-                Ok(())
+                self.log_skipped(place, refused, &why);
+                Lettered::Over(origin)
             }
-            Err(why) => Err(why),
+            Err(why) => Lettered::Refused(place, why),
         })
     }
 
+    /// Gives a letter to the queue; without a receipt when that stays full. `None` when the generation is over.
+    async fn post_soon(&self, origin: &Origin, refused: &RefusedRow) -> Option<Option<Receipt>> {
+        let span = origin.message.as_ref().and_then(|message| self.span_of(message, origin.place.span));
+        for _ in 0..QUEUE_FULL_TRIES {
+            if self.is_over() {
+                return None;
+            }
+            let receipt = self.post(origin, span.as_deref(), refused);
+            if receipt.is_some() {
+                return Some(receipt);
+            }
+            tokio::time::sleep(QUEUE_FULL_WAIT).await;
+        }
+        Some(None)
+    }
+
+    /// Waits until there may be room for a letter among those that are under way.
+    async fn wait_for_room(&mut self, course: &mut Course, tries: u32) {
+        self.give_turn_back(course);
+        self.pause(retry::wait(Pace::Quick, tries, self.random()), Replica::Same).await;
+    }
+
     /// Waits until the topic may take a letter.
-    async fn wait_for_topic(&mut self, course: &mut Course, tries: u32) -> Option<()> {
+    async fn wait_for_topic(&mut self, course: &mut Course, tries: u32) {
         self.give_turn_back(course);
         let shard = self.shard.clone();
         shard.delivery.metrics.refused.blocks_halted.inc();
         let wait = retry::wait(Pace::Slow, tries, self.random());
         self.pause(wait, Replica::Same).await;
         shard.delivery.metrics.refused.blocks_halted.dec();
-        self.have_turn(course).await
     }
 
     /// Gives a letter to the queue; `None` when that is full.
     fn post(&self, origin: &Origin, span: Option<&[u8]>, refused: &RefusedRow) -> Option<Receipt> {
         let delivery = &self.shard.delivery;
-        let (row, text) = (origin.span, refused.refusal.text.as_str());
+        let (row, text) = (origin.place.span, refused.refusal.text.as_str());
         let letter = match &origin.message {
             Some(message) => {
                 let letter = Letter::of_message(message, delivery.kafka.format, ROW_REFUSED, text);
@@ -162,7 +226,7 @@ impl Shipment {
             None => Letter {
                 topic: &self.block.id.topic,
                 partition: self.block.id.partition,
-                offset: origin.offset,
+                offset: origin.place.offset,
                 row: Some(row),
                 reason: ROW_REFUSED,
                 text,
@@ -184,14 +248,14 @@ impl Shipment {
         sluice_otlp::extract(wire, span).ok()?
     }
 
-    fn log_lettered(&self, origin: &Origin, refused: &RefusedRow, dead_letter_topic: &str) {
-        let (partition, offset, row) = (&self.block.id, origin.offset, origin.span);
+    fn log_lettered(&self, place: Place, refused: &RefusedRow, dead_letter_topic: &str) {
+        let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
         tracing::debug!(%partition, offset, row, code, reason, dead_letter_topic, "a row is refused and is dead-lettered");
     }
 
-    fn log_skipped(&self, origin: &Origin, refused: &RefusedRow, why: &Refused) {
-        let (partition, offset, row) = (&self.block.id, origin.offset, origin.span);
+    fn log_skipped(&self, place: Place, refused: &RefusedRow, why: &Refused) {
+        let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
         tracing::error!(
             %partition,
@@ -204,8 +268,8 @@ impl Shipment {
         );
     }
 
-    fn log_stopped(&self, origin: &Origin, refused: &RefusedRow, why: &Refused) {
-        let (partition, offset, row) = (&self.block.id, origin.offset, origin.span);
+    fn log_stopped(&self, place: Place, refused: &RefusedRow, why: &Refused) {
+        let (partition, offset, row) = (&self.block.id, place.offset, place.span);
         let (code, reason) = (refused.refusal.code, &refused.refusal.text);
         tracing::error!(
             %partition,
@@ -216,5 +280,43 @@ impl Shipment {
             %why,
             "a row is refused, and so is its dead letter; its block waits until the topic takes it"
         );
+    }
+}
+
+/// What is answered. What is held meanwhile is let go when it takes longer than that.
+async fn held_for<T>(held_max: Duration, answer: impl Future<Output = T>, let_go: impl FnOnce()) -> T {
+    let mut answer = pin!(answer);
+    match tokio::time::timeout(held_max, &mut answer).await {
+        Ok(answered) => answered,
+        Err(_elapsed) => {
+            let_go();
+            answer.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::sync::{Semaphore, oneshot};
+
+    #[tokio::test]
+    async fn an_answer_that_is_late_holds_up_no_other_block() {
+        let turns = Arc::new(Semaphore::new(1));
+        for (held_max, is_late) in [(Duration::from_hours(1), false), (Duration::ZERO, true)] {
+            let mut turn = Some(turns.clone().acquire_owned().await.unwrap());
+            let (answers, answer) = oneshot::channel();
+            let waits = held_for(held_max, answer, || turn = None);
+            let other = async {
+                if is_late {
+                    // Has its turn before there is an answer.
+                    drop(turns.acquire().await.unwrap());
+                }
+                answers.send("it is there").unwrap();
+            };
+            let (answered, ()) = tokio::join!(waits, other);
+            assert_eq!((answered, turn.is_some()), (Ok("it is there"), !is_late));
+        }
     }
 }

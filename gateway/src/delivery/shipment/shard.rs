@@ -10,6 +10,7 @@ use crate::{
         breaker::{Answer, Endpoints, Pass, Wait},
         clock::Clock,
         held::Stowed,
+        shipment::halts::Halts,
         task::Delivery,
         tries::Replica,
     },
@@ -42,6 +43,8 @@ pub struct Shard {
     pub(super) failing: AtomicBool,
     /// Whether any block was ever refused for what is in it: one line when it begins.
     pub(super) refusing: AtomicBool,
+    /// Who must act on blocks that wait for someone.
+    pub(super) halts: Halts,
     /// Told when an insert succeeds after others failed.
     pub(super) recovered: Notify,
     /// One for each block of the process that may be in parts.
@@ -72,6 +75,7 @@ impl Shard {
             returned: Notify::new(),
             failing: AtomicBool::new(false),
             refusing: AtomicBool::new(false),
+            halts: Halts::default(),
             recovered: Notify::new(),
             in_parts,
             pool,

@@ -1,7 +1,8 @@
 //! The metrics of blocks that the server does not take whole, and of the rows that it refuses.
 
 use super::Maker;
-use prometheus::{IntCounter, IntGauge};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec};
+use sluice_clickhouse::outcome::Actor;
 
 /// Handles of these metrics.
 #[derive(Debug, Clone)]
@@ -10,6 +11,7 @@ pub struct RefusedMetrics {
     pub blocks_in_parts: IntCounter,
     /// Those that wait for someone to act.
     pub blocks_halted: IntGauge,
+    blocks_waiting: IntGaugeVec,
     /// Rows without a dead letter.
     pub rows_skipped: IntCounter,
 }
@@ -17,7 +19,16 @@ pub struct RefusedMetrics {
 impl RefusedMetrics {
     /// Makes and registers them.
     pub(super) fn new(make: &Maker) -> Self {
+        let blocks_waiting = make.gauges(
+            "blocks_waiting_for_action",
+            "Blocks that ClickHouse refuses until someone acts, by who must.",
+            &["actor"],
+        );
+        for actor in Actor::ALL {
+            blocks_waiting.with_label_values(&[actor.label()]);
+        }
         Self {
+            blocks_waiting,
             blocks_in_parts: make.counter(
                 "blocks_in_parts_total",
                 "Blocks sent in parts, because rows of them are refused or they are too much at once.",
@@ -31,5 +42,10 @@ impl RefusedMetrics {
                 "Rows that ClickHouse refuses, passed over without a dead letter because deadLetter.onMissing is Skip.",
             ),
         }
+    }
+
+    /// Blocks that wait for this one to act.
+    pub fn blocks_waiting_for(&self, actor: Actor) -> IntGauge {
+        self.blocks_waiting.with_label_values(&[actor.label()])
     }
 }

@@ -1,0 +1,24 @@
+//! Where the logs of owned partitions begin and end, beyond what librdkafka says of it.
+//!
+//! Owner: the poll thread, as all of [`Assignment`].
+
+use super::Assignment;
+use crate::{partition::PartitionId, stats::PartitionStats};
+use std::time::Instant;
+
+impl Assignment {
+    /// Has leaders asked about all partitions that are owned, when that is due.
+    pub fn ask_logs(&mut self, now: Instant) {
+        let owned = self.owned();
+        if let Some(logs) = &mut self.logs {
+            logs.tend(&owned, now);
+        }
+    }
+
+    /// librdkafka's numbers of a partition, with what is known beside them.
+    pub fn completed(&self, id: &PartitionId, numbers: PartitionStats) -> PartitionStats {
+        let log = self.logs.as_ref().and_then(|logs| logs.log(id));
+        let committed = self.owned.get(id).and_then(|owned| owned.ranges.committed_offset());
+        numbers.completed(log, committed)
+    }
+}

@@ -1,0 +1,124 @@
+//! Who must act on blocks that ClickHouse refuses until someone does, in the log and in the metrics.
+//!
+//! Owner: [`Halts`] is shared by the shipments to a shard; it is asked once a failed try of a block that waits, some seconds apart.
+//! Limits: [`CAUSES_MAX`] causes are told apart; each is logged once in [`SAY_INTERVAL`], whatever succeeds between: a block may wait alone
+//! among others that go in.
+
+use super::Shipment;
+use crate::delivery::tries::Replica;
+use sluice_clickhouse::outcome::Actor;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How often the same cause is logged. Chosen: often enough to be found in what a log keeps, and a few lines an hour.
+const SAY_INTERVAL: Duration = Duration::from_mins(10);
+
+/// Causes of a shard that are logged. Chosen: more than a server has at a time; a bound on lines whatever it answers.
+const CAUSES_MAX: usize = 16;
+
+/// Why a block waits for someone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cause {
+    actor: Actor,
+    /// ClickHouse's exception code, if it was one.
+    code: Option<u32>,
+}
+
+/// What was logged of late, and when.
+#[derive(Debug, Default)]
+struct Said(Vec<(Cause, Duration)>);
+
+/// The causes that blocks of a shard wait for.
+#[derive(Debug, Default)]
+pub struct Halts(Mutex<Said>);
+
+impl Said {
+    /// Whether a cause is to be logged now; then it counts as logged.
+    fn is_due(&mut self, cause: Cause, now: Duration) -> bool {
+        self.0.retain(|(_, at)| now.saturating_sub(*at) < SAY_INTERVAL);
+        let is_due = self.0.len() < CAUSES_MAX && self.0.iter().all(|(said, _)| *said != cause);
+        if is_due {
+            self.0.push((cause, now));
+        }
+        is_due
+    }
+}
+
+impl Halts {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        // A list of plain values, whole whatever the task that held it died of.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shipment {
+    /// Says who must act and what to do, unless that was said of late.
+    pub(super) fn say_actor(&self, actor: Actor) {
+        let (code, reason) = self.refusal.as_ref().map_or((None, ""), |(code, text)| (*code, text.as_str()));
+        let now = self.shard.clock.now();
+        if self.shard.halts.said().is_due(Cause { actor, code }, now) {
+            let (partition, who, advice) = (&self.block.id, actor.label(), actor.advice());
+            tracing::error!(
+                %partition,
+                actor = who,
+                code,
+                advice,
+                reason,
+                "a block waits for someone to act, and others may; it is tried again by itself"
+            );
+        }
+    }
+
+    /// Waits for someone to act, and counts as a block that does.
+    pub(super) async fn wait_for_actor(&mut self, actor: Actor, wait: Duration) {
+        let waiting = self.shard.delivery.metrics.refused.blocks_waiting_for(actor);
+        waiting.inc();
+        self.pause(wait, Replica::Same).await;
+        waiting.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn cause(actor: Actor, code: u32) -> Cause {
+        Cause { actor, code: Some(code) }
+    }
+
+    #[test]
+    fn a_cause_is_said_when_it_is_new_and_now_and_then() {
+        let mut said = Said::default();
+        let (table, other) = (cause(Actor::Table, 60), cause(Actor::Table, 16));
+        let access = cause(Actor::Access, 497);
+        let course = [
+            (0, table, true),
+            (5, table, false),
+            (6, other, true),
+            (7, access, true),
+            // Blocks that wait for different things take turns.
+            (8, table, false),
+            (9, other, false),
+            (600, table, true),
+            (601, other, false),
+        ];
+        for (seconds, cause, is_due) in course {
+            assert_eq!(said.is_due(cause, seconds * SECOND), is_due, "{cause:?} at {seconds} s");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_bounded() {
+        let mut said = Said::default();
+        let mut lines = |from: u32, at| {
+            let causes = (from..from + 100).map(|code| cause(Actor::Table, code));
+            causes.filter(|cause| said.is_due(*cause, at)).count()
+        };
+        assert_eq!([lines(0, SECOND), lines(0, SECOND), lines(1_000, SECOND)], [CAUSES_MAX, 0, 0]);
+        assert_eq!(lines(1_000, SECOND + SAY_INTERVAL), CAUSES_MAX);
+    }
+}
