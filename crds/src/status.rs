@@ -173,7 +173,7 @@ pub mod condition {
     pub const STALLED: &str = "Stalled";
     /// Kafka answers, and every topic exists.
     pub const SOURCE_REACHABLE: &str = "SourceReachable";
-    /// ClickHouse answered with these credentials when it was last asked.
+    /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts fail since.
     pub const SINK_REACHABLE: &str = "SinkReachable";
     /// The table exists with the columns that are needed.
     pub const SCHEMA_READY: &str = "SchemaReady";
@@ -329,3 +329,7 @@ pub mod reason {
     /// The schema Job failed for a reason that has no word of its own; the message says which.
     pub const JOB_FAILED: &str = "JobFailed";
 }
+    /// Some servers did not answer the schema Job, and may lack the table; the others have one that rows can be written to.
+    pub const SERVERS_NOT_REACHED: &str = "ServersNotReached";
+    /// Gateways are ready, and what they insert does not come through.
+    pub const INSERTS_FAILING: &str = "InsertsFailing";

@@ -110,7 +110,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let partitions = partitions(&source_spec.topics, answer);
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
-    let Said { told, messages_lost } = world.shared.telling.ask(&key, &gateways).await;
+    let Said { told, messages_lost, sink } = world.shared.telling.ask(&key, &gateways).await;
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
@@ -126,6 +126,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         secrets,
         delivery: told.delivery,
         queue: told.queue,
+        sink,
         has_empty_queue: told.has_empty_queue,
         messages_lost,
         scaling: ScalingSeen::default(),

@@ -29,6 +29,7 @@ pub mod rollout;
 pub mod scale;
 mod schema;
 mod secrets;
+pub mod sink;
 mod size;
 mod status;
 mod topics;

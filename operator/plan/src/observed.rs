@@ -24,7 +24,7 @@ pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
-use crate::scale::Decision;
+use crate::{scale::Decision, sink::SinkSeen};
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
 use std::collections::BTreeMap;
 
@@ -54,6 +54,8 @@ pub struct Observed {
     pub messages_lost: BTreeMap<u32, i64>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
+    /// Whether what gateways insert comes through.
+    pub sink: SinkSeen,
     /// An older pipeline with the same consumer group ([`crate::rival`]).
     pub rival: Option<String>,
     /// The storage class of the queue volumes.

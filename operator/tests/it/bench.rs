@@ -146,7 +146,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
         rollouts: Rollouts::by(crate::scaling::clock),
-        telling: Telling::default(),
+        telling: Telling::by(crate::scaling::clock),
         pipelines: AllPipelines::default(),
     })
 }

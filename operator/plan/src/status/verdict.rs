@@ -4,10 +4,14 @@ use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
     scale::{Hold, Limit},
     secrets::mounted,
+    sink::SinkSeen,
     status::scaling::joined,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use sluice_crds::{ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, status::reason};
+use sluice_crds::{
+    ScalingMode, ScalingStatus, SchemaManagement, TracePipeline,
+    status::{condition, reason},
+};
 
 /// Whether, why, and in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +89,9 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
         return Verdict::no(unusable.reason, unusable.message);
     }
+    if let Some(failing) = inserts_failing(pipeline, observed) {
+        return failing;
+    }
     match &observed.schema {
         _ if is_unmanaged(pipeline) => {
             Verdict::unknown(reason::NOT_MANAGED, "ClickHouse is not asked: schema.management is None")
@@ -103,6 +110,29 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
 
 /// Whether the table is as it must be.
 pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+/// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
+/// the one before said, as long as there are gateways that it may be true of.
+fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    let whose = match observed.sink {
+        SinkSeen::Failing { all: true } => "every gateway",
+        SinkSeen::Failing { all: false } => "some of the gateways",
+        SinkSeen::Well => return None,
+        SinkSeen::NotKnown => {
+            let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+            let mut said = conditions.filter(|one| {
+                one.type_ == condition::SINK_REACHABLE && one.reason == reason::INSERTS_FAILING
+            });
+            let has_gateways = observed.workload.as_ref().is_some_and(|workload| workload.wanted > 0);
+            let said = said.next().filter(|_| has_gateways)?;
+            return Some(Verdict::no(reason::INSERTS_FAILING, &said.message));
+        }
+    };
+    Some(Verdict::no(
+        reason::INSERTS_FAILING,
+        format!("the inserts of {whose} fail, and none comes through; their logs say of what"),
+    ))
+}
+
     match &observed.schema {
         _ if is_unmanaged(pipeline) => {
             Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
-    TopicSeen, VolumesSeen, plan,
+    TopicSeen, VolumesSeen, plan, sink::SinkSeen,
 };
 use std::collections::BTreeMap;
 
@@ -67,6 +67,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         messages_lost: BTreeMap::new(),
         scaling: ScalingSeen::default(),
         rival: None,
+        sink: SinkSeen::NotKnown,
         storage_class: StorageClassSeen::NotAsked,
         volumes: VolumesSeen::default(),
         rollout: None,
