@@ -9,15 +9,12 @@ use crate::{
     memory::Key,
     reconcile::World,
     sample::{self, Sample, Source},
+    secrets,
     told::Said,
     volumes,
 };
 use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        core::v1::{Pod, Secret},
-        storage::v1::StorageClass,
-    },
+    api::{apps::v1::StatefulSet, core::v1::Pod, storage::v1::StorageClass},
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
@@ -97,7 +94,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
-    let (secrets, of_kafka) = secrets(pipeline, world).await?;
+    let (secrets, of_kafka) = secrets(pipeline, &key, world).await?;
     let source_spec = &pipeline.spec.source.kafka;
     let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
         Some(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
@@ -165,28 +162,25 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
     }
 }
 
-/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself. Of the others
-/// the content is read for the names of its keys, and dropped.
-async fn secrets(pipeline: &TracePipeline, world: &World) -> Result<(Secrets, KafkaSecrets), Error> {
+/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself.
+async fn secrets(
+    pipeline: &TracePipeline,
+    key: &Key,
+    world: &World,
+) -> Result<(Secrets, KafkaSecrets), Error> {
+    let shared = &world.shared;
+    let known = shared.secrets.of(key, &pipeline.spec, (&shared.client, &world.cache)).await;
+    let known =
+        known.map_err(|secrets::Failed { name, source }| Error::Secret { name, source: source.into() })?;
     let (mut seen, mut of_kafka) = (Secrets::new(), KafkaSecrets::new());
     for (usage, name) in pipeline.spec.secrets() {
-        let secret = secret(pipeline, name, world).await?.map(Arc::new);
-        seen.insert(usage, SecretSeen::of(usage, secret.as_deref()));
+        let secret = known.get(name);
+        seen.insert(usage, SecretSeen::of(usage, secret.map(|secret| &**secret)));
         if usage.is_of_source() {
-            of_kafka.extend(secret.map(|secret| (usage, secret)));
+            of_kafka.extend(secret.map(|secret| (usage, Arc::clone(secret))));
         }
     }
     Ok((seen, of_kafka))
-}
-
-async fn secret(pipeline: &TracePipeline, name: &str, world: &World) -> Result<Option<Secret>, Error> {
-    let namespace = pipeline.namespace().unwrap_or_default();
-    if find(&world.cache.secrets, &namespace, name).is_none() {
-        return Ok(None);
-    }
-    let api: Api<Secret> = Api::namespaced(world.shared.client.clone(), &namespace);
-    let failed = |source: kube::Error| Error::Secret { name: name.to_owned(), source: source.into() };
-    api.get_opt(name).await.map_err(failed)
 }
 
 fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {

@@ -23,6 +23,7 @@ use crate::{
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
+    secrets::KnownSecrets,
     told::Telling,
     unasked, volumes,
 };
@@ -69,6 +70,8 @@ pub struct Shared {
     pub memory: Memory,
     /// Decides how many gateways there are.
     pub scaling: Scaling,
+    /// The Secrets that pipelines name.
+    pub secrets: KnownSecrets,
     /// Asks gateways how they are.
     pub telling: Telling,
     /// The pipelines of all scopes.
@@ -94,6 +97,7 @@ impl World {
         }
         self.shared.scaling.forget(&key);
         self.shared.telling.forget(&key);
+        self.shared.secrets.forget(&key);
         self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
