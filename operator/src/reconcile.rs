@@ -236,7 +236,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Planned::Ready(plan) => Some(&**plan),
         Planned::Waiting(_) => None,
     });
-    let (replicas, replaced) = Box::pin(leave(pipeline, ready, &mut facts, world)).await;
+    // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.
+    let stays = ready.filter(|plan| !plan.holds_source());
+    let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, world)).await;
     let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
@@ -379,7 +381,10 @@ async fn carry_out_spec(
     let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed.volumes, world)).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
-    Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+    // It would come back with what is held from it.
+    if !plan.holds_source() {
+        Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+    }
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
     discarded?;
     tended?;

@@ -31,6 +31,7 @@ mod schema;
 mod secrets;
 pub mod sink;
 mod size;
+mod source;
 mod status;
 mod topics;
 pub mod volumes;

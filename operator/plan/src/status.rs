@@ -120,7 +120,7 @@ fn counted(before: TracePipelineStatus, observed: &Observed) -> TracePipelineSta
 /// What is planned; what gateways run changes with the StatefulSet alone.
 fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -> TracePipelineStatus {
     let names: &Names = plan.names();
-    let starts = Intent::of(pipeline) == Intent::Run && plan.schema_step().lets_gateways_start();
+    let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change();
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),

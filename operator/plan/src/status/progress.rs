@@ -149,7 +149,9 @@ impl Progress {
     fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { message, .. }) => {
-                Some(Self::waiting(reason::SOURCE_UNAVAILABLE, message.clone()))
+                let held = "; until it answers, gateways keep the brokers and credentials that they have";
+                let held = if plan.holds_source() { held } else { "" };
+                Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
             }
             _ => None,
         })

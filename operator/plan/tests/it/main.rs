@@ -15,6 +15,7 @@ mod revisions;
 mod rollout;
 mod scale;
 mod shards;
+mod source;
 mod statuses;
 mod volumes;
 
