@@ -115,6 +115,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
         rival: older_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
+        schema_job: job,
         partitions,
         workload,
         lag: lag_messages
@@ -123,9 +124,9 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         secrets,
         delivery: told.delivery,
         queue: told.queue,
-        sink,
         has_empty_queue: told.has_empty_queue,
         messages_lost,
+        sink,
         scaling: ScalingSeen::default(),
         volumes,
         rollout: None,
@@ -187,13 +188,16 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
     if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
         return SchemaSeen::NotNeeded;
     }
+    let Some(name) = job else { return SchemaSeen::NotStarted };
     let namespace = pipeline.namespace().unwrap_or_default();
-    let Some(job) = job.and_then(|name| find(&cache.jobs, &namespace, name)) else {
-        return SchemaSeen::NotStarted;
+    let job = find(&cache.jobs, &namespace, name);
+    let job_uid = job.as_deref().and_then(ResourceExt::uid).unwrap_or_default();
+    let pods = match &job {
+        Some(_) => pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid)),
+        None => Vec::new(),
     };
-    let job_uid = job.uid().unwrap_or_default();
-    let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));
-    SchemaSeen::of(Some(&job), &pods, Timestamp::now())
+    let before = pipeline.status.as_ref().and_then(|status| status.schema.as_ref());
+    SchemaSeen::of(job.as_deref(), &pods, Timestamp::now()).remembering(name, before)
 }
 
 /// Other pipelines are looked at as far as they can be read.

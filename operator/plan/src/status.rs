@@ -48,6 +48,7 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
+        schema: observed.schema.status(observed.schema_job.as_deref(), before.schema.clone()),
         loss: loss::loss(before.loss.as_ref(), &observed.messages_lost, now),
         volumes: volumes::volumes(pipeline, observed),
         scaling,

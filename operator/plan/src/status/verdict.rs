@@ -84,7 +84,7 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed) ->
     }
 }
 
-/// Whether ClickHouse answered with these credentials when the schema Job last asked.
+/// Whether ClickHouse answered with these credentials when the schema Job last asked, and takes what gateways insert since.
 pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
         return Verdict::no(unusable.reason, unusable.message);
@@ -97,19 +97,19 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
             Verdict::unknown(reason::NOT_MANAGED, "ClickHouse is not asked: schema.management is None")
         }
         SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the schema Job reached ClickHouse"),
-        SchemaSeen::Failed { failure, .. } if failure.is_about_the_table() => {
-            Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
-        }
-        SchemaSeen::Failed { failure, .. } if failure.reason == reason::JOB_FAILED => {
-            Verdict::unknown(reason::JOB_FAILED, &failure.message)
-        }
-        SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
-        waiting => not_yet(waiting),
+        seen => match seen.failure() {
+            Some(failure) if failure.is_about_the_table() => {
+                Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
+            }
+            Some(failure) if failure.reason == reason::JOB_FAILED => {
+                Verdict::unknown(reason::JOB_FAILED, &failure.message)
+            }
+            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            None => not_yet(seen),
+        },
     }
 }
 
-/// Whether the table is as it must be.
-pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
 /// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
 /// the one before said, as long as there are gateways that it may be true of.
 fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
@@ -133,17 +133,28 @@ fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verd
     ))
 }
 
+/// Whether the table is as it must be.
+pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     match &observed.schema {
         _ if is_unmanaged(pipeline) => {
             Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")
         }
         SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the table is as the spec asks for"),
-        SchemaSeen::Failed { failure, .. } if failure.lets_rows_in() => Verdict::no(
-            failure.reason,
-            format!("{}; rows are written. It is looked at again when its Job is deleted", failure.message),
-        ),
-        SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
-        waiting => not_yet(waiting),
+        seen => match seen.failure() {
+            Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
+                failure.reason,
+                format!("{}; they are asked again, and rows are written to the others", failure.message),
+            ),
+            Some(failure) if failure.lets_rows_in() => Verdict::no(
+                failure.reason,
+                format!(
+                    "{}; rows are written. It is looked at every hour, or when its Job is deleted",
+                    failure.message
+                ),
+            ),
+            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            None => not_yet(seen),
+        },
     }
 }
 
