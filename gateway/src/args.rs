@@ -205,7 +205,8 @@ Exit codes:
   0   the table is as the config asks for
   64  the config or the command line is wrong
   65  rows can be written, but something else differs that may not be changed; it is named, and in the last line as JSON
-  69  ClickHouse cannot be reached, refuses, or the table cannot be written to; the last line says why as JSON";
+  69  ClickHouse cannot be reached, refuses, or the table cannot be written to; the last line says why as JSON
+  75  some servers did not answer, and the others are done; they are named, and in the last line as JSON";
 
 /// What to do with dead letters. They stay where they are, whatever is done.
 #[derive(Debug, Subcommand)]

@@ -165,7 +165,10 @@ impl Outline {
         for words in derived.advice.iter().flat_map(|advice| advice.split("; ")) {
             writeln!(text, "# {words}").ok();
         }
-        text.push_str("# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send blocks that are whole already.\n");
+        text.push_str(
+            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send blocks that \
+             are whole already.\n",
+        );
         text
     }
 }

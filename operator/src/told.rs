@@ -66,7 +66,8 @@ impl Telling {
         ready.sort_by_key(|gateway| gateway.ordinal);
         let Moment(now) = (self.clock)();
         if let Some(Known { at: Moment(at), by, said, .. }) = self.known().get(key)
-            && now.saturating_sub(*at) < FRESH_MS
+            // A clock that went back by far must not keep this for ever.
+            && now.abs_diff(*at) < FRESH_MS
         {
             let mut said = said.clone();
             said.told.has_empty_queue &= *by == ready;

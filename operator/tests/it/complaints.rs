@@ -188,10 +188,10 @@ fn all(folder: &Path) -> String {
 
 /// Whether a text has a test of this name that is run: between the item before and the function stands that it is one, and nothing that
 /// leaves it out.
-fn runs(text: &str, test: &str) -> bool {
-    text.match_indices(&format!("fn {test}(")).any(|(at, _)| {
+fn runs(code: &str, name: &str) -> bool {
+    code.match_indices(&format!("fn {name}(")).any(|(at, _)| {
         // What stands on the line of `fn` itself, such as `async`, is none of it.
-        let (above, _) = text[..at].rsplit_once('\n').unwrap_or_default();
+        let (above, _) = code[..at].rsplit_once('\n').unwrap_or_default();
         let is_above = |line: &&str| line.starts_with("#[") || line.starts_with("///");
         let attributes: Vec<&str> = above.lines().rev().map(str::trim).take_while(is_above).collect();
         let is_test = |line: &&str| line.starts_with("#[test]") || line.starts_with("#[tokio::test");

@@ -18,8 +18,8 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 
-/// Ports of the name servers. A policy is about the port that packets have once the Service's address was replaced by a pod's: OpenShift's
-/// name servers listen at 5353.
+/// Ports of the name servers. A policy is about the port that packets have once the Service's address was replaced by a pod's: the
+/// name servers of `OpenShift` listen at 5353.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
 /// The NetworkPolicy of gateways and schema Job. An operator that runs in no pod has an address that nobody knows here, and with it
