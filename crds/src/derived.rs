@@ -21,9 +21,18 @@ pub struct Derived {
     /// The part of it that compressed blocks may take, in whole Mi.
     #[schemars(length(max = 16))]
     pub memory_for_blocks: String,
+    /// Bytes that blocks may take on its queue volume, in whole Mi: queue.maxBytes, or all of the volume but what the file system needs;
+    /// not set while queue.mode is Disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub queue: Option<String>,
     /// Inserts at the same time from one gateway, to all shards together.
     pub insert_concurrency: u32,
     /// Blocks whose tokens the table should remember: its setting non_replicated_deduplication_window, or
     /// replicated_deduplication_window.
     pub deduplication_window: u64,
+    /// In words, what the ClickHouse servers should be set to, as far as it follows from this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub advice: Option<String>,
 }

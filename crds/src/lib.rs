@@ -18,7 +18,7 @@ pub use manifest::{crd, crd_yaml};
 pub use security::{Sasl, SaslMechanism, SecretUse, Tls};
 pub use status::{
     DeliveryStatus, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus, MEMORY_RESIZES_MAX, MemoryResize,
-    MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SuspensionStatus, TopicStatus,
+    MemoryResizeState, QueueStatus, Remembered, ScalingStatus, SchemaStatus, SuspensionStatus, TopicStatus,
     TracePipelineStatus, VolumesStatus,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};

@@ -11,6 +11,7 @@ mod loss;
 mod resize;
 mod rollout;
 mod scaling;
+mod schema;
 mod volumes;
 
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
@@ -19,6 +20,7 @@ pub use loss::LossStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainState, DrainStatus, Remembered, ScalingStatus};
+pub use schema::SchemaStatus;
 pub use volumes::{ReplacementStatus, VolumesStatus};
 
 use crate::derived::Derived;
@@ -90,6 +92,10 @@ pub struct TracePipelineStatus {
     /// What waits on the queue volumes; not set while queue.mode is Disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
+
+    /// How the schema Job failed last; not set once it has succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<SchemaStatus>,
 
     /// Messages that Kafka deleted before they were read; not set while none is known to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +179,7 @@ pub mod condition {
     pub const STALLED: &str = "Stalled";
     /// Kafka answers, and every topic exists.
     pub const SOURCE_REACHABLE: &str = "SourceReachable";
-    /// ClickHouse answered with these credentials when it was last asked.
+    /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts fail since.
     pub const SINK_REACHABLE: &str = "SinkReachable";
     /// The table exists with the columns that are needed.
     pub const SCHEMA_READY: &str = "SchemaReady";
@@ -324,6 +330,10 @@ pub mod reason {
     pub const COLUMN_MISMATCH: &str = "ColumnMismatch";
     /// Rows can be written to the table, but it differs otherwise from what the spec asks for, in a way that only a person may change.
     pub const SCHEMA_DIFFERS: &str = "SchemaDiffers";
+    /// Some servers did not answer the schema Job, and may lack the table; the others have one that rows can be written to.
+    pub const SERVERS_NOT_REACHED: &str = "ServersNotReached";
+    /// Gateways are ready, and what they insert does not come through.
+    pub const INSERTS_FAILING: &str = "InsertsFailing";
     /// The schema Job is at work.
     pub const JOB_RUNNING: &str = "JobRunning";
     /// The schema Job failed for a reason that has no word of its own; the message says which.

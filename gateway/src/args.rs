@@ -17,6 +17,10 @@ pub const EXIT_DIFFERS: u8 = 1;
 /// Exit code for spans that are missing or doubled, and for a table that differs (sysexits.h, `EX_DATAERR`).
 pub const EXIT_FINDINGS: u8 = 65;
 
+/// Exit code of `ddl apply` when some of the servers did not answer and the others are done: to be run again (sysexits.h,
+/// `EX_TEMPFAIL`).
+pub const EXIT_AGAIN: u8 = 75;
+
 /// Reads OTLP traces from Kafka and inserts them into ClickHouse.
 #[derive(Debug, Parser)]
 #[command(name = "sluice-gateway", version, about, after_help = AFTER_HELP)]
@@ -32,7 +36,8 @@ Exit codes:
   1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
-  69  Kafka or ClickHouse cannot be reached, or refuses";
+  69  Kafka or ClickHouse cannot be reached, or refuses
+  75  `ddl apply`: some servers did not answer; the others are done";
 
 /// Exit code of `drain` for blocks that are left, and that no waiting empties the volume of.
 pub const EXIT_LEFT: u8 = 1;
@@ -200,7 +205,8 @@ Exit codes:
   0   the table is as the config asks for
   64  the config or the command line is wrong
   65  rows can be written, but something else differs that may not be changed; it is named, and in the last line as JSON
-  69  ClickHouse cannot be reached, refuses, or the table cannot be written to; the last line says why as JSON";
+  69  ClickHouse cannot be reached, refuses, or the table cannot be written to; the last line says why as JSON
+  75  some servers did not answer, and the others are done; they are named, and in the last line as JSON";
 
 /// What to do with dead letters. They stay where they are, whatever is done.
 #[derive(Debug, Subcommand)]

@@ -25,7 +25,32 @@ pub fn stamp(mut desired: Value) -> Value {
 
 /// Whether `live` is what `stamped` wants it to be.
 pub fn is_as_desired(stamped: &Value, live: &Value) -> bool {
-    holds(stamped, live)
+    holds(stamped, live) && (!is_exact(stamped) || is_same(&stamped["spec"], &live["spec"]))
+}
+
+/// Whether whatever is added to the spec is a difference, too. A rule, a peer or a port more lets more through, and a label more in a
+/// selector leaves pods out of the policy. The server adds nothing to ours, and has each of these lists from one manager alone, so
+/// that applying takes it back.
+fn is_exact(stamped: &Value) -> bool {
+    stamped["kind"] == "NetworkPolicy"
+}
+
+/// Whether both say the same, lists in the same order.
+fn is_same(desired: &Value, live: &Value) -> bool {
+    match (desired, live) {
+        (Value::Object(desired), Value::Object(live)) => {
+            let both = |key| {
+                is_same(desired.get(key).unwrap_or(&Value::Null), live.get(key).unwrap_or(&Value::Null))
+            };
+            desired.keys().chain(live.keys()).all(|key| both(key.as_str()))
+        }
+        (Value::Array(desired), Value::Array(live)) => {
+            desired.len() == live.len()
+                && desired.iter().zip(live).all(|(desired, live)| is_same(desired, live))
+        }
+        // An empty selector selects everything, and one that is not there may select nothing: the server keeps them apart.
+        _ => desired == live,
+    }
 }
 
 fn hash(object: &Value) -> String {
@@ -138,6 +163,44 @@ mod tests {
         let mut less = desired();
         less["spec"].as_object_mut().unwrap().remove("clusterIP");
         assert!(!is_as_desired(&stamp(less), &live()));
+    }
+
+    #[test]
+    fn a_network_policy_that_lets_more_through_is_a_difference() {
+        let policy = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "a"},
+            "spec": {
+                "podSelector": {"matchLabels": {"x": "1"}}, "policyTypes": ["Ingress", "Egress"],
+                "ingress": [
+                    {"ports": [{"port": 9090, "protocol": "TCP"}]},
+                    {"from": [{"podSelector": {"matchLabels": {"y": "1"}}}], "ports": [{"port": 9091, "protocol": "TCP"}]},
+                ],
+                "egress": [{"ports": [{"protocol": "TCP"}]}],
+            },
+        });
+        let stamped = stamp(policy);
+        let mut live = stamped.clone();
+        live["metadata"]["uid"] = "u".into();
+        assert!(is_as_desired(&stamped, &live));
+        for (list, more) in [
+            ("/spec/ingress", json!({})),
+            ("/spec/egress", json!({})),
+            ("/spec/ingress/0/ports", json!({"port": 22, "protocol": "TCP"})),
+            ("/spec/ingress/1/from", json!({"namespaceSelector": {}})),
+            ("/spec/egress/0/ports", json!({"protocol": "UDP"})),
+        ] {
+            let mut widened = live.clone();
+            widened.pointer_mut(list).unwrap().as_array_mut().unwrap().push(more);
+            assert!(!is_as_desired(&stamped, &widened), "{list}");
+        }
+        for (object, field, value) in [
+            ("/spec/ingress/0/ports/0", "endPort", json!(65_535)),
+            ("/spec/podSelector/matchLabels", "z", json!("1")),
+        ] {
+            let mut widened = live.clone();
+            widened.pointer_mut(object).unwrap()[field] = value;
+            assert!(!is_as_desired(&stamped, &widened), "{object}");
+        }
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod rollout;
 pub mod run;
 pub mod sample;
 pub mod scaling;
+pub mod secrets;
 pub mod told;
 pub mod unasked;
 pub mod volume_events;

@@ -33,13 +33,14 @@ pub fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, obs
         Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
         Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, WAITING_SECONDS),
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
-            SchemaStep::RunAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
+            SchemaStep::RunAgain | SchemaStep::LookAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
             SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
-            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs if source_is_away => {
-                (ReconcileResult::Waiting, WAITING_SECONDS)
-            }
-            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs => {
-                (ReconcileResult::Done, RUNNING_SECONDS)
+            SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Usable | SchemaStep::Looking => {
+                if source_is_away {
+                    (ReconcileResult::Waiting, WAITING_SECONDS)
+                } else {
+                    (ReconcileResult::Done, RUNNING_SECONDS)
+                }
             }
         },
     };

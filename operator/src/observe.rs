@@ -9,15 +9,12 @@ use crate::{
     memory::Key,
     reconcile::World,
     sample::{self, Sample, Source},
+    secrets,
     told::Said,
     volumes,
 };
 use k8s_openapi::{
-    api::{
-        apps::v1::StatefulSet,
-        core::v1::{Pod, Secret},
-        storage::v1::StorageClass,
-    },
+    api::{apps::v1::StatefulSet, core::v1::Pod, storage::v1::StorageClass},
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
@@ -97,7 +94,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     // A pipeline without a usable name has no objects to look at; the plan says what is wrong with it.
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
-    let (secrets, of_kafka) = secrets(pipeline, world).await?;
+    let (secrets, of_kafka) = secrets(pipeline, &key, world).await?;
     let source_spec = &pipeline.spec.source.kafka;
     let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
         Some(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
@@ -110,7 +107,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let partitions = partitions(&source_spec.topics, answer);
     let job = schema_job_name(pipeline, &secrets, &partitions, &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
-    let Said { told, messages_lost } = world.shared.telling.ask(&key, &gateways).await;
+    let Said { told, messages_lost, sink } = world.shared.telling.ask(&key, &gateways).await;
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
@@ -118,6 +115,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
         rival: older_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
+        schema_job: job,
         partitions,
         workload,
         lag: lag_messages
@@ -129,6 +127,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         queue: told.queue,
         has_empty_queue: told.has_empty_queue,
         messages_lost,
+        sink,
         scaling: ScalingSeen::default(),
         volumes,
         rollout: None,
@@ -165,41 +164,41 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
     }
 }
 
-/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself. Of the others
-/// the content is read for the names of its keys, and dropped.
-async fn secrets(pipeline: &TracePipeline, world: &World) -> Result<(Secrets, KafkaSecrets), Error> {
+/// Each named Secret as its use needs it; those of Kafka with their content, since the operator asks Kafka itself.
+async fn secrets(
+    pipeline: &TracePipeline,
+    key: &Key,
+    world: &World,
+) -> Result<(Secrets, KafkaSecrets), Error> {
+    let shared = &world.shared;
+    let known = shared.secrets.of(key, &pipeline.spec, (&shared.client, &world.cache)).await;
+    let known =
+        known.map_err(|secrets::Failed { name, source }| Error::Secret { name, source: source.into() })?;
     let (mut seen, mut of_kafka) = (Secrets::new(), KafkaSecrets::new());
     for (usage, name) in pipeline.spec.secrets() {
-        let secret = secret(pipeline, name, world).await?.map(Arc::new);
-        seen.insert(usage, SecretSeen::of(usage, secret.as_deref()));
+        let secret = known.get(name);
+        seen.insert(usage, SecretSeen::of(usage, secret.map(|secret| &**secret)));
         if usage.is_of_source() {
-            of_kafka.extend(secret.map(|secret| (usage, secret)));
+            of_kafka.extend(secret.map(|secret| (usage, Arc::clone(secret))));
         }
     }
     Ok((seen, of_kafka))
-}
-
-async fn secret(pipeline: &TracePipeline, name: &str, world: &World) -> Result<Option<Secret>, Error> {
-    let namespace = pipeline.namespace().unwrap_or_default();
-    if find(&world.cache.secrets, &namespace, name).is_none() {
-        return Ok(None);
-    }
-    let api: Api<Secret> = Api::namespaced(world.shared.client.clone(), &namespace);
-    let failed = |source: kube::Error| Error::Secret { name: name.to_owned(), source: source.into() };
-    api.get_opt(name).await.map_err(failed)
 }
 
 fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaSeen {
     if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
         return SchemaSeen::NotNeeded;
     }
+    let Some(name) = job else { return SchemaSeen::NotStarted };
     let namespace = pipeline.namespace().unwrap_or_default();
-    let Some(job) = job.and_then(|name| find(&cache.jobs, &namespace, name)) else {
-        return SchemaSeen::NotStarted;
+    let job = find(&cache.jobs, &namespace, name);
+    let job_uid = job.as_deref().and_then(ResourceExt::uid).unwrap_or_default();
+    let pods = match &job {
+        Some(_) => pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid)),
+        None => Vec::new(),
     };
-    let job_uid = job.uid().unwrap_or_default();
-    let pods = pods(cache, &namespace, &pipeline.name_any(), |pod| cache::is_owned(pod, &job_uid));
-    SchemaSeen::of(Some(&job), &pods, Timestamp::now())
+    let before = pipeline.status.as_ref().and_then(|status| status.schema.as_ref());
+    SchemaSeen::of(job.as_deref(), &pods, Timestamp::now()).remembering(name, before)
 }
 
 /// Other pipelines are looked at as far as they can be read.

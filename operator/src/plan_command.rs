@@ -146,6 +146,7 @@ impl Outline {
             ("workers per gateway", derived.workers.to_string()),
             ("memory per gateway", derived.memory.clone()),
             ("  of it for blocks", derived.memory_for_blocks.clone()),
+            ("queue of a gateway, for blocks", derived.queue.clone().unwrap_or_else(|| "none".to_owned())),
             ("inserts at the same time", derived.insert_concurrency.to_string()),
             ("advice for ClickHouse", String::new()),
             (
@@ -161,7 +162,13 @@ impl Outline {
             // Writing to a String cannot fail.
             writeln!(text, "{}", format!("# {name:<30} {value}").trim_end()).ok();
         }
-        text.push_str("# The last two are for INSERT ... SELECT on the server; gateways send blocks that are whole already.\n");
+        for words in derived.advice.iter().flat_map(|advice| advice.split("; ")) {
+            writeln!(text, "# {words}").ok();
+        }
+        text.push_str(
+            "# max_insert_threads and min_insert_block_size_bytes are for INSERT ... SELECT on the server; gateways send blocks that \
+             are whole already.\n",
+        );
         text
     }
 }
@@ -351,12 +358,21 @@ mod tests {
             (outline.derived.deduplication_window, outline.advice.deduplication_window),
             (20_000, 20_000)
         );
+        // All of 1Gi but a twentieth.
+        assert_eq!(outline.derived.queue.as_deref(), Some("972Mi"));
         // Half of 16 cores; 48 GiB / (3 x 8).
         assert_eq!(outline.advice.max_insert_threads, Some(8));
         assert_eq!(outline.advice.min_insert_block_size_bytes, Some(2 << 30));
         let comment = outline.comment();
         assert!(comment.lines().all(|line| line.starts_with("# ")), "{comment}");
-        assert!(comment.contains("memory per gateway             256Mi"), "{comment}");
+        for line in [
+            "memory per gateway             256Mi",
+            "queue of a gateway, for blocks 972Mi",
+            "# the table should remember 20000 blocks",
+            "# the servers should take ",
+        ] {
+            assert!(comment.contains(line), "{comment}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::{
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
+    secrets::KnownSecrets,
     told::Telling,
     unasked, volumes,
 };
@@ -69,6 +70,8 @@ pub struct Shared {
     pub memory: Memory,
     /// Decides how many gateways there are.
     pub scaling: Scaling,
+    /// The Secrets that pipelines name.
+    pub secrets: KnownSecrets,
     /// Asks gateways how they are.
     pub telling: Telling,
     /// The pipelines of all scopes.
@@ -94,6 +97,7 @@ impl World {
         }
         self.shared.scaling.forget(&key);
         self.shared.telling.forget(&key);
+        self.shared.secrets.forget(&key);
         self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);
         self.shared.metrics.set_pipelines(self.shared.memory.len());
@@ -229,7 +233,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     facts.observed.scaling = world.shared.scaling.look(pipeline, key, &facts).await;
     let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
     let ready = planned.as_ref().ok().and_then(Planned::ready);
-    let (replicas, replaced) = Box::pin(leave(pipeline, ready, &mut facts, world)).await;
+    // Their number changes with the StatefulSet, so that nobody leaves before it may be applied.
+    let stays = ready.filter(|plan| !plan.holds_source());
+    let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, world)).await;
     let carried_out = carry_out(pipeline, (ready, replicas), &mut facts, world).await;
     let carried_out = match carried_out {
         // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
@@ -372,7 +378,10 @@ async fn carry_out_spec(
     let discarded = Box::pin(replacement::discard(plan, pipeline, &facts.observed, world)).await;
     let replicas = tended.as_ref().map_or(replicas.min(current), |most| *most);
     let applied = Box::pin(roll(pipeline, (plan, replicas), facts, world)).await?;
-    Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+    // It would come back with what is held from it.
+    if !plan.holds_source() {
+        Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
+    }
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
     discarded?;
     tended?;

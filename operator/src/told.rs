@@ -4,16 +4,20 @@
 use crate::{
     gateways::{self, Gateway},
     memory::Key,
-    sample::told::{Told, messages_lost, read, together},
+    sample::told::{Told, inserts as inserts_of, messages_lost, read, together},
+    scaling,
+};
+use sluice_plan::{
+    scale::Moment,
+    sink::{self, SinkSeen, Watched},
 };
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
 };
 
-/// Gateways are asked again after so many seconds: below the time between two looks at a pipeline that runs.
-const FRESH_SECONDS: u64 = 20;
+/// Gateways are asked again after so many milliseconds: below the time between two looks at a pipeline that runs.
+const FRESH_MS: u64 = 20_000;
 
 /// What the gateways of a pipeline say.
 #[derive(Debug, Clone, Default)]
@@ -22,30 +26,48 @@ pub struct Said {
     pub told: Told,
     /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
     pub messages_lost: BTreeMap<u32, i64>,
+    /// Whether what they insert comes through.
+    pub sink: SinkSeen,
 }
 
 /// What was said of a pipeline, by which gateways, and when.
 #[derive(Debug)]
 struct Known {
-    at: Instant,
+    at: Moment,
     by: Vec<Gateway>,
     said: Said,
+    /// What is known of the inserts of each, by its number.
+    inserts: BTreeMap<u32, Watched>,
 }
 
 /// What was said of each pipeline.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Telling {
+    clock: fn() -> Moment,
     known: Mutex<HashMap<Key, Known>>,
 }
 
+impl Default for Telling {
+    fn default() -> Self {
+        Self::by(scaling::now)
+    }
+}
+
 impl Telling {
+    /// By another clock than the system's, as in tests.
+    pub fn by(clock: fn() -> Moment) -> Self {
+        Self { clock, known: Mutex::default() }
+    }
+
     /// What the gateways that are ready say, all together. What others have said while pods rolled is remembered for people; that
     /// nothing is queued is known of those alone that have said it.
     pub async fn ask(&self, key: &Key, gateways: &[Gateway]) -> Said {
         let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).copied().collect();
         ready.sort_by_key(|gateway| gateway.ordinal);
-        if let Some(Known { at, by, said }) = self.known().get(key)
-            && at.elapsed() < Duration::from_secs(FRESH_SECONDS)
+        let Moment(now) = (self.clock)();
+        if let Some(Known { at: Moment(at), by, said, .. }) = self.known().get(key)
+            // A clock that went back by far must not keep this for ever.
+            && now.abs_diff(*at) < FRESH_MS
         {
             let mut said = said.clone();
             said.told.has_empty_queue &= *by == ready;
@@ -58,11 +80,29 @@ impl Telling {
         let lost = answers
             .iter()
             .filter_map(|answer| Some((answer.ordinal, messages_lost(answer.text.as_deref().ok()?)?)));
-        let said = Said { told: together(&told), messages_lost: lost.collect() };
+        let messages_lost = lost.collect();
+        let mut inserts = self.inserts(key, &ready);
+        for answer in &answers {
+            if let (Some(watched), Some(now)) =
+                (inserts.get_mut(&answer.ordinal), answer.text.as_deref().ok().and_then(inserts_of))
+            {
+                *watched = watched.look(now);
+            }
+        }
+        let said = Said { told: together(&told), messages_lost, sink: sink::together(inserts.values()) };
         if !answers.is_empty() {
-            self.known().insert(key.clone(), Known { at: Instant::now(), by: ready, said: said.clone() });
+            let known = Known { at: Moment(now), by: ready, said: said.clone(), inserts };
+            self.known().insert(key.clone(), known);
         }
         said
+    }
+
+    /// What is known of the inserts of those that are ready; of one that is new, nothing.
+    fn inserts(&self, key: &Key, ready: &[Gateway]) -> BTreeMap<u32, Watched> {
+        let known = self.known();
+        let before = known.get(key).map(|known| &known.inserts);
+        let of = |ordinal: u32| before.and_then(|before| before.get(&ordinal)).copied().unwrap_or_default();
+        ready.iter().map(|gateway| (gateway.ordinal, of(gateway.ordinal))).collect()
     }
 
     /// Forgets a pipeline that is gone.

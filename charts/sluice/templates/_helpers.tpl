@@ -96,13 +96,16 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 {{- end }}
 
 {{/*
-What the operator does beside namespaces, whichever it looks after. Without `tracepipelines` a namespace that is deleted takes the
-operator's rights with it before its pipelines are let go, and would stay for ever.
+What the operator does beside namespaces, whichever it looks after. With `clusterRole.tracePipelines` a namespace that is deleted,
+which takes the operator's Role in it along, does not wait for ever for its pipelines to be let go; it is a right to pipelines
+elsewhere, too.
 */}}
 {{- define "sluice.clusterRules" -}}
+{{- if and .Values.watchNamespaces .Values.clusterRole.tracePipelines }}
 - apiGroups: [sluice.dev]
   resources: [tracepipelines]
   verbs: [get, list, watch, patch]
+{{- end }}
 # Whether the storage class that a pipeline names exists, and whether it lets volumes grow.
 - apiGroups: [storage.k8s.io]
   resources: [storageclasses]

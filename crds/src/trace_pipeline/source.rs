@@ -43,8 +43,8 @@ pub struct KafkaSource {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub topics: Vec<String>,
 
-    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once it is set it cannot be changed, since
-    /// another group would read everything again.
+    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once it is set, or gateways have read, it
+    /// cannot be changed, since another group would read everything again.
     #[serde(default)]
     #[schemars(length(max = 255))]
     #[x_kube(validation = Rule::new("oldSelf == '' || self == oldSelf")

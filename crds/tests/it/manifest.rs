@@ -204,3 +204,12 @@ fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
         _ => {}
     }
 }
+
+/// Share groups, or what is not Kafka at all, come as another field beside `kafka`: nothing of Kafka's stands outside of it.
+#[test]
+fn the_source_has_room_for_another_kind() {
+    let source = schema()["properties"]["spec"]["properties"]["source"].clone();
+    let kinds: Vec<&String> = source["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(kinds, ["kafka"]);
+    assert_eq!(source["type"], "object");
+}

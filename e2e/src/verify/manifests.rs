@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::step::printed;
 use crate::stack::{helm, paths};
@@ -15,13 +15,14 @@ const EVERYTHING: [&str; 2] = [
 ];
 
 /// Values that the schema must refuse: misspelt, of another type, out of range.
-const REFUSED: [&str; 6] = [
+const REFUSED: [&str; 7] = [
     "serviceMonitr.enabled=true",
     "networkPolicy.enabled=maybe",
     "networkPolicy.allow=all",
     "serviceMonitor.interval=often",
     "replicas=6",
     "watchNamespaces={Upper}",
+    "clusterRole.tracePipelines=some",
 ];
 
 /// `helm lint --strict`, with the chart's own values and with everything on.
@@ -74,13 +75,24 @@ fn namespaced() -> anyhow::Result<()> {
     const SOME: [&str; 2] = ["--set", "watchNamespaces={tracing}"];
     let usual = rendered(&SOME)?;
     ensure!(of_kind(&usual, "Role").is_some(), "a namespaced installation has no Role");
-    let role = of_kind(&usual, "ClusterRole").context("nobody lets pipelines of a deleted namespace go")?;
-    let rules = role["rules"].as_array().context("a ClusterRole without rules")?;
-    let resources: Vec<&Value> =
-        rules.iter().flat_map(|rule| rule["resources"].as_array().into_iter().flatten()).collect();
+    let of_classes =
+        json!([{"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]}]);
+    let role = of_kind(&usual, "ClusterRole").context("nobody may look for storage classes")?;
     ensure!(
-        resources == ["tracepipelines", "storageclasses"],
-        "a namespaced installation asks for rights to {resources:?} in the whole cluster"
+        role["rules"] == of_classes,
+        "a namespaced installation asks for {} in the whole cluster",
+        role["rules"]
+    );
+    let letting_go = rendered(&[&SOME[..], &["--set", "clusterRole.tracePipelines=true"]].concat())?;
+    let role =
+        of_kind(&letting_go, "ClusterRole").context("nobody lets pipelines of a deleted namespace go")?;
+    let of_pipelines = json!({
+        "apiGroups": ["sluice.dev"], "resources": ["tracepipelines"], "verbs": ["get", "list", "watch", "patch"],
+    });
+    ensure!(
+        role["rules"] == json!([of_pipelines, of_classes[0]]),
+        "an installation that lets pipelines of a deleted namespace go asks for {} in the whole cluster",
+        role["rules"]
     );
     let without = rendered(&[&SOME[..], &["--set", "clusterRole.enabled=false"]].concat())?;
     let kinds = ["ClusterRole", "ClusterRoleBinding"];

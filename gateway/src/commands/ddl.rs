@@ -4,7 +4,7 @@
 //! operator reads it from the end of the Job's pod.
 
 use crate::{
-    args::{EXIT_DIFFERS, EXIT_FINDINGS},
+    args::{EXIT_AGAIN, EXIT_DIFFERS, EXIT_FINDINGS},
     table::{
         schema::Report,
         sink::{Error, Sink},
@@ -15,6 +15,10 @@ use sluice_gateway_config::ClickHouse;
 
 /// The word for a table that rows can be written to, and that differs otherwise: a reason of the condition `SchemaReady`.
 pub const DIFFERS: &str = "SchemaDiffers";
+
+/// The word for servers that did not answer while the others have a table that rows can be written to: a reason of the same condition.
+/// Whether the table is there on those is not known, so that this must not pass for a table that is as it must be.
+pub const NOT_REACHED: &str = "ServersNotReached";
 
 /// Characters of the last line's message. Chosen: what Kubernetes keeps of a pod's end is 2 KiB of its log.
 const MESSAGE_CHARS_MAX: usize = 1_000;
@@ -53,12 +57,21 @@ pub async fn diff(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -
 /// Makes what is missing, as far as `schema.management` allows, and compares the rest.
 pub async fn apply(config: &ClickHouse, json: bool, mut tell: impl FnMut(&str)) -> Result<Told, Error> {
     let report = Sink::new(config)?.apply_telling(config.schema.management, &mut tell).await?;
-    let text = told(&report, json);
-    if report.differences.is_empty() {
-        return Ok(Told::plain(text));
-    }
-    let last_line = last_line(Some(DIFFERS), &report.messages().join("; "));
-    Ok(Told { text, last_line: Some(last_line), code: EXIT_FINDINGS })
+    Ok(applied(&report, told(&report, json)))
+}
+
+/// How `apply` ends. What a person must change does not keep it from being run again for the servers that are missing.
+fn applied(report: &Report, text: String) -> Told {
+    let differs = report.messages().join("; ");
+    let (reason, message, code) = match (&report.not_reached[..], &*differs) {
+        ([], "") => return Told::plain(text),
+        ([], _) => (DIFFERS, differs, EXIT_FINDINGS),
+        (servers, "") => (NOT_REACHED, format!("not reached: {}", servers.join(", ")), EXIT_AGAIN),
+        (servers, _) => {
+            (NOT_REACHED, format!("not reached: {}; on the others {differs}", servers.join(", ")), EXIT_AGAIN)
+        }
+    };
+    Told { text, last_line: Some(last_line(Some(reason), &message)), code }
 }
 
 /// Why a command ends, for the operator.
@@ -98,6 +111,23 @@ mod tests {
         let list: Vec<String> = serde_json::from_str(&print(&config(), true).unwrap().text).unwrap();
         assert_eq!(list.len(), 4);
         assert_eq!(list.join(";\n") + ";\n", text);
+    }
+
+    #[test]
+    fn a_server_that_was_not_reached_is_no_success() {
+        let all = Report { table: "d.t".into(), columns: "c".into(), ..Report::default() };
+        assert_eq!(applied(&all, String::new()), Told::plain(String::new()));
+        let missing = Report {
+            unreachable: vec!["cannot connect to http://b:8123: refused".into()],
+            not_reached: vec!["http://b:8123".into()],
+            ..all
+        };
+        let told = applied(&missing, String::new());
+        assert_eq!(told.code, EXIT_AGAIN);
+        let line: serde_json::Value = serde_json::from_str(&told.last_line.unwrap()).unwrap();
+        assert_eq!(line["reason"], NOT_REACHED);
+        assert_eq!(line["message"], "not reached: http://b:8123");
+        assert!(!to_json(&missing).contains("notReached"), "a program reads the reasons as well");
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub struct Report {
     pub differences: Vec<Differs>,
     /// Servers that did not answer, and why.
     pub unreachable: Vec<String>,
+    /// The same servers by their addresses alone.
+    #[serde(skip)]
+    pub not_reached: Vec<String>,
 }
 
 /// Something that is not as the config asks for.
@@ -173,6 +176,7 @@ impl Sink {
             match self.mend(probe, management, &mut report, tell).await {
                 Err(Error::Probe(error @ (ProbeError::Unreachable { .. } | ProbeError::Tls { .. }))) => {
                     report.unreachable.push(error.to_string());
+                    report.not_reached.push(probe.endpoint().to_string());
                     unreachable = Some(error);
                 }
                 mended => mended?,

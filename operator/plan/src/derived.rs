@@ -3,7 +3,7 @@
 //!
 //! Every number is the one that the objects are built from; nothing is worked out a second time.
 
-use crate::Plan;
+use crate::{Plan, quantity};
 use serde::Serialize;
 use sluice_crds::Derived;
 use sluice_gateway_config::{ByteSize, deduplication::window_blocks};
@@ -26,8 +26,10 @@ pub fn derived(plan: &Plan) -> Derived {
         workers: config.workers,
         memory: format!("{}Mi", plan.resources.memory.mib_ceil()),
         memory_for_blocks: whole_mib(blocks_bytes(plan)),
+        queue: queue_bytes(plan).map(|bytes| whole_mib(ByteSize::bytes(bytes))),
         insert_concurrency: config.sizing().insert_concurrency,
         deduplication_window: deduplication_window(plan),
+        advice: Some(server_advice(plan)),
     }
 }
 
@@ -66,6 +68,23 @@ pub fn advice(plan: &Plan, server: Option<Server>) -> Advice {
         max_insert_threads: threads,
         min_insert_block_size_bytes: bytes,
     }
+}
+
+/// Bytes that blocks may take on a queue volume; `None` without one. The claim is asked for in the same bytes.
+fn queue_bytes(plan: &Plan) -> Option<u64> {
+    let volume = quantity::bytes(&plan.volume.as_ref()?.size)?;
+    Some(plan.config().config().queue.bytes_max(volume))
+}
+
+/// What a server should be set to for this pipeline, whatever its size; [`advice`] has the numbers that follow from that.
+fn server_advice(plan: &Plan) -> String {
+    let inserts = plan.config().config().sizing().insert_concurrency.saturating_mul(plan.replicas());
+    format!(
+        "the table should remember {} blocks (its setting non_replicated_deduplication_window, or replicated_deduplication_window); \
+         the servers should take {inserts} inserts at the same time from these gateways beside all else \
+         (max_concurrent_queries, max_concurrent_insert_queries)",
+        deduplication_window(plan)
+    )
 }
 
 /// The window of a table that is made: the contract's arithmetic.

@@ -29,7 +29,9 @@ pub mod rollout;
 pub mod scale;
 mod schema;
 mod secrets;
+pub mod sink;
 mod size;
+mod source;
 mod status;
 mod topics;
 pub mod volumes;
@@ -42,12 +44,15 @@ pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, HolderSeen, MemorySeen,
-    Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailure, SchemaSeen, SecretSeen, Secrets,
-    SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen,
+    Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailed, SchemaFailure, SchemaSeen,
+    SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait,
+    WorkloadSeen,
 };
 pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
 pub use rival::rival;
-pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};
+pub use schema::{
+    SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep, schema_job_name,
+};
 pub use size::REPLICAS_MAX;
 pub use status::{removing, status};
 

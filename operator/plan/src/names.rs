@@ -10,6 +10,8 @@ pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";
+/// Annotation of the StatefulSet: the hash of how its gateways reach Kafka, by which a change of that is recognised.
+pub const SOURCE_VERSION: &str = "sluice.dev/source-version";
 /// Annotation of the StatefulSet: the hash of the pod template that was planned for it, whether or not other fields change.
 pub const REVISION: &str = "sluice.dev/revision";
 /// Annotation of the StatefulSet while its pods are replaced: the pod template that is gone back to when that fails.

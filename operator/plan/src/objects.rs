@@ -17,7 +17,7 @@ mod workload;
 pub use drain_job::drain_job;
 
 use crate::{
-    Plan, SchemaStep, hash,
+    Plan, hash,
     names::{CONFIG_HASH, SCHEMA, SECRETS_VERSION},
     rollout,
     schema::{Identity, SchemaPlan},
@@ -67,8 +67,8 @@ pub struct Parts {
     pub disruption_budget: Option<PodDisruptionBudget>,
     /// The schema Job's config; `None` without a Job.
     pub schema_config_map: Option<ConfigMap>,
-    /// The schema Job; `None` when none is needed, or when one that failed is to be deleted first
-    /// ([`SchemaStep::RunAgain`]).
+    /// The schema Job; `None` when none is needed, or when one that failed is to be deleted first, to
+    /// be run again.
     pub schema_job: Option<Job>,
     /// The gateways, without `replicas`; `None` until the schema is as it must be, and while the StatefulSet is made anew for larger
     /// volumes. What runs then goes on as it is.
@@ -142,7 +142,7 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
                 .evicted_max
                 .map(|most| disruption_budget::disruption_budget(&plan.identity, most)),
             schema_config_map,
-            schema_job: schema_job.filter(|_| plan.schema_step != SchemaStep::RunAgain),
+            schema_job: schema_job.filter(|_| plan.schema_step.has_job()),
             workload: plan.lets_workload_change().then(|| workload::workload(plan)),
         },
         state: PhantomData,

@@ -16,7 +16,7 @@ mod workload;
 pub use gateway::GatewaySeen;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
-pub use schema::{SchemaFailure, SchemaSeen};
+pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
@@ -24,7 +24,7 @@ pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
-use crate::scale::Decision;
+use crate::{scale::Decision, sink::SinkSeen};
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
 use std::collections::BTreeMap;
 
@@ -37,6 +37,8 @@ pub struct Observed {
     pub secrets: Secrets,
     /// The schema Job that [`crate::schema_job_name`] names.
     pub schema: SchemaSeen,
+    /// What it names; `None` where it names none.
+    pub schema_job: Option<String>,
     /// The StatefulSet and its pods; `None` when there is no StatefulSet.
     pub workload: Option<WorkloadSeen>,
     /// How far the gateways are behind; `None` when it could not be found out.
@@ -54,6 +56,8 @@ pub struct Observed {
     /// Messages that each gateway says Kafka deleted before they were read, since it was started, by its number; of those alone that
     /// have said it.
     pub messages_lost: BTreeMap<u32, i64>,
+    /// Whether what gateways insert comes through.
+    pub sink: SinkSeen,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// An older pipeline with the same consumer group ([`crate::rival`]).

@@ -10,6 +10,7 @@ use crate::{
     schema::{Identity, SchemaPlan, SchemaStep},
     secrets::{Unusable, mounted},
     size,
+    source::is_to_be_seen_first,
     topics::{partitions_known, sum, topics},
     volumes::{Growth, Volume},
 };
@@ -83,6 +84,8 @@ pub struct Plan {
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
     pub(crate) operator_pods: Option<OperatorPods>,
+    /// Whether gateways would be told of brokers or credentials with which Kafka does not answer.
+    pub(crate) holds_source: bool,
     /// Gateways that may be evicted at the same time; `None` without a budget.
     pub(crate) evicted_max: Option<u32>,
 }
@@ -154,9 +157,20 @@ impl Plan {
         self.volume.as_ref().is_some_and(|volume| volume.retention.deletes_drained)
     }
 
-    /// Whether the StatefulSet may be applied: the schema lets gateways start, and it is not about to be made anew.
+    /// Whether gateways that read from Kafka would be told of brokers or credentials with which Kafka does not answer. They go on with
+    /// those that they have until it does: nothing says that it ever will.
+    pub fn holds_source(&self) -> bool {
+        self.holds_source
+    }
+
+    /// Whether gateways may be given what is planned: the schema lets them start, and Kafka is there for them.
+    pub fn lets_gateways_change(&self) -> bool {
+        self.schema_step.lets_gateways_start() && !self.holds_source
+    }
+
+    /// Whether the StatefulSet may be applied: gateways may be changed, and it is not about to be made anew.
     pub fn lets_workload_change(&self) -> bool {
-        self.schema_step.lets_gateways_start() && !self.growth().is_some_and(Growth::holds_workload)
+        self.lets_gateways_change() && !self.growth().is_some_and(Growth::holds_workload)
     }
 }
 
@@ -170,7 +184,9 @@ pub fn plan(
     let of_source = mounted(&pipeline.spec, &observed.secrets, true);
     let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
-    let (identity, sized) = both(Identity::of(pipeline, secrets, defaults), Sizes::of(pipeline))?;
+    let identity =
+        Identity::of(pipeline, secrets, defaults).and_then(|identity| in_group(pipeline, identity));
+    let (identity, sized) = both(identity, Sizes::of(pipeline))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
@@ -186,6 +202,7 @@ pub fn plan(
         (_, _, Err(Unusable { message, .. })) => waiting(reason::SINK_UNAVAILABLE, message),
         (Ok(_), Ok(topics), Ok(_)) => {
             let volume = Volume::of(pipeline, observed, false);
+            let holds_source = is_to_be_seen_first(observed, &config, &identity.secrets);
             let budget = pipeline.spec.pod_disruption_budget.unwrap_or_default();
             let plan = Plan {
                 identity,
@@ -195,6 +212,7 @@ pub fn plan(
                 resources: sized.resources,
                 grace: sized.grace,
                 volume,
+                holds_source,
                 drain_seconds: sized.terms.timeout_seconds,
                 schema_step: SchemaStep::of(&observed.schema, schema.is_some()),
                 schema,
@@ -208,6 +226,24 @@ pub fn plan(
             Ok(Planned::Ready(Box::new(Plan { volume, ..plan })))
         }
     }
+}
+
+/// A group that gateways have read in is never left: another one would read everything again. The definition's rule cannot see that an
+/// empty `consumerGroup` stands for one.
+fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Violations> {
+    let asked = gateway_config::consumer_group(&identity.names, &pipeline.spec);
+    let running = pipeline.status.as_ref().and_then(|status| status.consumer_group.clone());
+    let mut found = Violations::default();
+    if let Some(running) = running.filter(|running| *running != asked) {
+        found.add(
+            "spec.source.kafka.consumerGroup",
+            format!(
+                "cannot be {asked:?}: gateways read in the group {running:?}, and in another one everything would be read again; \
+                 {running:?} would do, and so would nothing where it was not set before. For another group make another pipeline"
+            ),
+        );
+    }
+    found.or(identity)
 }
 
 /// Both, or all that is wrong with either.

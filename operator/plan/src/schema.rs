@@ -4,7 +4,7 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, Partitions, SchemaSeen, Secrets,
+    Defaults, Names, Partitions, SchemaFailed, SchemaSeen, Secrets,
     gateway_config::{self, Share},
     objects,
     pod_template::Added,
@@ -13,7 +13,7 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
-use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline};
+use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline, status::reason};
 use sluice_gateway_config::{
     ByteSize, CheckedConfig, Delivery, GroupProtocol, Insert, Log, Queue, Shutdown, Violations,
     budget::RECORD_BATCH_BYTES_DEFAULT,
@@ -21,8 +21,16 @@ use sluice_gateway_config::{
 use std::time::Duration;
 
 /// A Job that failed is run again after this long: what it waits for (a table, a right, a server) is mended outside of
-/// the spec, where nothing tells us. Chosen: soon enough for a person who waits, seldom enough for a server that is down.
+/// the spec, where nothing tells us. With each failure in a row it is twice as long. Chosen: soon enough for a person who waits.
 pub const SCHEMA_RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// The longest time until a Job that failed is run again. Chosen: a pod every five minutes for each pipeline is nothing to a cluster
+/// whose ClickHouse is down for a day, and nobody waits longer once it is back.
+pub const SCHEMA_RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+
+/// A table that only a person may change is looked at again after this long. Nobody waits for it but the one who reads the condition,
+/// and who cannot may delete the Job. Chosen: each look is a pod.
+pub const SCHEMA_LOOK_AFTER: Duration = Duration::from_hours(1);
 
 /// Memory of the Job's pod: the smallest limit that the contract's arithmetic takes for one worker and one partition,
 /// rounded up to the next power of two.
@@ -41,27 +49,56 @@ pub enum SchemaStep {
     RunAgain,
     /// The Job succeeded.
     Done,
-    /// The Job found a table that rows can be written to, and that differs otherwise in a way that only a person may change. It is
-    /// not run again by itself: nothing waits for it, and a pipeline that runs must not look as if it were at work.
-    Differs,
+    /// The Job found, or made, a table that rows can be written to, and something is left: a difference that only a person may change,
+    /// or servers that did not answer. Nothing waits for it, and a pipeline that runs must not look as if it were at work.
+    Usable,
+    /// The same a while ago: the Job is to be deleted, so that the next reconcile runs it again. Nothing waits for it.
+    LookAgain,
+    /// The same, and the Job is to be there again. Nothing waits for it.
+    Looking,
 }
 
 impl SchemaStep {
     /// Whether the StatefulSet may be applied.
     pub fn lets_gateways_start(self) -> bool {
-        matches!(self, Self::NotNeeded | Self::Done | Self::Differs)
+        match self {
+            Self::NotNeeded | Self::Done | Self::Usable | Self::LookAgain | Self::Looking => true,
+            Self::Run | Self::Failed | Self::RunAgain => false,
+        }
+    }
+
+    /// Whether the Job is to be there.
+    pub(crate) fn has_job(self) -> bool {
+        !matches!(self, Self::RunAgain | Self::LookAgain)
     }
 
     pub(crate) fn of(seen: &SchemaSeen, is_needed: bool) -> Self {
         match seen {
             _ if !is_needed => Self::NotNeeded,
             SchemaSeen::Succeeded => Self::Done,
-            SchemaSeen::Failed { failure, .. } if failure.lets_rows_in() => Self::Differs,
-            SchemaSeen::Failed { ago, .. } if *ago >= SCHEMA_RETRY_AFTER => Self::RunAgain,
-            SchemaSeen::Failed { .. } => Self::Failed,
-            SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::NotNeeded => Self::Run,
+            SchemaSeen::Failed(failed) => {
+                match (failed.failure.lets_rows_in(), failed.ago >= retry_after(failed)) {
+                    (true, false) => Self::Usable,
+                    (true, true) => Self::LookAgain,
+                    (false, false) => Self::Failed,
+                    (false, true) => Self::RunAgain,
+                }
+            }
+            SchemaSeen::Again(failure) if failure.lets_rows_in() => Self::Looking,
+            SchemaSeen::Again(_) | SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::NotNeeded => {
+                Self::Run
+            }
         }
     }
+}
+
+/// How long a Job that failed is left as it is.
+fn retry_after(failed: &SchemaFailed) -> Duration {
+    if failed.failure.reason == reason::SCHEMA_DIFFERS {
+        return SCHEMA_LOOK_AFTER;
+    }
+    let doubled = 2_u32.saturating_pow(failed.times.saturating_sub(1));
+    SCHEMA_RETRY_AFTER.saturating_mul(doubled).min(SCHEMA_RETRY_AFTER_MAX)
 }
 
 /// What the gateways and the schema Job of a pipeline have in common: whose they are, and what they run as.
@@ -176,29 +213,43 @@ pub fn schema_job_name(
 mod tests {
     use super::*;
     use crate::SchemaFailure;
-    use sluice_crds::status::reason;
+
+    fn failed(reason: &'static str, times: u32, ago: Duration) -> SchemaSeen {
+        let failure = SchemaFailure { reason, message: String::new() };
+        SchemaSeen::Failed(SchemaFailed { failure, times, ago, ..SchemaFailed::default() })
+    }
 
     #[test]
     fn gateways_wait_for_the_job_and_a_failed_job_is_run_again_after_a_while() {
-        let failed = |ago| SchemaSeen::Failed {
-            failure: SchemaFailure { reason: "JobFailed", message: String::new() },
-            ago,
-        };
-        let differs = || SchemaSeen::Failed {
-            failure: SchemaFailure { reason: reason::SCHEMA_DIFFERS, message: String::new() },
-            ago: SCHEMA_RETRY_AFTER,
-        };
+        let again = |reason| SchemaSeen::Again(SchemaFailure { reason, message: String::new() });
+        let (none, soon, hour) = (Duration::ZERO, SCHEMA_RETRY_AFTER, SCHEMA_LOOK_AFTER);
         for (seen, needed, step, starts) in [
             (SchemaSeen::NotStarted, false, SchemaStep::NotNeeded, true),
             (SchemaSeen::NotStarted, true, SchemaStep::Run, false),
             (SchemaSeen::Running, true, SchemaStep::Run, false),
             (SchemaSeen::Succeeded, true, SchemaStep::Done, true),
-            (failed(Duration::ZERO), true, SchemaStep::Failed, false),
-            (failed(SCHEMA_RETRY_AFTER), true, SchemaStep::RunAgain, false),
-            (differs(), true, SchemaStep::Differs, true),
+            (failed("JobFailed", 1, none), true, SchemaStep::Failed, false),
+            (failed("JobFailed", 1, soon), true, SchemaStep::RunAgain, false),
+            (again("JobFailed"), true, SchemaStep::Run, false),
+            (failed(reason::SCHEMA_DIFFERS, 1, soon), true, SchemaStep::Usable, true),
+            (failed(reason::SCHEMA_DIFFERS, 1, hour), true, SchemaStep::LookAgain, true),
+            (again(reason::SCHEMA_DIFFERS), true, SchemaStep::Looking, true),
+            (failed(reason::SERVERS_NOT_REACHED, 1, none), true, SchemaStep::Usable, true),
+            (failed(reason::SERVERS_NOT_REACHED, 1, soon), true, SchemaStep::LookAgain, true),
+            (again(reason::SERVERS_NOT_REACHED), true, SchemaStep::Looking, true),
         ] {
             assert_eq!(SchemaStep::of(&seen, needed), step, "{seen:?}");
             assert_eq!(step.lets_gateways_start(), starts, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_fails_again_and_again_is_run_less_and_less_often() {
+        for (times, seconds) in [(1, 30), (2, 60), (3, 120), (4, 240), (5, 300), (6, 300), (u32::MAX, 300)] {
+            let after = |ago| SchemaStep::of(&failed("Unreachable", times, ago), true);
+            let waits = Duration::from_secs(seconds);
+            assert_eq!(after(waits.saturating_sub(Duration::from_secs(1))), SchemaStep::Failed, "{times}");
+            assert_eq!(after(waits), SchemaStep::RunAgain, "{times}");
         }
     }
 }

@@ -53,6 +53,7 @@ pub fn status(
         // While gateways come and go they do not all answer, and what they said before still holds.
         delivery: observed.delivery.clone().or(before.delivery.clone()),
         queue: queue(pipeline, before.queue, observed.queue),
+        schema: observed.schema.status(observed.schema_job.as_deref(), before.schema.clone()),
         loss,
         volumes: volumes::volumes(pipeline, observed).map(|seen| VolumesStatus { cache_since, ..seen }),
         scaling,
@@ -125,7 +126,7 @@ fn counted(before: TracePipelineStatus, observed: &Observed) -> TracePipelineSta
 /// What is planned; what gateways run changes with the StatefulSet alone.
 fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -> TracePipelineStatus {
     let names: &Names = plan.names();
-    let starts = Intent::of(pipeline) == Intent::Run && plan.schema_step().lets_gateways_start();
+    let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change();
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),

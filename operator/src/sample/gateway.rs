@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const WORKER_SECONDS: &str = "sluice_gateway_worker_seconds_total";
 const MESSAGES: &str = "sluice_gateway_messages_total";
 const MESSAGE_BYTES: &str = "sluice_gateway_message_bytes_total";
-const INSERT_FAILURES: &str = "sluice_gateway_insert_failures_total";
+pub(super) const INSERT_FAILURES: &str = "sluice_gateway_insert_failures_total";
 const MEMORY_USED: &str = "sluice_gateway_memory_used_bytes";
 const BLOCK_POOL: &str = "sluice_gateway_block_pool_bytes";
 const MEMORY_BUDGET: &str = "sluice_gateway_memory_budget_bytes";
@@ -18,11 +18,11 @@ const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
 const POSITION: &str = "sluice_gateway_position";
-const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
+pub(super) const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
 /// Classes of failures that are the rows' own: such a block is sent on in parts, or its rows go to the dead-letter topic, and nothing waits.
-const OF_ROWS: [&str; 2] = ["poison", "split"];
+pub(super) const OF_ROWS: [&str; 2] = ["poison", "split"];
 
 /// One gateway's numbers.
 #[derive(Debug, Clone, Default, PartialEq)]

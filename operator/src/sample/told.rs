@@ -1,12 +1,17 @@
 //! What one gateway says of itself at `/metrics` for people: the guarantee that holds, and what waits on its queue volume. None of
 //! it is needed for a decision, so a gateway that does not say it is not asked in vain.
 
-use super::exposition::{Line, lines};
+use super::{
+    exposition::{Line, lines},
+    gateway::{INSERT_FAILURES, OF_ROWS, SINK_BEHIND},
+};
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus};
+use sluice_plan::sink::Inserts;
 
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 const SPOOL_BYTES: &str = "sluice_gateway_spool_bytes";
+const BLOCKS_INSERTED: &str = "sluice_gateway_blocks_inserted_total";
 const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
 /// The longest word that is taken over, bytes; the definition refuses longer ones.
@@ -43,6 +48,23 @@ pub fn read(text: &str) -> Told {
 /// Messages that Kafka deleted before this gateway read them, since it was started; `None` when it does not say.
 pub fn messages_lost(text: &str) -> Option<i64> {
     lines(text).find(|line| line.name == MESSAGES_LOST).and_then(|line| whole(line.value))
+}
+
+/// What this gateway has counted of its inserts since it was started; `None` when it does not say.
+pub fn inserts(text: &str) -> Option<Inserts> {
+    let mut done = None;
+    let mut found = Inserts::default();
+    for line in lines(text) {
+        match line.name {
+            BLOCKS_INSERTED => done = line.whole(),
+            INSERT_FAILURES if !line.label("class").is_some_and(|class| OF_ROWS.contains(&&*class)) => {
+                found.failed = found.failed.saturating_add(line.whole().unwrap_or(0));
+            }
+            SINK_BEHIND | SPOOL_BLOCKS => found.waiting |= line.value > 0.0,
+            _ => {}
+        }
+    }
+    done.map(|done| Inserts { done, ..found })
 }
 
 /// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
@@ -100,6 +122,8 @@ mod tests {
         assert_eq!(read(EXPORTED).delivery, Some(expected));
         assert_eq!(said(EXACTLY_ONCE, "none").delivery.unwrap().reason, None);
         assert_eq!(read(EXPORTED).queue, Some(QueueStatus { blocks: 3, bytes: 24_000_000 }));
+        assert_eq!(inserts(EXPORTED), Some(Inserts { done: 40, failed: 3, waiting: true }));
+        assert_eq!(inserts(&format!("{INSERT_FAILURES}{{class=\"retry\"}} 1\n")), None);
         assert_eq!(messages_lost(EXPORTED), Some(0));
         assert_eq!(messages_lost(&format!("{MESSAGES_LOST} 17\n")), Some(17));
     }

@@ -36,6 +36,8 @@ struct State {
     version: u64,
     writes: Vec<Write>,
     events: Vec<Value>,
+    /// What was asked for by name.
+    reads: Vec<String>,
     refusals: Vec<(String, u16, Value)>,
     /// Writes until whoever writes is cut off.
     writes_left: Option<u32>,
@@ -130,6 +132,11 @@ impl ApiServer {
         std::mem::take(&mut self.state.lock().unwrap().writes)
     }
 
+    /// What was asked for by name since the last call.
+    pub fn take_reads(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unwrap().reads)
+    }
+
     /// The events since the last call that somebody wanted to publish.
     pub fn take_events(&self) -> Vec<Value> {
         std::mem::take(&mut self.state.lock().unwrap().events)
@@ -150,6 +157,9 @@ impl ApiServer {
         let field_manager = manager.unwrap_or_default().replace("%2F", "/");
         if method == Method::POST && what == "events" {
             state.events.push(body.clone());
+        }
+        if method == Method::GET && what.contains('/') {
+            state.reads.push(what.clone());
         }
         if method != Method::GET {
             let field_manager = field_manager.clone();

@@ -22,6 +22,7 @@ use sluice_operator::{
     rollout::Rollouts,
     sample::Sampler,
     scaling::Scaling,
+    secrets::KnownSecrets,
     told::Telling,
 };
 use sluice_plan::Defaults;
@@ -146,7 +147,8 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         memory: Memory::default(),
         scaling: Scaling::by(crate::scaling::clock),
         rollouts: Rollouts::by(crate::scaling::clock),
-        telling: Telling::default(),
+        secrets: KnownSecrets::default(),
+        telling: Telling::by(crate::scaling::clock),
         pipelines: AllPipelines::default(),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, NAMESPACE};
 use kube::runtime::controller::Action;
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_operator::api_error::ErrorClass;
 
 #[tokio::test]
@@ -175,4 +175,61 @@ async fn a_secret_that_is_missing_is_waited_for() {
     );
     bench.settle("prod").await;
     assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+}
+
+#[tokio::test]
+async fn brokers_that_do_not_answer_are_not_given_to_gateways_that_read() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let workload = bench.server.get("statefulsets/prod-gateway");
+    let well = bench.server.get("tracepipelines/prod").unwrap()["spec"].clone();
+    let edit = |change: &dyn Fn(&mut Value)| {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"] = well.clone();
+            change(&mut pipeline["spec"]);
+            let generation = pipeline["metadata"]["generation"].as_i64().unwrap();
+            pipeline["metadata"]["generation"] = (generation + 1).into();
+        });
+    };
+    // Nobody listens there.
+    edit(&|spec| spec["source"]["kafka"]["bootstrapServers"] = json!(["127.0.0.1:1"]));
+    bench.settle("prod").await;
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "gateways read on");
+    assert_eq!(bench.condition("prod", "Ready"), "False SourceUnavailable");
+    let status = bench.server.get("tracepipelines/prod").unwrap()["status"].clone();
+    let ready = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
+    assert!(ready["message"].as_str().unwrap().contains("keep the brokers"), "{ready}");
+    // Back to what they have, there is nothing to be done; with what Kafka answers to, they get it.
+    edit(&|_| ());
+    bench.settle("prod").await;
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload);
+    edit(&|spec| spec["source"]["kafka"]["properties"] = json!({"socket.receive.buffer.bytes": "65536"}));
+    bench.settle("prod").await;
+    assert_ne!(bench.server.get("statefulsets/prod-gateway"), workload);
+}
+
+#[tokio::test]
+async fn a_group_that_gateways_read_in_is_not_left() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let workload = bench.server.get("statefulsets/prod-gateway");
+    for (group, condition) in [
+        ("other", "True SpecInvalid"),
+        ("tracing.prod", "False Ok"),
+        ("", "False Ok"),
+        ("other", "True SpecInvalid"),
+    ] {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["spec"]["source"]["kafka"]["consumerGroup"] = group.into();
+        });
+        bench.settle("prod").await;
+        assert_eq!(bench.condition("prod", "Stalled"), condition, "{group}");
+        assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "{group}");
+    }
 }

@@ -124,6 +124,25 @@ async fn what_somebody_else_changed_is_changed_back_and_nothing_else_is_written(
 }
 
 #[tokio::test]
+async fn a_network_policy_that_somebody_widened_is_taken_back() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    let ours = bench.server.get("networkpolicies/prod-gateway").unwrap()["spec"].clone();
+    for (list, more) in
+        [("/spec/ingress", json!({})), ("/spec/ingress/0/ports", json!({"port": 22, "protocol": "TCP"}))]
+    {
+        bench.server.change("networkpolicies/prod-gateway", |policy| {
+            policy.pointer_mut(list).unwrap().as_array_mut().unwrap().push(more);
+        });
+        let writes = bench.settle("prod").await;
+        let what: Vec<&str> = writes.iter().map(|write| write.what.as_str()).collect();
+        assert_eq!(what, ["networkpolicies/prod-gateway"], "{list}");
+        assert_eq!(bench.server.get("networkpolicies/prod-gateway").unwrap()["spec"], ours, "{list}");
+    }
+}
+
+#[tokio::test]
 async fn another_spec_rolls_the_gateways_and_leaves_few_configs_behind() {
     let bench = Bench::start().await;
     let mut pipeline = bench.pipeline("prod");
@@ -157,4 +176,39 @@ async fn a_pipeline_that_is_being_deleted_is_left_alone() {
     bench.server.put("tracepipelines/prod", pipeline);
     bench.reconcile("prod").await.unwrap();
     assert_eq!(bench.server.take_writes(), []);
+}
+
+#[tokio::test]
+async fn a_secret_is_read_again_once_it_has_changed() {
+    let bench = Bench::start().await;
+    let mut pipeline = bench.pipeline("prod");
+    pipeline["spec"]["sink"]["clickhouse"]["credentials"] = json!({"secretRef": {"name": "writer"}});
+    bench.server.put("tracepipelines/prod", pipeline);
+    let secret = |password: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "writer", "namespace": crate::bench::NAMESPACE},
+            "data": {"username": "dQ==", "password": password},
+        })
+    };
+    bench.server.put("secrets/writer", secret("cA=="));
+    bench.settle("prod").await;
+    let reads = || {
+        let reads = bench.server.take_reads();
+        reads.iter().filter(|what| *what == "secrets/writer").count()
+    };
+    assert_eq!(reads(), 1, "once, however many looks that took");
+    let version = || {
+        let workload = bench.server.get("statefulsets/prod-gateway").unwrap();
+        workload["spec"]["template"]["metadata"]["annotations"]["sluice.dev/secrets-version"].clone()
+    };
+    let before = version();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(reads(), 0, "at rest");
+    bench.server.change("secrets/writer", |secret| secret["data"]["password"] = "cQ==".into());
+    bench.settle("prod").await;
+    assert_eq!(reads(), 1);
+    assert_ne!(version(), before, "gateways are given the new one");
+    bench.server.remove("secrets/writer");
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!((reads(), bench.condition("prod", "SinkReachable").as_str()), (0, "False SecretMissing"));
 }

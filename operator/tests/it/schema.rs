@@ -1,6 +1,7 @@
 //! The schema Job: gateways wait for it, one that failed is run again, old ones are removed.
 
 use crate::bench::{Bench, NAMESPACE};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// A pipeline that makes its table.
@@ -115,12 +116,106 @@ async fn an_edit_of_the_schema_runs_one_job_and_a_difference_is_named_while_gate
     assert_ne!(after, before);
     let said = r#"{"reason": "SchemaDiffers", "message": "TTL is none, wanted: 30 days"}"#;
     bench.server.put("pods/p", pod(&after, said));
-    // However long ago: nobody waits for it, and it is kept.
-    ends(&bench, &after, "Failed", "2026-01-01T00:00:00Z");
+    ends(&bench, &after, "Failed", &ago(600));
     bench.settle("prod").await;
     assert_eq!(job(&bench), after);
     assert_eq!(bench.condition("prod", "SchemaReady"), "False SchemaDiffers");
     assert_eq!(bench.condition("prod", "SinkReachable"), "True Ok");
     assert_eq!(bench.condition("prod", "Ready"), "True Running");
     assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "no gateway is restarted");
+    // An hour later it is looked at again, while gateways and conditions stay as they are.
+    ends(&bench, &after, "Failed", &ago(3_601));
+    bench.reconcile("prod").await.unwrap();
+    assert!(bench.server.list("jobs").is_empty());
+    bench.settle("prod").await;
+    assert_eq!(job(&bench), after, "made again");
+    for (kind, condition) in
+        [("SchemaReady", "False SchemaDiffers"), ("SinkReachable", "True Ok"), ("Ready", "True Running")]
+    {
+        assert_eq!(bench.condition("prod", kind), condition);
+    }
+    ends(&bench, &after, "Complete", &ago(1));
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "SchemaReady"), "True Ok", "somebody has changed the table");
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "no gateway is restarted");
+}
+
+#[tokio::test]
+async fn a_server_that_never_got_the_table_is_named_and_asked_again_while_gateways_run() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    let said = r#"{"reason": "ServersNotReached", "message": "not reached: http://b:8123"}"#;
+    bench.server.put("pods/p", pod(&job, said));
+    ends(&bench, &job, "Failed", &ago(5));
+    bench.settle("prod").await;
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some(), "the others have the table");
+    assert_eq!(bench.condition("prod", "SchemaReady"), "False ServersNotReached");
+    assert!(message(&bench, "SchemaReady").contains("http://b:8123"));
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
+    for failures in 2..4 {
+        ends(&bench, &job, "Failed", &ago(1_000 * failures));
+        bench.reconcile("prod").await.unwrap();
+        assert!(bench.server.list("jobs").is_empty(), "deleted, to be run again");
+        bench.settle("prod").await;
+        assert_eq!(bench.condition("prod", "SchemaReady"), "False ServersNotReached");
+        assert_eq!(status(&bench)["schema"]["failures"], failures);
+    }
+    ends(&bench, &job, "Complete", &ago(1));
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "SchemaReady"), "True Ok");
+    assert!(status(&bench)["schema"].is_null());
+}
+
+#[tokio::test]
+async fn a_sink_that_stays_away_is_said_once_and_asked_less_and_less_often() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    bench.server.put("pods/p", pod(&job, r#"{"reason": "Unreachable", "message": "no route"}"#));
+    ends(&bench, &job, "Failed", &ago(10));
+    bench.settle("prod").await;
+    bench.server.take_events();
+    let seen =
+        || ["Ready", "Reconciling", "SinkReachable", "SchemaReady"].map(|kind| bench.condition("prod", kind));
+    let before = seen();
+    assert_eq!(before[2], "False Unreachable");
+    // After the second failure the wait is 60 s, after the third 120 s, after the fourth 240 s and then 300 s.
+    for (due, too_soon) in [(60, 100), (240, 250)] {
+        ends(&bench, &job, "Failed", &ago(due));
+        bench.reconcile("prod").await.unwrap();
+        assert!(bench.server.list("jobs").is_empty());
+        assert_eq!(seen(), before, "deleted");
+        bench.settle("prod").await;
+        assert_eq!(seen(), before, "at work again");
+        ends(&bench, &job, "Failed", &ago(too_soon));
+        bench.settle("prod").await;
+        assert_eq!(bench.server.list("jobs").len(), 1, "not yet");
+        assert_eq!(seen(), before, "failed again");
+    }
+    assert_eq!(bench.server.take_events(), Vec::<Value>::new());
+    // An operator that starts goes on where the other was.
+    let failures = status(&bench)["schema"]["failures"].clone();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(status(&bench)["schema"]["failures"], failures);
+}
+
+fn status(bench: &Bench) -> Value {
+    bench.server.get("tracepipelines/prod").unwrap()["status"].clone()
+}
+
+fn message(bench: &Bench, kind: &str) -> String {
+    let status = status(bench);
+    let found = status["conditions"].as_array().unwrap().iter().find(|condition| condition["type"] == kind);
+    found.unwrap()["message"].as_str().unwrap().to_owned()
+}
+
+/// The time so many seconds before now.
+fn ago(seconds: i64) -> String {
+    let now = Timestamp::now().as_second();
+    Timestamp::from_second(now - seconds).unwrap().to_string()
 }

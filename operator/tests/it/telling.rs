@@ -1,6 +1,6 @@
 //! What gateways say of themselves for people: guarantee and queue, in the status and as events.
 
-use crate::{bench::Bench, pods::Pods};
+use crate::{bench::Bench, pods::Pods, scaling::pass};
 use serde_json::{Value, json};
 
 const ONCE: &str = "sluice_gateway_delivery_guarantee{guarantee=\"exactly_once_effect\",reason=\"none\"} 1\n";
@@ -102,4 +102,46 @@ async fn partitions_that_are_added_are_told() {
     assert_eq!((&told[0]["note"], &told[0]["type"]), (&json!(words), &json!("Normal")));
     bench.reconcile("prod").await.unwrap();
     assert!(bench.server.take_events().is_empty());
+}
+
+/// Lets the gateways be asked again, and says what stands in the status then.
+async fn looked(bench: &Bench) -> String {
+    pass(30);
+    bench.reconcile("prod").await.unwrap();
+    bench.condition("prod", "SinkReachable")
+}
+
+fn inserts(pods: &Pods, done: u64, failed: u64) {
+    pods.each(|gateway| {
+        gateway.is_behind = true;
+        gateway.insert_failures = failed;
+        gateway.more = format!("{ONCE}sluice_gateway_blocks_inserted_total {done}\n");
+    });
+}
+
+#[tokio::test]
+async fn a_sink_that_takes_nothing_is_said_to_be_away_until_it_takes_something() {
+    let (mut bench, pods) = saying(ONCE).await;
+    inserts(&pods, 5, 1);
+    let before = looked(&bench).await;
+    assert_eq!(before, "Unknown NotManaged");
+    inserts(&pods, 5, 2);
+    assert_eq!(looked(&bench).await, before, "one look that fails may be a restart");
+    inserts(&pods, 5, 3);
+    assert_eq!(looked(&bench).await, "False InsertsFailing");
+    // Between two tries, and after another operator has begun, it is said all the same, and nothing is written.
+    bench.server.take_writes();
+    assert_eq!(looked(&bench).await, "False InsertsFailing");
+    inserts(&pods, 5, 4);
+    assert_eq!(looked(&bench).await, "False InsertsFailing");
+    bench.restart();
+    assert_eq!(looked(&bench).await, "False InsertsFailing");
+    assert_eq!(looked(&bench).await, "False InsertsFailing");
+    assert_eq!(bench.server.take_writes(), []);
+    assert_eq!(bench.condition("prod", "Ready"), "True Running", "it is a report, not a failure");
+    inserts(&pods, 6, 4);
+    assert_eq!(looked(&bench).await, before);
+    bench.server.take_writes();
+    assert_eq!(looked(&bench).await, before);
+    assert_eq!(bench.server.take_writes(), []);
 }

@@ -18,13 +18,16 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 
-/// Port of the name servers.
-const DNS_PORT: i32 = 53;
+/// Ports of the name servers. A policy is about the port that packets have once the Service's address was replaced by a pod's: the
+/// name servers of `OpenShift` listen at 5353.
+const DNS_PORTS: [i32; 2] = [53, 5353];
 
 /// The NetworkPolicy of gateways and schema Job. An operator that runs in no pod has an address that nobody knows here, and with it
 /// everybody reaches the control port.
 pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods>) -> NetworkPolicy {
     let to = |ports| NetworkPolicyEgressRule { ports: Some(ports), ..NetworkPolicyEgressRule::default() };
+    // Over TCP, which long answers take, they are reached with everything else.
+    let names = DNS_PORTS.map(|number| port("UDP", Some(number))).to_vec();
     NetworkPolicy {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
         spec: Some(NetworkPolicySpec {
@@ -34,7 +37,7 @@ pub(crate) fn network_policy(identity: &Identity, operator: Option<&OperatorPods
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![from(None, ADMIN_PORT), from(operator.map(peer), CONTROL_PORT)]),
-            egress: Some(vec![to(vec![port("UDP", Some(DNS_PORT))]), to(vec![port("TCP", None)])]),
+            egress: Some(vec![to(names), to(vec![port("TCP", None)])]),
         }),
     }
 }

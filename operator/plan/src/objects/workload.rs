@@ -2,8 +2,11 @@
 
 use crate::{
     Plan, hash,
-    names::{ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM},
+    names::{
+        ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SOURCE_VERSION,
+    },
     objects::pod::{config_path, pod, resources},
+    source::source_version,
     volumes::Volume,
 };
 use k8s_openapi::{
@@ -35,7 +38,11 @@ const REVISIONS_KEPT: i32 = 3;
 /// The StatefulSet, without `replicas`.
 pub(crate) fn workload(plan: &Plan) -> StatefulSet {
     let spec = spec(plan);
-    let annotations = [(PLAN_HASH.to_owned(), plan_hash(&spec))].into();
+    let annotations = [
+        (PLAN_HASH.to_owned(), plan_hash(&spec)),
+        (SOURCE_VERSION.to_owned(), source_version(&plan.config, &plan.identity.secrets)),
+    ]
+    .into();
     StatefulSet {
         metadata: ObjectMeta {
             annotations: Some(annotations),

@@ -1,7 +1,7 @@
 //! The StatefulSet of the gateways and what keeps its pods from being ready.
 
 use crate::{
-    names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION},
+    names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION, SOURCE_VERSION},
     objects::proved::ProvedTemplate,
     observed::{GatewaySeen, Termination},
 };
@@ -37,6 +37,8 @@ pub struct WorkloadSeen {
     pub gateways: Vec<GatewaySeen>,
     /// The planned pod template that it was last given, by its hash; `None` when an operator made it that did not say so.
     pub revision: Option<String>,
+    /// How its gateways reach Kafka, by its hash; `None` when an operator made it that did not say so.
+    pub source_version: Option<String>,
     /// What would be gone back to; `None` when nothing is remembered.
     pub proved: Option<ProvedSeen>,
     /// What was gone back from; `None` when the newest revision was not.
@@ -110,6 +112,7 @@ impl WorkloadSeen {
             pods: unready,
             gateways,
             revision: annotations.and_then(|all| all.get(REVISION)).cloned(),
+            source_version: annotations.and_then(|all| all.get(SOURCE_VERSION)).cloned(),
             proved: ProvedTemplate::kept_by(workload).map(|proved| proved.seen()),
             failed: annotations
                 .and_then(|all| all.get(FAILED_REVISION))

@@ -4,8 +4,8 @@
 //! until a person changes something.
 
 use crate::{
-    Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, SchemaStep, TopicSeen, Waiting, WorkloadSeen,
-    lifecycle, objects,
+    Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, WorkloadSeen, lifecycle,
+    objects,
     status::{verdict::Verdict, volumes},
 };
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
@@ -149,20 +149,23 @@ impl Progress {
     fn of_source(plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { message, .. }) => {
-                Some(Self::waiting(reason::SOURCE_UNAVAILABLE, message.clone()))
+                let held = "; until it answers, gateways keep the brokers and credentials that they have";
+                let held = if plan.holds_source() { held } else { "" };
+                Some(Self::waiting(reason::SOURCE_UNAVAILABLE, format!("{message}{held}")))
             }
             _ => None,
         })
     }
 
     fn of_schema(plan: &Plan, seen: &SchemaSeen) -> Option<Self> {
-        match (plan.schema_step(), seen) {
-            (SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Differs, _) => None,
-            (_, SchemaSeen::Failed { failure, .. }) => Some(Self::waiting(
+        match (plan.schema_step(), seen.failure()) {
+            (step, _) if step.lets_gateways_start() => None,
+            // Also while it is run again: what it says is the same until it has ended.
+            (_, Some(failure)) => Some(Self::waiting(
                 reason::SINK_UNAVAILABLE,
                 format!("{}: {}", failure.reason, failure.message),
             )),
-            _ => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
+            (_, None) => Some(moving(reason::SPEC_CHANGED, "the schema Job is at work")),
         }
     }
 

@@ -4,10 +4,14 @@ use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
     scale::{Hold, Limit},
     secrets::mounted,
+    sink::SinkSeen,
     status::scaling::joined,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use sluice_crds::{ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, status::reason};
+use sluice_crds::{
+    ScalingMode, ScalingStatus, SchemaManagement, TracePipeline,
+    status::{condition, reason},
+};
 
 /// Whether, why, and in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,25 +84,53 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed) ->
     }
 }
 
-/// Whether ClickHouse answered with these credentials when the schema Job last asked.
+/// Whether ClickHouse answered with these credentials when the schema Job last asked, and takes what gateways insert since.
 pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
         return Verdict::no(unusable.reason, unusable.message);
+    }
+    if let Some(failing) = inserts_failing(pipeline, observed) {
+        return failing;
     }
     match &observed.schema {
         _ if is_unmanaged(pipeline) => {
             Verdict::unknown(reason::NOT_MANAGED, "ClickHouse is not asked: schema.management is None")
         }
         SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the schema Job reached ClickHouse"),
-        SchemaSeen::Failed { failure, .. } if failure.is_about_the_table() => {
-            Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
-        }
-        SchemaSeen::Failed { failure, .. } if failure.reason == reason::JOB_FAILED => {
-            Verdict::unknown(reason::JOB_FAILED, &failure.message)
-        }
-        SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
-        waiting => not_yet(waiting),
+        seen => match seen.failure() {
+            Some(failure) if failure.is_about_the_table() => {
+                Verdict::yes(reason::OK, "the schema Job reached ClickHouse")
+            }
+            Some(failure) if failure.reason == reason::JOB_FAILED => {
+                Verdict::unknown(reason::JOB_FAILED, &failure.message)
+            }
+            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            None => not_yet(seen),
+        },
     }
+}
+
+/// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
+/// the one before said, as long as there are gateways that it may be true of.
+fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    let whose = match observed.sink {
+        SinkSeen::Failing { all: true } => "every gateway",
+        SinkSeen::Failing { all: false } => "some of the gateways",
+        SinkSeen::Well => return None,
+        SinkSeen::NotKnown => {
+            let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+            let mut said = conditions.filter(|one| {
+                one.type_ == condition::SINK_REACHABLE && one.reason == reason::INSERTS_FAILING
+            });
+            let has_gateways = observed.workload.as_ref().is_some_and(|workload| workload.wanted > 0);
+            let said = said.next().filter(|_| has_gateways)?;
+            return Some(Verdict::no(reason::INSERTS_FAILING, &said.message));
+        }
+    };
+    Some(Verdict::no(
+        reason::INSERTS_FAILING,
+        format!("the inserts of {whose} fail, and none comes through; their logs say of what"),
+    ))
 }
 
 /// Whether the table is as it must be.
@@ -108,12 +140,21 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             Verdict::yes(reason::NOT_MANAGED, "the table is taken as it is: schema.management is None")
         }
         SchemaSeen::Succeeded => Verdict::yes(reason::OK, "the table is as the spec asks for"),
-        SchemaSeen::Failed { failure, .. } if failure.lets_rows_in() => Verdict::no(
-            failure.reason,
-            format!("{}; rows are written. It is looked at again when its Job is deleted", failure.message),
-        ),
-        SchemaSeen::Failed { failure, .. } => Verdict::no(failure.reason, &failure.message),
-        waiting => not_yet(waiting),
+        seen => match seen.failure() {
+            Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
+                failure.reason,
+                format!("{}; they are asked again, and rows are written to the others", failure.message),
+            ),
+            Some(failure) if failure.lets_rows_in() => Verdict::no(
+                failure.reason,
+                format!(
+                    "{}; rows are written. It is looked at every hour, or when its Job is deleted",
+                    failure.message
+                ),
+            ),
+            Some(failure) => Verdict::no(failure.reason, &failure.message),
+            None => not_yet(seen),
+        },
     }
 }
 

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use sluice_crds::status::NEVER_OBSERVED;
 use sluice_crds::{ManagementState, RolloutState, RolloutStatus, TracePipeline};
-use sluice_plan::{Observed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use sluice_plan::{Observed, SchemaFailed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 fn config(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/argocd").join(file)
@@ -25,7 +25,10 @@ fn states() -> Vec<(&'static str, TracePipeline, Observed)> {
     let seen = |topic| Observed { partitions: [("otlp_spans".into(), topic)].into(), ..well.clone() };
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
     let failure = SchemaFailure { reason: "ColumnMismatch", message: "another type".into() };
-    let unfit = Observed { schema: SchemaSeen::Failed { failure, ago: Duration::ZERO }, ..well.clone() };
+    let unfit = Observed {
+        schema: SchemaSeen::Failed(SchemaFailed { failure, times: 1, ..SchemaFailed::default() }),
+        ..well.clone()
+    };
     let mut wrong = pipeline.clone();
     wrong.spec.gateway.resources.memory = "64Mi".into();
     let mut suspended = pipeline.clone();

@@ -186,6 +186,8 @@ fn kafka_and_names(pipeline: &TracePipeline) -> Vec<(&'static str, &'static str,
     let mut needed = vec![
         ("names", "UDP", 53),
         ("names, when an answer is long", "TCP", 53),
+        ("names on OpenShift", "UDP", 5_353),
+        ("names on OpenShift, when an answer is long", "TCP", 5_353),
         ("a broker that tells of another port", "TCP", 9_094),
     ];
     let brokers = &pipeline.spec.source.kafka.bootstrap_servers;
@@ -315,7 +317,7 @@ fn nothing_else_passes() {
     let scene = scene(SAMPLES[0]);
     let of_the_operator = (policy_of_the_operator(), operator());
     let others = [(Way::In, "TCP", 22), (Way::In, "TCP", 8_123), (Way::In, "TCP", 9_092)];
-    let other_protocols = [(Way::Out, "UDP", 123), (Way::Out, "SCTP", 9_092)];
+    let other_protocols = [(Way::Out, "UDP", 123), (Way::Out, "UDP", 9_092), (Way::Out, "SCTP", 9_092)];
     let all = scene
         .pods
         .iter()

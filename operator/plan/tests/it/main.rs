@@ -15,6 +15,7 @@ mod revisions;
 mod rollout;
 mod scale;
 mod shards;
+mod source;
 mod statuses;
 mod volumes;
 
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
     Defaults, Observed, OperatorPods, Plan, Planned, ScalingSeen, SchemaSeen, SecretSeen, StorageClassSeen,
-    TopicSeen, VolumesSeen, plan,
+    TopicSeen, VolumesSeen, plan, sink::SinkSeen,
 };
 use std::collections::BTreeMap;
 
@@ -58,6 +59,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
         secrets: secrets.map(|(of, _)| (of, SecretSeen::Present { version: "1111111111".into() })).collect(),
         schema: SchemaSeen::Succeeded,
+        schema_job: None,
         workload: None,
         lag: None,
         has_committed: false,
@@ -66,6 +68,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         queue: None,
         has_empty_queue: false,
         messages_lost: BTreeMap::new(),
+        sink: SinkSeen::NotKnown,
         scaling: ScalingSeen::default(),
         rival: None,
         storage_class: StorageClassSeen::NotAsked,

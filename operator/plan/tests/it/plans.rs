@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus, status::reason};
 use sluice_plan::{
-    Applied, Defaults, Objects, Observed, Planned, SchemaSeen, SchemaStep, SecretSeen, SourceFailure,
-    TopicSeen, build, plan, schema_job_name,
+    Applied, Defaults, Objects, Observed, Planned, SchemaFailed, SchemaFailure, SchemaSeen, SchemaStep,
+    SecretSeen, SourceFailure, TopicSeen, build, plan, schema_job_name,
 };
 
 const DEMO: &str = "tracepipeline.yaml";
@@ -90,10 +90,7 @@ fn the_job_does_what_the_management_allows() {
 #[test]
 fn a_job_that_failed_is_left_out_once_it_is_to_be_run_again() {
     let pipeline = demo();
-    let failed = |seconds| SchemaSeen::Failed {
-        failure: sluice_plan::SchemaFailure { reason: reason::TABLE_MISSING, message: "no table".into() },
-        ago: std::time::Duration::from_secs(seconds),
-    };
+    let failed = |seconds| failed(reason::TABLE_MISSING, std::time::Duration::from_secs(seconds));
     for (seconds, step, is_there) in [(0, SchemaStep::Failed, true), (60, SchemaStep::RunAgain, false)] {
         let plan = planned(&pipeline, &Observed { schema: failed(seconds), ..observed(&pipeline, 12) });
         assert_eq!(plan.schema_step(), step);
@@ -104,16 +101,22 @@ fn a_job_that_failed_is_left_out_once_it_is_to_be_run_again() {
 #[test]
 fn gateways_run_beside_a_table_that_only_a_person_may_change() {
     let pipeline = demo();
-    let failure =
-        sluice_plan::SchemaFailure { reason: reason::SCHEMA_DIFFERS, message: "TTL is none".into() };
-    let schema = SchemaSeen::Failed { failure, ago: std::time::Duration::from_hours(24) };
-    let plan = planned(&pipeline, &Observed { schema, ..observed(&pipeline, 12) });
-    assert_eq!(plan.schema_step(), SchemaStep::Differs);
-    let parts = build(&plan).into_parts();
-    assert!(
-        parts.workload.is_some() && parts.schema_job.is_some(),
-        "nothing waits, and the Job is kept as a record"
-    );
+    for (word, minutes, is_kept) in [
+        (reason::SCHEMA_DIFFERS, 10, true),
+        (reason::SCHEMA_DIFFERS, 60, false),
+        (reason::SERVERS_NOT_REACHED, 0, true),
+        (reason::SERVERS_NOT_REACHED, 1, false),
+    ] {
+        let schema = failed(word, std::time::Duration::from_mins(minutes));
+        let parts = build(&planned(&pipeline, &Observed { schema, ..observed(&pipeline, 12) })).into_parts();
+        assert!(parts.workload.is_some(), "nothing waits: {word}");
+        assert_eq!(parts.schema_job.is_some(), is_kept, "{word} after {minutes} min");
+    }
+}
+
+fn failed(reason: &'static str, ago: std::time::Duration) -> SchemaSeen {
+    let failure = SchemaFailure { reason, message: "as it is".into() };
+    SchemaSeen::Failed(SchemaFailed { failure, times: 1, ago, ..SchemaFailed::default() })
 }
 
 #[test]

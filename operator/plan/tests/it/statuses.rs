@@ -8,10 +8,9 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
-    Observed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan,
-    rollout, status,
+    Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen,
+    build, plan, rollout, sink::SinkSeen, status,
 };
-use std::time::Duration;
 
 fn now(second: u8) -> Time {
     Time(format!("2026-01-01T00:00:{second:02}Z").parse().unwrap())
@@ -206,7 +205,10 @@ fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
     let secret = |secret| Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..well.clone() };
     let failed = |reason| {
         let failure = SchemaFailure { reason, message: "m".into() };
-        Observed { schema: SchemaSeen::Failed { failure, ago: Duration::ZERO }, ..well.clone() }
+        Observed {
+            schema: SchemaSeen::Failed(SchemaFailed { failure, ..SchemaFailed::default() }),
+            ..well.clone()
+        }
     };
     let keys = vec!["username", "password"];
     for (facts, sink, schema) in [
@@ -222,6 +224,55 @@ fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
         let of = |kind| format!("{}/{}", condition(&status, kind).status, condition(&status, kind).reason);
         assert_eq!((of("SinkReachable").as_str(), of("SchemaReady").as_str()), (sink, schema));
     }
+}
+
+#[test]
+fn while_a_failed_job_is_run_again_everything_is_said_as_before() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    for reason in ["Unreachable", "AuthFailed", "SchemaDiffers", "ServersNotReached", "JobFailed"] {
+        let failure = SchemaFailure { reason, message: "m".into() };
+        let failed = SchemaFailed { failure, times: 3, at: now(0).0, ..SchemaFailed::default() };
+        let schema_job = Some("demo-schema-1".to_owned());
+        let facts = Observed { schema: SchemaSeen::Failed(failed), schema_job, ..well.clone() };
+        let before = said(&pipeline, &facts);
+        let remembered = before.schema.clone().unwrap();
+        assert_eq!((remembered.failures, remembered.reason.as_str()), (3, reason));
+        pipeline.status = Some(before.clone());
+        for waits in [SchemaSeen::NotStarted, SchemaSeen::Running] {
+            let schema = waits.remembering("demo-schema-1", before.schema.as_ref());
+            assert_eq!(said(&pipeline, &Observed { schema, ..facts.clone() }), before, "{reason}");
+        }
+        let over = said(&pipeline, &well);
+        assert_eq!((over.schema, summary_of(&before) == "True/Running"), (None, reason.starts_with('S')));
+    }
+}
+
+#[test]
+fn a_sink_that_takes_nothing_is_said_to_be_away_whatever_the_job_saw() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let of = |pipeline: &TracePipeline, sink| {
+        let status = said(pipeline, &Observed { sink, ..well.clone() });
+        let reachable = condition(&status, "SinkReachable");
+        (format!("{}/{}", reachable.status, reachable.reason), reachable.message.clone(), status)
+    };
+    assert_eq!(of(&pipeline, SinkSeen::NotKnown).0, "True/Ok");
+    assert_eq!(of(&pipeline, SinkSeen::Well).0, "True/Ok");
+    for (all, words) in [(true, "every gateway"), (false, "some of the gateways")] {
+        let (condition, message, status) = of(&pipeline, SinkSeen::Failing { all });
+        assert_eq!(condition, "False/InsertsFailing");
+        assert!(message.contains(words), "{message}");
+        assert_eq!(summary(&status), ["True/Running", "False/Ok", "False/Ok"], "the gateways go on");
+        pipeline.status = Some(status.clone());
+        assert_eq!(of(&pipeline, SinkSeen::NotKnown).2, status, "an operator that has just begun");
+    }
+    assert_eq!(of(&pipeline, SinkSeen::Well).0, "True/Ok");
+    let rests = Observed { workload: None, ..well.clone() };
+    assert_eq!(condition(&said(&pipeline, &rests), "SinkReachable").reason, "Ok", "nobody inserts");
+}
+
+/// Only what keeps rows out keeps a pipeline from being ready.
+fn summary_of(status: &TracePipelineStatus) -> String {
+    summary(status)[0].clone()
 }
 
 #[test]

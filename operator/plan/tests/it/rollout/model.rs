@@ -108,6 +108,7 @@ impl Model {
             update_revision: Some(self.update.clone()),
             pods: Vec::new(),
             gateways: self.pods.iter().map(|(ordinal, pod)| gateway(*ordinal, pod)).collect(),
+            source_version: None,
             revision: Some(self.template.clone()),
             proved: self.proved.clone().map(|revision| ProvedSeen {
                 revision,

@@ -1,0 +1,132 @@
+//! Whether what gateways insert comes through, from two looks at their counters. Pure; one owner: whoever asks the gateways.
+//!
+//! ```text
+//!            inserts came through, or nothing fails and nothing waits
+//!        +-----------------------------------------------------------+
+//!        v                                                           |
+//!   not known -----------------------------------------------> failing
+//!               inserts failed and none came through, twice
+//! ```
+//!
+//! A look at which nothing was tried says nothing, and what was known still holds: between two tries of a block a gateway waits longer than
+//! a look takes. So does a try or two that fail beside others that do not.
+
+/// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
+const LOOKS_FAILED: u8 = 2;
+
+/// What a gateway has counted since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Inserts {
+    /// Blocks that ClickHouse has acknowledged.
+    pub done: u64,
+    /// Tries that failed for a reason that does not lie in the rows.
+    pub failed: u64,
+    /// Whether blocks wait, in memory or on the volume.
+    pub waiting: bool,
+}
+
+/// What is known of the inserts of one gateway.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Watched {
+    last: Option<Inserts>,
+    looks_failed: u8,
+    is_failing: Option<bool>,
+}
+
+/// What is known of the inserts of all gateways.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SinkSeen {
+    /// They were not asked, or not often enough; what was said before still holds.
+    #[default]
+    NotKnown,
+    /// What gateways insert comes through, or they have nothing to insert.
+    Well,
+    /// Nothing comes through from some of them.
+    Failing {
+        /// Whether that is so of each.
+        all: bool,
+    },
+}
+
+impl Watched {
+    /// After another look.
+    #[must_use]
+    pub fn look(self, now: Inserts) -> Self {
+        let after = Self { last: Some(now), ..self };
+        let Some(last) = self.last.filter(|last| last.done <= now.done && last.failed <= now.failed) else {
+            // The first look, or a gateway that was started again and counts from nothing.
+            return after;
+        };
+        let has_failed = now.failed > last.failed;
+        if now.done > last.done || (!has_failed && !now.waiting) {
+            return Self { looks_failed: 0, is_failing: Some(false), ..after };
+        }
+        let looks_failed = self.looks_failed.saturating_add(u8::from(has_failed));
+        let is_failing = if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing };
+        Self { looks_failed, is_failing, ..after }
+    }
+}
+
+/// Of all gateways that are ready together.
+pub fn together<'a>(gateways: impl IntoIterator<Item = &'a Watched>) -> SinkSeen {
+    let known: Vec<Option<bool>> = gateways.into_iter().map(|gateway| gateway.is_failing).collect();
+    if known.contains(&Some(true)) {
+        return SinkSeen::Failing { all: known.iter().all(|is_failing| *is_failing == Some(true)) };
+    }
+    if known.is_empty() || known.contains(&None) { SinkSeen::NotKnown } else { SinkSeen::Well }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After looks at these numbers of blocks done and tries failed, with blocks waiting.
+    fn after(looks: &[(u64, u64)]) -> Option<bool> {
+        let looked = looks.iter().fold(Watched::default(), |watched, (done, failed)| {
+            watched.look(Inserts { done: *done, failed: *failed, waiting: true })
+        });
+        looked.is_failing
+    }
+
+    #[test]
+    fn inserts_fail_once_two_looks_say_so_and_until_one_comes_through() {
+        for (looks, expected) in [
+            (&[(5, 1)][..], None),
+            (&[(5, 1), (5, 2)], None),
+            (&[(5, 1), (5, 2), (5, 3)], Some(true)),
+            (&[(5, 1), (5, 2), (5, 2), (5, 3)], Some(true)),
+            (&[(5, 1), (6, 2), (6, 3)], Some(false)),
+            (&[(5, 1), (5, 2), (6, 3), (6, 4)], Some(false)),
+            (&[(5, 1), (5, 2), (5, 3), (5, 3), (5, 3)], Some(true)),
+            (&[(5, 1), (5, 2), (5, 3), (6, 4)], Some(false)),
+            (&[(5, 1), (5, 1), (5, 1)], None),
+            // Started again: it counts from nothing.
+            (&[(5, 1), (5, 2), (0, 0), (0, 1)], Some(true)),
+        ] {
+            assert_eq!(after(looks), expected, "{looks:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_has_nothing_to_insert_is_well() {
+        let idle = Inserts { done: 5, failed: 3, waiting: false };
+        let looked = Watched { is_failing: Some(true), ..Watched::default() }.look(idle).look(idle);
+        assert_eq!(looked.is_failing, Some(false));
+    }
+
+    #[test]
+    fn all_are_well_once_each_is_known_to_be() {
+        let of = |is_failing| Watched { is_failing, ..Watched::default() };
+        let (failing, well, unknown) = (of(Some(true)), of(Some(false)), of(None));
+        for (gateways, expected) in [
+            (vec![], SinkSeen::NotKnown),
+            (vec![well, unknown], SinkSeen::NotKnown),
+            (vec![well, well], SinkSeen::Well),
+            (vec![well, failing], SinkSeen::Failing { all: false }),
+            (vec![unknown, failing], SinkSeen::Failing { all: false }),
+            (vec![failing, failing], SinkSeen::Failing { all: true }),
+        ] {
+            assert_eq!(together(&gateways), expected, "{gateways:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Kafka as gateways are told of it: which group they stay in, and when they may be told of other brokers.
+
+use crate::{defaults, observed, planned, sample, with};
+use serde_json::json;
+use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
+use sluice_plan::{Observed, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen, build, plan};
+
+#[test]
+fn a_group_that_gateways_have_read_in_is_the_only_one_that_would_do() {
+    let in_group = |asked: &str, running: Option<&str>| {
+        let mut pipeline = with("/spec/source/kafka/consumerGroup", json!(asked));
+        let consumer_group = running.map(str::to_owned);
+        pipeline.status = Some(TracePipelineStatus { consumer_group, ..TracePipelineStatus::default() });
+        plan(&pipeline, &observed(&pipeline, 12), &defaults())
+    };
+    for (asked, running) in [
+        ("", None),
+        ("any", None),
+        ("", Some("default.demo")),
+        ("default.demo", Some("default.demo")),
+        ("g", Some("g")),
+    ] {
+        assert!(in_group(asked, running).is_ok(), "{asked} {running:?}");
+    }
+    for (asked, running) in [("other", "default.demo"), ("", "g")] {
+        let found = in_group(asked, Some(running)).unwrap_err().to_string();
+        assert!(
+            found.contains("spec.source.kafka.consumerGroup") && found.contains(&format!("{running:?}")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_change_of_kafka_waits_until_kafka_answers_to_it_and_no_other_does() {
+    let before = with_topics(sample("tracepipeline.yaml"));
+    let facts = observed(&before, 12);
+    let workload = build(&planned(&before, &facts)).into_parts().workload.unwrap();
+    let runs = Observed { workload: Some(WorkloadSeen::of(&workload, &[])), ..facts };
+    let away = |failure| {
+        let seen = TopicSeen::Unavailable { failure, message: "no answer".into() };
+        Observed { partitions: [("otlp_spans".into(), seen)].into(), ..runs.clone() }
+    };
+    let brokers = with_topics(with("/spec/source/kafka/bootstrapServers", json!(["elsewhere:9092"])));
+    let user = with_topics(with(
+        "/spec/source/kafka/sasl",
+        json!({"mechanism": "ScramSha512", "secretRef": {"name": "u"}}),
+    ));
+    let memory = with_topics(with("/spec/gateway/resources/memory", json!("512Mi")));
+    let version = |version: &str| {
+        let mut secrets = runs.secrets.clone();
+        secrets.insert(SecretUse::KafkaUser, SecretSeen::Present { version: version.into() });
+        secrets
+    };
+    for failure in [SourceFailure::Timeout, SourceFailure::AuthFailed] {
+        for (edited, secrets, is_held) in [
+            (&before, version("1"), false),
+            (&memory, version("1"), false),
+            (&brokers, version("1"), true),
+            (&user, version("1"), true),
+        ] {
+            let facts = Observed { secrets, ..away(failure) };
+            let plan = planned(edited, &facts);
+            assert_eq!(plan.holds_source(), is_held, "{:?}", edited.spec.source);
+            assert_eq!(build(&plan).into_parts().workload.is_none(), is_held);
+            assert!(
+                !planned(edited, &Observed { secrets: version("1"), ..runs.clone() }).holds_source(),
+                "Kafka answers"
+            );
+        }
+    }
+    // Another password.
+    let read = Observed { secrets: version("1"), ..runs.clone() };
+    let workload = build(&planned(&user, &read)).into_parts().workload.unwrap();
+    let workload = Some(WorkloadSeen::of(&workload, &[]));
+    for (now, is_held) in [("1", false), ("2", true)] {
+        let facts =
+            Observed { secrets: version(now), workload: workload.clone(), ..away(SourceFailure::AuthFailed) };
+        assert_eq!(planned(&user, &facts).holds_source(), is_held, "{now}");
+    }
+    // What an operator made that did not say how: nothing is known to differ.
+    let silent = workload.map(|seen| WorkloadSeen { source_version: None, ..seen });
+    let facts = Observed { workload: silent, ..away(SourceFailure::Timeout) };
+    assert!(!planned(&brokers, &facts).holds_source());
+}
+
+/// As it is once Kafka has answered for the first time.
+fn with_topics(mut pipeline: TracePipeline) -> TracePipeline {
+    let topics = vec![TopicStatus { name: "otlp_spans".into(), partitions: 12 }];
+    pipeline.status = Some(TracePipelineStatus { topics, ..TracePipelineStatus::default() });
+    pipeline
+}
+
+#[test]
+fn a_gateway_is_known_by_its_ordinal_whoever_added_it() {
+    for (mode, replicas) in [("Fixed", 2), ("External", 7)] {
+        let mut pipeline = with("/spec/scaling", json!({"mode": mode}));
+        pipeline.spec.replicas = Some(replicas);
+        let plan = planned(&pipeline, &observed(&pipeline, 12));
+        let parts = build(&plan).into_parts();
+        // Nothing that is made beforehand for each of them, and would be missing for one more.
+        let text = serde_json::to_string(&parts.documents()).unwrap();
+        assert!(!text.contains("demo-gateway-0"), "{text}");
+        let spec = parts.workload.unwrap().spec.unwrap();
+        let container = spec.template.spec.unwrap().containers.remove(0);
+        let name = container.env.into_iter().flatten().find(|variable| variable.name == "POD_NAME").unwrap();
+        let field = name.value_from.unwrap().field_ref.unwrap().field_path;
+        assert_eq!(field, "metadata.name", "the StatefulSet numbers them");
+        assert_eq!(spec.service_name.as_deref(), Some("demo-gateway"));
+    }
+}
