@@ -148,18 +148,20 @@ impl Shipment {
         let place = origin.place;
         let Some(receipt) = self.post_soon(&origin, refused).await? else { return Some(Lettered::Crowded) };
         let mut origin = Some(origin);
-        let generation = self.generation.clone();
-        let answer = held_for(ANSWER_HELD_MAX, receipt, || {
+        let (generation, frames) = (self.generation.clone(), self.frames.clone());
+        let over = async {
+            generation.over().await;
+            if frames.is_only_copy() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let let_go = || {
             origin = None;
             self.give_turn_back(course);
-        });
-        let answer = if self.frames.is_only_copy() {
-            answer.await
-        } else {
-            tokio::select! {
-                answer = answer => answer,
-                () = generation.over() => return None,
-            }
+        };
+        let answer = tokio::select! {
+            answer = held_for(ANSWER_HELD_MAX, receipt, let_go) => answer,
+            () = over => return None,
         };
         let delivery = &self.shard.delivery;
         Some(match answer {
