@@ -65,11 +65,12 @@ async fn needed(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     let patient = |replicas: u32| json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Abort", "timeout": "10m"}}});
     scene.pipeline.apply(&patient(1)).await?;
-    let holds = |status: &TracePipelineStatus| {
-        drain(status)
-            .is_some_and(|drain| drain.state == DrainState::Draining && drain.reason.contains("holds"))
+    // It has heard of it: it is not ready.
+    let drains = |status: &TracePipelineStatus| {
+        drain(status).is_some_and(|drain| drain.state == DrainState::Draining)
+            && status.ready_replicas == Some(1)
     };
-    scene.pipeline.wait("with a gateway that drains", FLOW, holds).await?;
+    scene.pipeline.wait("with a gateway that drains", FLOW, drains).await?;
     scene.pipeline.apply(&patient(2)).await?;
     scene.pipeline.wait("with two gateways that take part", FLOW, |status| drain(status).is_none()).await?;
     scene.pipeline.wait_ready(FLOW).await?;
