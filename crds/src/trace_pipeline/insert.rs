@@ -23,8 +23,8 @@ const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_asyn
 pub struct Insert {
     /// How blocks go over the wire: RowBinary (the default) or Native. With Native a gateway turns rows into columns before it sends
     /// them: ClickHouse needs about half the CPU for an INSERT, a gateway more CPU and 48Mi more memory. What is stored is the same.
-    #[serde(default, skip_serializing_if = "InsertFormat::is_row_binary")]
-    pub format: InsertFormat,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<InsertFormat>,
 
     /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as
     /// insert_quorum. One on which it rests that an INSERT is one block, whole, and stored once is refused.
@@ -45,14 +45,6 @@ pub enum InsertFormat {
     RowBinary,
     /// As columns.
     Native,
-}
-
-impl InsertFormat {
-    /// Whether it is the default.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    fn is_row_binary(&self) -> bool {
-        *self == Self::RowBinary
-    }
 }
 
 /// The value of a setting, as text.

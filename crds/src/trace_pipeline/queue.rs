@@ -58,8 +58,8 @@ pub struct Queue {
 
     /// What becomes of a volume that no node reaches any more, which keeps its gateway from running: Wait (the default) for a person, or
     /// Recreate.
-    #[serde(default, skip_serializing_if = "OnZoneLoss::is_wait")]
-    pub on_zone_loss: OnZoneLoss,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_zone_loss: Option<OnZoneLoss>,
 }
 
 impl Default for Queue {
@@ -70,7 +70,7 @@ impl Default for Queue {
             max_bytes: None,
             storage_class_name: None,
             retention_policy: RetentionPolicy::default(),
-            on_zone_loss: OnZoneLoss::default(),
+            on_zone_loss: None,
         }
     }
 }
@@ -98,14 +98,6 @@ pub enum OnZoneLoss {
     /// After ten minutes it is given up, and its gateway gets a new one: with delivery.commit AfterInsert alone, and once it is known that
     /// Kafka has all that was on it. Else as with Wait.
     Recreate,
-}
-
-impl OnZoneLoss {
-    /// A pipeline that does not set it is the same after an upgrade.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-    fn is_wait(&self) -> bool {
-        *self == Self::Wait
-    }
 }
 
 /// What becomes of volumes that no gateway uses any more. While one may hold the only copy of something, it is kept in any case

@@ -190,7 +190,7 @@ fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
 
 /// How blocks go over the wire.
 pub(crate) fn insert_format(spec: &TracePipelineSpec) -> contract::InsertFormat {
-    match spec.sink.clickhouse.insert.format {
+    match spec.sink.clickhouse.insert.format.unwrap_or_default() {
         InsertFormat::RowBinary => contract::InsertFormat::RowBinary,
         InsertFormat::Native => contract::InsertFormat::Native,
     }

@@ -162,7 +162,7 @@ fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim
             claim.name, pod.name
         ),
     };
-    match (pipeline.spec.queue.on_zone_loss, reach::due(pipeline, observed, pod)) {
+    match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), reach::due(pipeline, observed, pod)) {
         (OnZoneLoss::Wait, _) => by_hand,
         (OnZoneLoss::Recreate, Ok(at)) => {
             format!(

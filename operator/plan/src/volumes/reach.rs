@@ -46,7 +46,7 @@ pub fn recreated<'a>(
     observed: &'a Observed,
 ) -> impl Iterator<Item = OutOfReach<'a>> {
     let now = time(now).0;
-    let is_wanted = pipeline.spec.queue.on_zone_loss == OnZoneLoss::Recreate;
+    let is_wanted = pipeline.spec.queue.on_zone_loss == Some(OnZoneLoss::Recreate);
     let due = move |lost: &OutOfReach<'_>| due(pipeline, observed, lost.pod).is_ok_and(|at| now >= at);
     out_of_reach(observed).filter(move |lost| is_wanted && !lost.claim.is_going && due(lost))
 }

@@ -28,7 +28,7 @@ fn lost() -> (TracePipeline, Observed) {
     pod.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].last_transition_time = Some(at(100));
     let (_, waiting) = running(&json!({"readyReplicas": 2}), &[pod]);
     let (mut pipeline, facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1)]);
-    pipeline.spec.queue.on_zone_loss = OnZoneLoss::Recreate;
+    pipeline.spec.queue.on_zone_loss = Some(OnZoneLoss::Recreate);
     let volumes = VolumesStatus { cache_since: Some(at(50)), ..VolumesStatus::default() };
     pipeline.status.get_or_insert_default().volumes = Some(volumes);
     (pipeline, Observed { workload: waiting.workload, has_uncommitted: true, ..facts })
@@ -52,7 +52,7 @@ fn a_volume_that_holds_nothing_but_copies_is_given_up_after_ten_minutes() {
 fn a_volume_that_may_hold_more_is_not_given_up_and_why_is_said() {
     type Change = fn(&mut TracePipeline, &mut Observed);
     let changes: [(&str, Change); 7] = [
-        ("", |pipeline, _| pipeline.spec.queue.on_zone_loss = OnZoneLoss::Wait),
+        ("", |pipeline, _| pipeline.spec.queue.on_zone_loss = Some(OnZoneLoss::Wait)),
         ("may be the only copy", |pipeline, _| pipeline.spec.delivery.commit = Commit::AfterEnqueue),
         ("not all volumes were seen empty", |pipeline, _| {
             pipeline.status.as_mut().unwrap().volumes.as_mut().unwrap().cache_since = None;
