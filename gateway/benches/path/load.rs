@@ -56,11 +56,11 @@ impl Load {
         assert!(encoded == spans, "{encoded} of {spans} spans became rows");
         let mut lz4 = Lz4::new(FRAME_RAW_BYTES);
         let blocks = rows.chunks(FRAME_RAW_BYTES).map(|piece| lz4.compress(piece).to_vec()).collect();
-        let mut encoder = FrameEncoder::new(FRAME_RAW_BYTES);
+        let mut compressor = FrameEncoder::new(FRAME_RAW_BYTES);
         let mut start = 0;
         let framed = ends.into_iter().map(|end| {
             let block = &rows[std::mem::replace(&mut start, end)..end];
-            let frame = |piece| Bytes::copy_from_slice(encoder.encode(piece));
+            let frame = |piece| Bytes::copy_from_slice(compressor.encode(piece));
             block.chunks(FRAME_RAW_BYTES).map(frame).collect()
         });
         let framed = framed.collect();
