@@ -16,7 +16,7 @@ use super::gateway::{Gateway, Orders, Usage};
 use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
-use super::scenario::{OVERSIZED_MIB, Outage, SIZES, Size};
+use super::scenario::{Outage, SIZES, Size, oversized_mib};
 use crate::gateway::metric;
 use crate::process::interrupt;
 use crate::say;
@@ -126,7 +126,7 @@ impl Course {
     ) -> Result<Outcome> {
         load.fill(filling, spans / 2).await?;
         let large = Filling {
-            batch_bytes: OVERSIZED_MIB << 20,
+            batch_bytes: oversized_mib(filling.codec) << 20,
             message_spans: 100,
             padded: true,
             codec: filling.codec,
@@ -143,7 +143,7 @@ impl Course {
         let Scene { gateway, sink, .. } = scene;
         let usage = ended(gateway).await?;
         let mut outcome = counted(name, size, usage, (&sink, load), held.end - held.start)?;
-        outcome.failures.extend(unexplained(&log));
+        outcome.failures.extend(unexplained(&log, oversized_mib(filling.codec)));
         Ok(outcome)
     }
 
@@ -326,10 +326,10 @@ fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
 }
 
 /// One line must say what stopped and what would do.
-fn unexplained(log: &str) -> Option<String> {
+fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("its partition stops")).collect();
     match lines.as_slice() {
-        [line] if says_what_would_do(line) => {
+        [line] if says_what_would_do(line, batch_mib) => {
             say::line(line);
             None
         }
@@ -339,8 +339,8 @@ fn unexplained(log: &str) -> Option<String> {
 }
 
 /// The batch's size, or the next MiB where it is only known by an upper bound, and a limit.
-fn says_what_would_do(line: &str) -> bool {
-    let sizes = [OVERSIZED_MIB, OVERSIZED_MIB + 1];
+fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
+    let sizes = [batch_mib, batch_mib + 1];
     let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
     sizes.into_iter().any(said)
 }

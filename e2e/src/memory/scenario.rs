@@ -97,7 +97,7 @@ pub const OUTAGES: [Outage; 4] = [
 ];
 
 /// Codecs in which a batch is made that is larger than the budget allows, by Kafka's names.
-pub const CODECS: [&str; 4] = ["zstd", "gzip", "lz4", "snappy"];
+pub const CODECS: [&str; 5] = ["zstd", "gzip", "lz4", "snappy", "none"];
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,15 +150,19 @@ impl Scenario {
                 )
             }
             Scenario::Oversized(codec) => format!(
-                "{} MiB; one {codec} batch decompresses to {OVERSIZED_MIB} MiB: its partition stops, the others go on",
-                SIZES[0].limit_mib
+                "{} MiB; one batch, compressed by {codec}, is of {} MiB: its partition stops, the others go on",
+                SIZES[0].limit_mib,
+                oversized_mib(codec)
             ),
         }
     }
 }
 
-/// What the oversized batch decompresses to, MiB: a third of the limit, and far over the 1 MiB that the gateway is told.
-pub const OVERSIZED_MIB: u64 = 64;
+/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far over the 1 MiB that the gateway is told; where
+/// nothing makes it smaller, the most that the gateway receives of a broker (`ANSWER_BYTES_MIN` of its budget).
+pub fn oversized_mib(codec: &str) -> u64 {
+    if codec == "none" { 8 } else { 64 }
+}
 
 #[cfg(test)]
 mod tests {

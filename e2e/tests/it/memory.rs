@@ -38,6 +38,6 @@ async fn peak_memory_stays_under_the_limit() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
-    let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy"];
+    let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy", "oversized-none"];
     all_hold(Uses::Servers, QueueMode::Spill, &names).await
 }

@@ -90,7 +90,7 @@ pub struct Kafka {
     /// Partitions that are read at the same time; the buffers are sized for this many. 1 to 1,024.
     #[serde(default = "partitions_active_max")]
     pub partitions_active_max: u32,
-    /// The largest record batch, decompressed, that must be read: 64 KiB to 256 MiB.
+    /// The largest record batch, decompressed or never compressed, that must be read: 64 KiB to 256 MiB.
     #[serde(default = "record_batch_bytes_max")]
     pub record_batch_bytes_max: ByteSize,
     /// More settings of librdkafka: what [`crate::kafka_properties`] lets pass.
