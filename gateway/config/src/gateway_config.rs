@@ -446,7 +446,8 @@ impl Default for Shutdown {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Log {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a `tracing` filter.
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or several by commas, of which those that are `target=level` hold for a part
+    /// of the program: what [`crate::log_filter`] lets pass.
     #[serde(default = "level")]
     pub level: String,
     /// How a line is written.
