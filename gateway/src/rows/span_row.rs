@@ -204,7 +204,8 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         room::make(shared, scope.name.len() + scope.version.len(), ROW_LEN_MAX)?;
         put_string(shared, scope.name);
         put_string(shared, scope.version);
-        Ok(())
+        // The table has no column for them, but a message is malformed wherever it is.
+        Ok(scope.attributes.check()?)
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
