@@ -407,14 +407,12 @@ impl Worker {
 
     /// Puts the rows of a message into the partition's block.
     fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
-        let bytes = message.payload().unwrap_or_default();
-        let millis = message.timestamp().to_millis().unwrap_or(0);
-        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
+        let payload = Payload::of(message);
         loop {
             if self.seal_closing(reading).is_err() {
                 return Taken::NoRoom;
             }
-            match reading.cutter.offer(message.offset(), bytes.len() as u64) {
+            match reading.cutter.offer(message.offset(), payload.bytes.len() as u64) {
                 Offer::Take => {}
                 Offer::Seen => return Taken::Yes,
                 Offer::Hold => {
@@ -433,7 +431,7 @@ impl Worker {
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
                     block.add_message(message.offset(), spans, end_nanos_max);
-                    self.count(spans, bytes.len());
+                    self.count(spans, payload.bytes.len());
                     self.took(reading, message);
                     return Taken::Yes;
                 }
