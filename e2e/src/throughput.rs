@@ -147,7 +147,7 @@ Columns:
                 parts included; merges in the background, of which there are none with the Null engine, are not
   -             what cannot be known
 
-Exit codes: 0 every span arrived in every run, 1 otherwise.";
+Exit codes: 0 every span arrived in every run, once, and nothing else did; 1 otherwise.";
 
 /// The two encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

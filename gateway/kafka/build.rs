@@ -1,15 +1,17 @@
 //! Compiles what stands between this program and librdkafka, and has this package's own tests linked with it: `src/batch_limit.c`,
-//! the limit of what it decompresses; `src/metadata_text.c`, commit metadata as text; `src/steady_wait.c`, waits that no jump of the
+//! the limit of what it keeps of a batch; `src/metadata_text.c`, commit metadata as text; `src/steady_wait.c`, waits that no jump of the
 //! machine's clock prolongs.
 
 /// Functions of librdkafka, and one that it calls, whose calls arrive in these files. The packages that link a program ask for this list.
-const WRAPPED: [&str; 11] = [
+const WRAPPED: [&str; 13] = [
     "rd_gz_decompress",
     "rd_kafka_lz4_decompress",
     "rd_kafka_zstd_decompress",
     "rd_kafka_snappy_uncompressed_length",
     "rd_kafka_snappy_java_uncompress",
     "rd_kafka_msgset_parse",
+    "rd_kafka_q_init0",
+    "rd_slice_narrow_relative",
     "rd_kafka_consumer_err",
     "rd_kafka_conf_set",
     "rd_kafka_conf_get",

@@ -1,7 +1,7 @@
 //! One scenario from its start to its end.
 //!
 //! ```text
-//! gateway reads -> a quarter is read: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
+//! gateway reads -> a quarter is read, a second of inserts seen: the sink goes -> time passes -> the sink is back -> all committed -> SIGTERM -> counts
 //! ```
 
 use std::fs;
@@ -16,7 +16,7 @@ use super::gateway::{Gateway, Orders, Usage};
 use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
-use super::scenario::{OVERSIZED_MIB, Outage, SIZES, Size};
+use super::scenario::{Outage, SIZES, Size, oversized_mib};
 use crate::gateway::metric;
 use crate::process::interrupt;
 use crate::say;
@@ -85,6 +85,11 @@ impl Course {
         let mut scene = self.open(name, size, load)?;
         let back = match outage.behaviour {
             None => None,
+            Some(behaviour) if outage.from_start => {
+                scene.until_read(1).await?;
+                self.away(name, &mut scene, behaviour).await?;
+                None
+            }
             Some(behaviour) => Some(self.outage(name, &mut scene, behaviour, load).await?),
         };
         scene.until_committed(load).await?;
@@ -92,6 +97,8 @@ impl Course {
         let usage = ended(gateway).await?;
         let mut outcome = counted(name, size, usage, (&sink, load), 0)?;
         match back {
+            // Speed behind an outage from the start has nothing to be compared with.
+            None if outage.from_start => {}
             None => outcome.rate = pace.rate_until(Duration::MAX),
             Some((gone, back)) => {
                 outcome.rate = pace.rate_until(gone);
@@ -126,7 +133,7 @@ impl Course {
     ) -> Result<Outcome> {
         load.fill(filling, spans / 2).await?;
         let large = Filling {
-            batch_bytes: OVERSIZED_MIB << 20,
+            batch_bytes: oversized_mib(filling.codec) << 20,
             message_spans: 100,
             padded: true,
             codec: filling.codec,
@@ -143,7 +150,7 @@ impl Course {
         let Scene { gateway, sink, .. } = scene;
         let usage = ended(gateway).await?;
         let mut outcome = counted(name, size, usage, (&sink, load), held.end - held.start)?;
-        outcome.failures.extend(unexplained(&log));
+        outcome.failures.extend(unexplained(&log, oversized_mib(filling.codec)));
         Ok(outcome)
     }
 
@@ -169,7 +176,8 @@ impl Course {
         Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
     }
 
-    /// The sink goes when a quarter is read, and comes back. Says when, since the start.
+    /// The sink goes when a quarter is read and inserts were seen for long enough to know their rate, and comes back. Says when, since the
+    /// start.
     async fn outage(
         &self,
         name: &str,
@@ -177,21 +185,32 @@ impl Course {
         behaviour: Behaviour,
         load: &Load,
     ) -> Result<(Duration, Duration)> {
-        let quarter = load.spans / 4;
-        let mut moved = Instant::now();
-        #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-        while scene.look().await?.read < quarter as f64 {
-            ensure!(moved.elapsed() < STALL, "it did not read a quarter within {STALL:?}");
+        scene.until_read(load.spans / 4).await?;
+        while !scene.pace.has_rate() {
+            let inserted = scene.look().await?.inserted;
+            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+            let is_over = inserted >= load.spans as f64;
+            ensure!(
+                !is_over,
+                "all rows were in before a rate of inserts could be told: more spans are needed"
+            );
+            ensure!(scene.began.elapsed() < 2 * STALL, "no rate of inserts was seen within {:?}", 2 * STALL);
         }
-        scene.front.behave(behaviour);
         let gone = scene.began.elapsed();
+        self.away(name, scene, behaviour).await?;
+        Ok((gone, scene.began.elapsed()))
+    }
+
+    /// The sink goes for as long as an outage is, and comes back.
+    async fn away(&self, name: &str, scene: &mut Scene, behaviour: Behaviour) -> Result<()> {
+        scene.front.behave(behaviour);
         say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.outage));
-        moved = Instant::now();
-        while moved.elapsed() < self.outage {
+        let since = Instant::now();
+        while since.elapsed() < self.outage {
             scene.look().await?;
         }
         scene.front.behave(Behaviour::Normal);
-        Ok((gone, scene.began.elapsed()))
+        Ok(())
     }
 }
 
@@ -209,6 +228,16 @@ impl Scene {
         };
         self.pace.look(self.began.elapsed(), progress.inserted);
         Ok(progress)
+    }
+
+    /// Until so many spans are read.
+    async fn until_read(&mut self, spans: u64) -> Result<()> {
+        let began = Instant::now();
+        #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
+        while self.look().await?.read < spans as f64 {
+            ensure!(began.elapsed() < STALL, "it did not read {spans} spans within {STALL:?}");
+        }
+        Ok(())
     }
 
     /// Until the group has committed everything.
@@ -315,7 +344,9 @@ fn counted(
 
 /// Full speed must be back in time, where enough was left to tell.
 fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
-    let rate = outcome.rate?;
+    let Some(rate) = outcome.rate else {
+        return Some("inserts before the outage were too few to tell full speed".to_owned());
+    };
     match outcome.recovery_s {
         Some(seconds) if seconds <= RECOVERY_MAX_S => None,
         Some(seconds) => Some(format!("full speed was back only after {seconds:.1} s")),
@@ -326,10 +357,10 @@ fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
 }
 
 /// One line must say what stopped and what would do.
-fn unexplained(log: &str) -> Option<String> {
+fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("its partition stops")).collect();
     match lines.as_slice() {
-        [line] if says_what_would_do(line) => {
+        [line] if says_what_would_do(line, batch_mib) => {
             say::line(line);
             None
         }
@@ -339,8 +370,8 @@ fn unexplained(log: &str) -> Option<String> {
 }
 
 /// The batch's size, or the next MiB where it is only known by an upper bound, and a limit.
-fn says_what_would_do(line: &str) -> bool {
-    let sizes = [OVERSIZED_MIB, OVERSIZED_MIB + 1];
+fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
+    let sizes = [batch_mib, batch_mib + 1];
     let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
     sizes.into_iter().any(said)
 }
@@ -351,4 +382,21 @@ fn says_what_would_do(line: &str) -> bool {
 /// When it cannot be removed.
 pub fn remove(folder: &Path) -> Result<()> {
     fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::scenario::Scenario;
+
+    #[test]
+    fn a_return_is_slow_or_unknown_unless_full_speed_was_seen_again() {
+        let steady = Scenario::all()[0];
+        let outcome = |rate, recovery_s| Outcome { rate, recovery_s, ..Outcome::ended(&steady, "") };
+        assert!(slow_return(&outcome(None, None), 1e6).is_some(), "there is nothing to compare with");
+        assert!(slow_return(&outcome(Some(100.0), Some(RECOVERY_MAX_S + 1.0)), 1e6).is_some());
+        assert!(slow_return(&outcome(Some(100.0), None), 200.0).is_some());
+        assert_eq!(slow_return(&outcome(Some(100.0), None), 100.0), None, "the rest was too short");
+        assert_eq!(slow_return(&outcome(Some(100.0), Some(1.0)), 1e6), None);
+    }
 }

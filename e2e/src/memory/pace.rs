@@ -21,6 +21,12 @@ impl Pace {
         self.looks.push((at.as_secs_f64(), rows));
     }
 
+    /// Whether inserts were seen for a window, so that there is a rate.
+    pub fn has_rate(&self) -> bool {
+        let first = self.looks.iter().rev().find(|(_, rows)| *rows == 0.0);
+        first.zip(self.looks.last()).is_some_and(|((begin, _), (end, _))| end - begin >= WINDOW_S)
+    }
+
     /// Rows a second from the last look without a row until `until`; `None` when that is shorter than half a window.
     pub fn rate_until(&self, until: Duration) -> Option<f64> {
         let until = until.as_secs_f64();
@@ -87,5 +93,8 @@ mod tests {
         pace.look(Duration::ZERO, 0.0);
         pace.look(Duration::from_millis(300), 500.0);
         assert_eq!(pace.rate_until(Duration::from_secs(1)), None);
+        assert!(!pace.has_rate());
+        pace.look(Duration::from_secs(1), 900.0);
+        assert!(pace.has_rate() && pace.rate_until(Duration::from_secs(1)).is_some());
     }
 }

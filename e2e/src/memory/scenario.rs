@@ -75,29 +75,34 @@ pub const SIZES: [Size; 5] = [
         partitions: 8,
         active: 8,
         filling: Filling { batch_bytes: MIB, message_spans: 256, padded: true, codec: "zstd" },
-        spans_divisor: 8,
+        spans_divisor: 4,
     },
 ];
 
-/// What the sink does for a while, in the middle of the backlog.
+/// What the sink does for a while, in the middle of the backlog or from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// Its name, the second half of a scenario's.
     pub name: &'static str,
     /// What it does; nothing for a sink that is always well.
     pub behaviour: Option<Behaviour>,
+    /// It does so as soon as the gateway reads, which is after it has looked at the table.
+    pub from_start: bool,
 }
 
 /// What may happen.
-pub const OUTAGES: [Outage; 4] = [
-    Outage { name: "steady", behaviour: None },
-    Outage { name: "slow", behaviour: Some(Behaviour::Slow) },
-    Outage { name: "refused", behaviour: Some(Behaviour::Refused) },
-    Outage { name: "silent", behaviour: Some(Behaviour::Silent) },
+pub const OUTAGES: [Outage; 6] = [
+    Outage { name: "steady", behaviour: None, from_start: false },
+    Outage { name: "slow", behaviour: Some(Behaviour::Slow), from_start: false },
+    Outage { name: "refused", behaviour: Some(Behaviour::Refused), from_start: false },
+    Outage { name: "silent", behaviour: Some(Behaviour::Silent), from_start: false },
+    // All that is read meanwhile has to be kept: the sink comes back only so that the rows can be counted.
+    Outage { name: "never-there", behaviour: Some(Behaviour::Refused), from_start: true },
+    Outage { name: "never-answers", behaviour: Some(Behaviour::Silent), from_start: true },
 ];
 
 /// Codecs in which a batch is made that is larger than the budget allows, by Kafka's names.
-pub const CODECS: [&str; 4] = ["zstd", "gzip", "lz4", "snappy"];
+pub const CODECS: [&str; 5] = ["zstd", "gzip", "lz4", "snappy", "none"];
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,21 +149,26 @@ impl Scenario {
                     Some(Behaviour::Refused) => "a sink that refuses connections for a while",
                     Some(Behaviour::Silent) => "a sink that never answers for a while",
                 };
+                let since = if outage.from_start { ", from the first span on" } else { "" };
                 format!(
-                    "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}",
+                    "{} MiB, {} of {} partitions active, batches to {} MiB{kind}; {sink}{since}",
                     size.limit_mib, size.active, size.partitions, size.record_batch_mib
                 )
             }
             Scenario::Oversized(codec) => format!(
-                "{} MiB; one {codec} batch decompresses to {OVERSIZED_MIB} MiB: its partition stops, the others go on",
-                SIZES[0].limit_mib
+                "{} MiB; one batch, compressed by {codec}, is of {} MiB: its partition stops, the others go on",
+                SIZES[0].limit_mib,
+                oversized_mib(codec)
             ),
         }
     }
 }
 
-/// What the oversized batch decompresses to, MiB: a third of the limit, and far over the 1 MiB that the gateway is told.
-pub const OVERSIZED_MIB: u64 = 64;
+/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far over the 1 MiB that the gateway is told; where
+/// nothing makes it smaller, the most that the gateway receives of a broker (`ANSWER_BYTES_MIN` of its budget).
+pub fn oversized_mib(codec: &str) -> u64 {
+    if codec == "none" { 8 } else { 64 }
+}
 
 #[cfg(test)]
 mod tests {

@@ -284,6 +284,7 @@ impl Course {
             rows: sent.tally.rows(),
             lost: Some(sent.tally.lost()),
             doubled: Some(sent.tally.doubled()),
+            foreign: Some(sent.tally.foreign()),
             bytes: sent.bytes,
             server_cpu_us: None,
         })

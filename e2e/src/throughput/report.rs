@@ -25,6 +25,9 @@ pub struct RunReport {
     pub lost: Option<u64>,
     /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
+    /// Rows of no span that was produced; not part of the report file, whose fields are fixed.
+    #[serde(skip)]
+    pub foreign: Option<u64>,
     /// From the start of the process until its group had committed the end of every partition, seconds.
     pub wall_s: f64,
     /// User and system CPU time of the process from its start to its end, seconds.
@@ -71,6 +74,8 @@ pub struct Arrived {
     pub lost: Option<u64>,
     /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
+    /// Rows of no span that was produced.
+    pub foreign: Option<u64>,
     /// Bytes of the inserts.
     pub bytes: u64,
     /// CPU time of the server, microseconds.
@@ -119,6 +124,7 @@ impl RunReport {
             rows: arrived.rows,
             lost: arrived.lost,
             doubled: arrived.doubled,
+            foreign: arrived.foreign,
             wall_s: rounded(wall_s),
             cpu_s: rounded(cpu_s),
             spans_per_cpu_s: ratio(float(spans), cpu_s).round(),
@@ -131,13 +137,14 @@ impl RunReport {
         }
     }
 
-    /// Whether everything that can be known says that every span arrived.
+    /// Whether everything that can be known says that every span arrived, once, and nothing else.
     pub fn is_whole(&self) -> bool {
         if self.spool.is_some_and(|counts| counts.phase == Phase::Spill) {
             // Its rows are counted when they leave the volume.
             return true;
         }
-        self.rows >= self.spans && self.lost.unwrap_or(0) == 0
+        self.rows >= self.spans
+            && [self.lost, self.doubled, self.foreign].into_iter().all(|count| count.unwrap_or(0) == 0)
     }
 
     fn thread_cells(&self) -> impl Iterator<Item = [String; 5]> {
@@ -259,9 +266,10 @@ mod tests {
             Usage { user_us: 1_500_000, system_us: 500_000, peak_rss_kib: 102_400, ..Usage::default() };
         let arrived = Arrived {
             format: "RowBinary".to_owned(),
-            rows: 1_000_001,
+            rows: 1_000_000,
             lost: Some(0),
-            doubled: Some(1),
+            doubled: Some(0),
+            foreign: Some(0),
             bytes: 98_500_000,
             server_cpu_us: None,
         };
@@ -273,7 +281,7 @@ mod tests {
         let report = Report { shape: "rich", runs: vec![run()], spool: None };
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"shape":"rich","runs":[{"name":"gateway","format":"RowBinary","spans":1000000,"rows":1000001,"lost":0,"doubled":1,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
+            r#"{"shape":"rich","runs":[{"name":"gateway","format":"RowBinary","spans":1000000,"rows":1000000,"lost":0,"doubled":0,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
         );
     }
 
@@ -282,6 +290,8 @@ mod tests {
         assert!(run().is_whole());
         assert!(RunReport { lost: None, doubled: None, ..run() }.is_whole());
         assert!(!RunReport { lost: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 1_000_001, doubled: Some(1), ..run() }.is_whole());
+        assert!(!RunReport { rows: 1_000_001, foreign: Some(1), ..run() }.is_whole());
         assert!(!RunReport { rows: 999_999, lost: None, ..run() }.is_whole());
     }
 

@@ -11,8 +11,8 @@ use e2e::say;
 use crate::environment;
 use crate::scene::Uses;
 
-/// Spans of backlog: two seconds of the gateway's work, so that its pools are full when the sink is gone.
-const SPANS: u64 = 1_000_000;
+/// Spans of backlog: four seconds of the gateway's work, so that a second of inserts is seen before the sink goes, and two behind it.
+const SPANS: u64 = 2_000_000;
 
 /// How long the sink is gone. The pools are full within two seconds.
 const OUTAGE: Duration = Duration::from_secs(6);
@@ -38,6 +38,6 @@ async fn peak_memory_stays_under_the_limit() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
-    let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy"];
+    let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy", "oversized-none"];
     all_hold(Uses::Servers, QueueMode::Spill, &names).await
 }

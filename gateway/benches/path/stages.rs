@@ -250,7 +250,7 @@ impl Worker {
             while let Offer::Close(closed) = cutter.offer(offset, message.len() as u64) {
                 self.seal(&closed, &mut rows, &mut bytes);
             }
-            let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS };
+            let payload = Payload { bytes: message, timestamp_nanos: TIMESTAMP_NANOS, now_nanos: u64::MAX };
             match sluice_gateway::reading::encode::encode(
                 &self.pool,
                 &mut Reader::OtlpProto,

@@ -4,7 +4,7 @@ use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RECORD_BATCH_BYTES_MAX, Sizing},
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
-    insert_settings, kafka_properties,
+    insert_settings, kafka_properties, log_filter,
     violation::Violations,
 };
 use std::{collections::BTreeSet, net::SocketAddr};
@@ -217,7 +217,7 @@ impl GatewayConfig {
             Duration::secs(1),
             Duration::secs(3_600),
         );
-        found.add_if(self.log.level.is_empty(), "log.level", empty);
+        log_filter::check(&self.log.level, "log.level", found);
     }
 
     fn check_listen(&self, found: &mut Violations) -> Option<SocketAddr> {

@@ -90,7 +90,7 @@ pub struct Kafka {
     /// Partitions that are read at the same time; the buffers are sized for this many. 1 to 1,024.
     #[serde(default = "partitions_active_max")]
     pub partitions_active_max: u32,
-    /// The largest record batch, decompressed, that must be read: 64 KiB to 256 MiB.
+    /// The largest record batch, decompressed or never compressed, that must be read: 64 KiB to 256 MiB.
     #[serde(default = "record_batch_bytes_max")]
     pub record_batch_bytes_max: ByteSize,
     /// More settings of librdkafka: what [`crate::kafka_properties`] lets pass.
@@ -446,7 +446,8 @@ impl Default for Shutdown {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Log {
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a `tracing` filter.
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or several by commas, of which those that are `target=level` hold for a part
+    /// of the program: what [`crate::log_filter`] lets pass.
     #[serde(default = "level")]
     pub level: String,
     /// How a line is written.

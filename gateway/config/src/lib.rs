@@ -13,6 +13,7 @@ pub mod deduplication;
 mod gateway_config;
 pub mod insert_settings;
 pub mod kafka_properties;
+pub mod log_filter;
 pub mod parse;
 pub mod schema;
 pub mod security;

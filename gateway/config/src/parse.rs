@@ -1,6 +1,9 @@
-//! From YAML text to a [`GatewayConfig`], with the path of the field that is wrong.
+//! From YAML text to a [`GatewayConfig`], with the paths of the fields that are wrong.
 
-use crate::{CONTRACT_VERSION, GatewayConfig};
+mod findings;
+
+use crate::{CONTRACT_VERSION, GatewayConfig, violation::Violations};
+use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 use std::path::Path;
 
 /// A config larger than this is not one: 1 MiB is the limit of a ConfigMap.
@@ -25,7 +28,10 @@ pub enum Error {
         /// Its size.
         bytes: u64,
     },
-    /// A field is unknown, missing or of the wrong type, or the text is not YAML.
+    /// Fields are unknown, missing or of the wrong type; what breaks a rule beside them is among these.
+    #[error("{0}")]
+    Fields(Violations),
+    /// The text is not YAML, or nothing that has the fields of a config.
     #[error("{path}: {message}")]
     Field {
         /// Path of the field, `.` for the document itself.
@@ -64,25 +70,53 @@ pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
     struct Version {
         contract_version: u32,
     }
-    let Version { contract_version: found } = typed(text)?;
+    let Version { contract_version: found } = typed(text).map_err(Wrong::into_error)?;
     if found != CONTRACT_VERSION {
         return Err(Error::ContractVersion { found });
     }
-    typed(text)
+    typed(text).map_err(|first| match findings::findings(text, &first) {
+        Some(found) => Error::Fields(found),
+        None => first.into_error(),
+    })
 }
 
-fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
+/// What reading a text ended at.
+struct Wrong {
+    /// The field, where there is one.
+    path: Option<serde_path_to_error::Path>,
+    /// What was expected, with line and column.
+    message: String,
+    /// The same without them.
+    plain: String,
+}
+
+impl Wrong {
+    /// The field, `.` for the document itself.
+    fn at(&self) -> String {
+        self.path.as_ref().map_or_else(|| ".".to_owned(), ToString::to_string)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.plain == other.plain && self.at() == other.at()
+    }
+
+    fn into_error(self) -> Error {
+        Error::Field { path: self.at(), message: self.message }
+    }
+}
+
+fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Wrong> {
     let options = serde_saphyr::options! { with_snippet: false };
     let mut path = None;
     serde_saphyr::with_deserializer_from_str_with_options(text, options, |de| {
         serde_path_to_error::deserialize(de).map_err(|error| {
-            path = Some(error.path().to_string());
+            path = Some(error.path().clone());
             error.into_inner()
         })
     })
-    .map_err(|error| Error::Field {
-        path: path.unwrap_or_else(|| ".".to_owned()),
-        message: error.to_string(),
+    .map_err(|error| {
+        let plain = DefaultMessageFormatter.format_message(error.without_snippet()).into_owned();
+        Wrong { path, message: error.to_string(), plain }
     })
 }
 

@@ -1,4 +1,4 @@
-//! A message becomes rows, all or none, between two others.
+//! A message becomes rows, all or none, between two others; all where it is OTLP, whatever the table is like.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use sluice_clickhouse::column::{Column, Layout, TableColumns};
 use sluice_clickhouse::row_frames::{FrameStore, RowFrames};
-use sluice_otlp::{keys_read, walk, walk_in_order};
+use sluice_otlp::{keys_read, validate, walk, walk_in_order};
 
 use crate::reader::frames;
 use crate::row;
@@ -53,12 +53,16 @@ pub fn check(bytes: &[u8]) {
 
 fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
     let mut store = Vec::new();
-    assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+    assert_eq!(add(scratch, rows, &mut store, GOOD), Ok(1));
     keys_read::take();
-    let spans = add(scratch, rows, &mut store, bytes);
+    let added = add(scratch, rows, &mut store, bytes);
     let (read, length) = (keys_read::take(), bytes.len() as u64);
     assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes");
-    assert_eq!(add(scratch, rows, &mut store, GOOD), Some(1));
+    if added != Err(RowError::RowTooLarge) {
+        assert_eq!(added.is_ok(), validate(bytes).is_ok(), "{added:?}, whatever the table is like");
+    }
+    let spans = added.ok();
+    assert_eq!(add(scratch, rows, &mut store, GOOD), Ok(1));
     let Ok(totals) = rows.finish(&mut store);
     assert_eq!(totals.rows, 2 + spans.unwrap_or(0));
     let mut raw = Vec::new();
@@ -74,21 +78,23 @@ fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
 }
 
 /// Adds a message, or takes it back: what `sluice_gateway::reading::encode` does, with memory without limits.
-fn add(scratch: &mut Scratch, rows: &mut RowFrames, store: &mut Vec<u8>, message: &[u8]) -> Option<u64> {
+fn add(
+    scratch: &mut Scratch,
+    rows: &mut RowFrames,
+    store: &mut Vec<u8>,
+    message: &[u8],
+) -> Result<u64, RowError<Infallible>> {
     let mark = rows.mark(store);
     let in_order = walk_in_order(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
     if let Ok(Some(spans)) = in_order {
-        return Some(spans);
+        return Ok(spans);
     }
     rows.rewind(store, mark).expect("a frame in memory is what was written there");
     let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
-    match walked {
-        Ok(spans) => Some(spans),
-        Err(RowError::Malformed(_) | RowError::RowTooLarge) => {
-            rows.rewind(store, mark).expect("a frame in memory is what was written there");
-            None
-        }
+    if walked.is_err() {
+        rows.rewind(store, mark).expect("a frame in memory is what was written there");
     }
+    walked
 }
 
 /// Memory that is borrowed for one message.

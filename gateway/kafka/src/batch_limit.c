@@ -1,14 +1,20 @@
 /*
- * The limit of what librdkafka decompresses.
+ * The limit of what librdkafka keeps of a record batch.
  *
  * librdkafka 2.12 decompresses whole record batches, every batch of a partition's answer in a row, and bounds only zstd, by
  * `receive.message.max.bytes`: a gzip batch of 1 MiB may become 1 GiB. Here its four decompressors are replaced, at link time
  * (`-Wl,--wrap=NAME`, see gateway/build.rs: a call to NAME arrives at __wrap_NAME), by ones that write into a buffer of what is
  * left of the limit and stop where it is full. So memory is bounded before it is allocated.
  *
+ * The messages of a batch that is not compressed lie in the answer itself, which librdkafka keeps until the last of them is done with.
+ * A broker sends the first batch of an answer whole, however large it is, so one over the limit is not parsed at all: then nothing
+ * refers to the answer, and it is freed at once.
+ *
  *   rd_kafka_msgset_parse     one partition's part of an answer begins: nothing of the limit is used yet
  *   rd_kafka_*_decompress,    a batch: decompressed into what is left of the limit, or refused
  *   rd_gz_..., ..._snappy_...
+ *   rd_slice_narrow_relative  a batch that is not compressed: its bytes count as if they were decompressed
+ *   rd_kafka_q_init0          tells which queue the answer's messages and errors go to
  *   rd_kafka_consumer_err     the worker is told: a batch that fits the limit but not what is left of it is QUEUE_FULL, read again
  *                             when the queue is empty; one that can never fit stays BAD_COMPRESSION
  *   rd_kafka_conf_set, _get   the way in and out: properties sluice.batch.bytes.max and sluice.refused.bytes
@@ -16,7 +22,8 @@
  * Owner: librdkafka's broker threads, each parses one answer at a time; what belongs to an answer is thread-local. Limit and the
  * last refused size are atomic: one consumer per process reads batches.
  *
- * The signatures are those of librdkafka 2.12.1 (rdgz.h, rdkafka_lz4.h, rdkafka_zstd.h, snappy.h, rdkafka_msgset.h, rdkafka_op.h);
+ * The signatures are those of librdkafka 2.12.1 (rdgz.h, rdkafka_lz4.h, rdkafka_zstd.h, snappy.h, rdkafka_msgset.h, rdkafka_op.h, rdbuf.h,
+ * rdkafka_queue.h); message sets of Kafka before 0.11, which come in another form, are as good as extinct and not bounded here;
  * the end-to-end tests `oversized` fail when a newer one calls others.
  */
 
@@ -270,15 +277,6 @@ char *__wrap_rd_kafka_snappy_java_uncompress(const char *in, size_t in_bytes, si
 
 /* --- An answer, and what is said about it. --- */
 
-int __real_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const void *version);
-
-int __wrap_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const void *version) {
-        used_bytes      = 0;
-        later           = false;
-        too_large_bytes = 0;
-        return __real_rd_kafka_msgset_parse(buffer, request, partition, aborted, version);
-}
-
 void __real_rd_kafka_consumer_err(void *queue, int32_t broker, int error, int32_t version, const char *topic, void *partition,
                                   int64_t offset, const char *format, ...);
 
@@ -297,6 +295,81 @@ void __wrap_rd_kafka_consumer_err(void *queue, int32_t broker, int error, int32_
         later           = false;
         too_large_bytes = 0;
         __real_rd_kafka_consumer_err(queue, broker, error, version, topic, partition, offset, "%s", text);
+}
+
+/* --- Batches that are not compressed. --- */
+
+/* rdbuf.h: where librdkafka reads, and up to where. */
+typedef struct {
+        const void *buffer, *segment;
+        size_t segment_offset, start, end;
+} rd_slice_t;
+
+/* rdkafka_partition.h. */
+typedef struct {
+        void *partition;
+        int32_t version;
+} rd_kafka_toppar_ver;
+
+/* The part of an answer that is being parsed; `partition` is NULL between two. */
+static _Thread_local struct {
+        void *partition;
+        int32_t version;
+        /* Where its messages and errors go. */
+        void *queue;
+        /* Where it is read from, once that was cut short: `cut_end` is where it ends now, `end` where it ended. */
+        rd_slice_t *cut;
+        size_t cut_end, end;
+} answer;
+
+int __real_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const rd_kafka_toppar_ver *version);
+void __real_rd_kafka_q_init0(void *queue, void *client, uint8_t for_consume, const char *function, int line);
+int __real_rd_slice_narrow_relative(rd_slice_t *slice, rd_slice_t *before, size_t bytes);
+size_t rd_slice_read(rd_slice_t *slice, void *to, size_t bytes);
+
+int __wrap_rd_kafka_msgset_parse(void *buffer, void *request, void *partition, void *aborted, const rd_kafka_toppar_ver *version) {
+        used_bytes      = 0;
+        later           = false;
+        too_large_bytes = 0;
+        memset(&answer, 0, sizeof(answer));
+        answer.partition = partition;
+        answer.version   = version->version;
+        int error        = __real_rd_kafka_msgset_parse(buffer, request, partition, aborted, version);
+        answer.partition = NULL;
+        if (answer.cut) {
+                /* The next partition's part begins behind all of this one's; librdkafka has read to where it was cut. */
+                answer.cut->end = answer.end;
+                rd_slice_read(answer.cut, NULL, answer.end - answer.cut_end);
+        }
+        return error;
+}
+
+void __wrap_rd_kafka_q_init0(void *queue, void *client, uint8_t for_consume, const char *function, int line) {
+        /* The first that is made while an answer is parsed; a second one is that of batches within a batch. */
+        if (answer.partition && !answer.queue)
+                answer.queue = queue;
+        __real_rd_kafka_q_init0(queue, client, for_consume, function, line);
+}
+
+/* Called for nothing else while an answer is parsed. `bytes` are those of the batch's messages, and are there. */
+int __wrap_rd_slice_narrow_relative(rd_slice_t *slice, rd_slice_t *before, size_t bytes) {
+        if (!answer.partition || !answer.queue)
+                return __real_rd_slice_narrow_relative(slice, before, bytes);
+        if (bytes <= room()) {
+                used_bytes += bytes;
+                return __real_rd_slice_narrow_relative(slice, before, bytes);
+        }
+        refuse(bytes);
+        /* -1: no broker, -1001: no offset; what is said of the partition needs neither. */
+        __wrap_rd_kafka_consumer_err(answer.queue, -1, ERR_BAD_COMPRESSION, answer.version, NULL, answer.partition, -1001,
+                                     "A batch of %zu bytes that is not compressed is over the limit", bytes);
+        /* One byte is shorter than any message: librdkafka takes the answer for one that was truncated, and the batch for one that
+         * it has not read yet. Nor is there anything behind it, should it skip the batch as one of an aborted transaction. */
+        answer.cut = slice;
+        answer.end = slice->end;
+        int done   = __real_rd_slice_narrow_relative(slice, before, 1);
+        before->end = answer.cut_end = slice->end;
+        return done;
 }
 
 /* --- The way in and out. --- */

@@ -12,6 +12,7 @@ use crate::{
     inspection::Inspection,
     log_reader::LogReader,
     membership::{Drain, Membership, Stop},
+    oversize::Unreceived,
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
     rebalancing::{Gone, Rebalancing, Waits, carry_out},
@@ -164,6 +165,7 @@ pub struct Consumer {
     limits: Limits,
     reports: Sender<Report>,
     inspection: Inspection,
+    unreceived: Unreceived,
 }
 
 impl Consumer {
@@ -212,7 +214,8 @@ impl Consumer {
         (assignment.committer, assignment.logs) = (Some(committer), logs.ok());
         drop(assignment);
         let inspection = Inspection::start(kafka);
-        Ok(Self { client, topics: kafka.topics.clone(), group, limits, reports, inspection })
+        let (topics, unreceived) = (kafka.topics.clone(), Unreceived::of(kafka));
+        Ok(Self { client, topics, group, limits, reports, inspection, unreceived })
     }
 
     /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
@@ -248,6 +251,7 @@ impl Consumer {
                 Some(Err(source @ KafkaError::MessageConsumptionFatal(_))) => {
                     return Err(Error::Fatal { group: self.group, source });
                 }
+                Some(Err(error)) if Unreceived::is(&error) => self.unreceived.tell(Instant::now()),
                 Some(Err(error)) => warn_once(&mut last_problem, &error, &self.topics),
                 Some(Ok(message)) => unreachable_message(&message),
             }

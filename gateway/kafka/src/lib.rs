@@ -30,6 +30,7 @@ pub mod dead_letter;
 mod inspection;
 mod log_reader;
 mod membership;
+mod oversize;
 mod partition;
 mod probe;
 pub mod ranges;
@@ -49,6 +50,7 @@ pub use arrivals::KeptRanges;
 pub use assignment::{OrderSink, TopicMadeAnew};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
+pub use oversize::batch_warning;
 pub use partition::{
     Generation, Noted, OffsetRange, Order, Ownership, Partition, PartitionId, PartitionQueue, Renew, Report,
     Verdict,
@@ -58,6 +60,6 @@ pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 pub use refusal::QueueProblem;
 pub use security::{ConnectionProblem, security_settings};
-pub use settings::{Identity, consumer_settings, probe_settings, received_bytes_max};
+pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};
 pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader, fetch_message};

@@ -1,9 +1,9 @@
 //! What a partition's queue says instead of a message, and what follows from it.
 //!
-//! librdkafka reads a batch that it cannot decompress again and again, and passes over one whose checksum is wrong. Both mean that
+//! librdkafka reads a batch that it cannot decompress, or that is over our limit, again and again, and passes over one whose checksum is wrong. Both mean that
 //! nothing behind it may be read: an offset that is committed later would pass over the batch.
 //!
-//! The limit of what is decompressed is in `batch_limit.c`; it speaks through librdkafka's properties, so that no foreign function
+//! The limit of a batch, decompressed or never compressed, is in `batch_limit.c`; it speaks through librdkafka's properties, so that no foreign function
 //! is called here.
 
 use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaErrorCode};
@@ -18,11 +18,11 @@ const REFUSED_PROPERTY: &str = "sluice.refused.bytes";
 /// What an error of a partition's queue means for the partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueProblem {
-    /// The rest of an answer did not fit into what is decompressed at a time; librdkafka reads it once the queue is empty.
+    /// The rest of an answer did not fit into what is kept at a time; librdkafka reads it once the queue is empty.
     ReadAgain,
-    /// The next batch cannot be decompressed: it is larger than the limit, or broken.
+    /// The next batch is larger than the limit, compressed or not, or it cannot be decompressed because it is broken.
     Undecompressed {
-        /// What it decompresses to; `None` for one that is broken, or whose size cannot be told.
+        /// What is in it, decompressed; `None` for one that is broken, or whose size cannot be told.
         bytes: Option<u64>,
     },
     /// The next batch is not what was written: its checksum is wrong, or it is of a kind that nobody knows.

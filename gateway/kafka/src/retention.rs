@@ -51,6 +51,8 @@ pub struct TopicLimits {
     pub bytes: Option<u64>,
     /// `cleanup.policy` names `compact`: messages go from the middle of ranges that are in flight.
     pub is_compacted: bool,
+    /// `max.message.bytes`: the largest record batch that the topic takes, as it is sent. `None` where that is not known.
+    pub batch_bytes_max: Option<u64>,
 }
 
 /// What is seen of a partition.
@@ -259,7 +261,9 @@ pub async fn read_limits(
 
 fn limits_of(described: &ConfigResource) -> TopicLimits {
     let value = |name| described.get(name).and_then(|entry| entry.value.as_deref());
-    limits(value("cleanup.policy"), value("retention.ms"), value("retention.bytes"))
+    let batch_bytes_max = value("max.message.bytes").and_then(|bytes| bytes.parse().ok());
+    let limits = limits(value("cleanup.policy"), value("retention.ms"), value("retention.bytes"));
+    TopicLimits { batch_bytes_max, ..limits }
 }
 
 /// -1 is no limit, and a log that is only compacted has none.
@@ -270,7 +274,8 @@ fn limits(policy: Option<&str>, millis: Option<&str>, bytes: Option<&str>) -> To
         return TopicLimits { is_compacted, ..TopicLimits::default() };
     }
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u64>().ok());
-    TopicLimits { age: number(millis).map(Duration::from_millis), bytes: number(bytes), is_compacted }
+    let (age, bytes) = (number(millis).map(Duration::from_millis), number(bytes));
+    TopicLimits { age, bytes, is_compacted, batch_bytes_max: None }
 }
 
 #[cfg(test)]
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_age_of_the_message_counts_against_the_limit() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(24)), bytes: None, is_compacted: false };
+        let limits = TopicLimits { age: Some(Duration::from_hours(24)), ..TopicLimits::default() };
         let old = Look { age: Some(Duration::from_hours(20)), ..look(0, 5, 9) };
         assert!((seconds_of(play(limits, &[(0, old)])) - 4.0 * 3_600.0).abs() < 1e-6);
         let older = Look { age: Some(Duration::from_hours(30)), ..old };
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_age_is_told_from_where_the_log_ended_before() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(1)), bytes: None, is_compacted: false };
+        let limits = TopicLimits { age: Some(Duration::from_hours(1)), ..TopicLimits::default() };
         // The message at 100 came after minute 10, when the log ended there: by minute 40 it is at most 30 minutes old.
         let left = play(limits, &[(0, look(0, 50, 90)), (10, look(0, 100, 100)), (40, look(0, 100, 400))]);
         assert!((seconds_of(left) - 1_800.0).abs() < 1e-6, "{left:?}");
@@ -350,7 +355,7 @@ mod tests {
         // 500 messages in front, 100 in ten minutes.
         assert!((seconds_of(play(TopicLimits::default(), &looks)) - 3_000.0).abs() < 1e-6);
         // 10,000 produced in ten minutes: what a log of limited size drops at that pace.
-        let sized = TopicLimits { age: None, bytes: Some(1 << 30), is_compacted: false };
+        let sized = TopicLimits { bytes: Some(1 << 30), ..TopicLimits::default() };
         assert!((seconds_of(play(sized, &looks)) - 30.0).abs() < 1e-6);
     }
 
@@ -358,7 +363,8 @@ mod tests {
     fn what_is_overtaken_is_counted_and_what_is_read_is_in_no_danger() {
         let left = play(TopicLimits::default(), &[(0, look(70, 50, 100))]);
         assert_eq!(left, Left { seconds: Some(0.0), overtaken: 20 });
-        let limits = TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), is_compacted: false };
+        let limits =
+            TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), ..TopicLimits::default() };
         assert_eq!(play(limits, &[(0, look(70, 100, 100))]), Left { seconds: None, overtaken: 0 });
         // All of it was dropped, and nothing has come since.
         assert_eq!(play(limits, &[(0, look(100, 60, 100))]), Left { seconds: Some(0.0), overtaken: 40 });
@@ -380,7 +386,7 @@ mod tests {
             ),
             (
                 (Some("compact,delete"), Some("-1"), Some("10")),
-                TopicLimits { age: None, bytes: Some(10), is_compacted: true },
+                TopicLimits { bytes: Some(10), is_compacted: true, ..TopicLimits::default() },
             ),
             (
                 (Some("compact"), Some("3600000"), Some("10")),
@@ -403,7 +409,7 @@ mod tests {
         ) {
             let start = Instant::now();
             let (mut retention, mut at) = (Retention::default(), 0);
-            retention.learn([("spans".into(), TopicLimits { age: age.map(Duration::from_secs), bytes, is_compacted: false })]);
+            retention.learn([("spans".into(), TopicLimits { age: age.map(Duration::from_secs), bytes, ..TopicLimits::default() })]);
             for (seconds, log_start, position, end) in looks {
                 at += seconds;
                 let now = start + Duration::from_secs(at);

@@ -30,7 +30,7 @@ const FETCH_BYTES_MAX: u64 = 1 << 20;
 
 /// The largest record batch, compressed as it is, that the consumer can receive from a broker. A larger one breaks the connection,
 /// and with it every partition of the broker, again and again.
-pub fn received_bytes_max(kafka: &Kafka) -> u64 {
+pub(crate) fn received_bytes_max(kafka: &Kafka) -> u64 {
     // What the broker adds around a batch is in the bytes that an answer may have beyond.
     let (_, fetch_all) = fetch_bytes(kafka);
     fetch_all.saturating_add(kafka.record_batch_bytes_max.get().max(ANSWER_BYTES_MIN))

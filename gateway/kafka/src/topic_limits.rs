@@ -1,11 +1,15 @@
-//! Learns what the topics' configs say of retention, at the start and every [`LEARN_INTERVAL`].
+//! Learns what the topics' configs say of retention and of record batches, at the start and every [`LEARN_INTERVAL`].
 //!
 //! Place in the flow: the poll thread takes what was learned with [`LimitsReader::learned`]. Owner: a thread of its own, since it waits
-//! for brokers, which may be away. Without an answer the estimates of [`crate::retention`] do without.
+//! for brokers, which may be away. Without an answer the estimates of [`crate::retention`] do without. Batches that are too large are
+//! warned of here.
 //!
 //! Limits: one answer waits for the poll thread; asking takes [`ASK_TIMEOUT`].
 
-use crate::retention::{TopicLimits, read_limits};
+use crate::{
+    oversize::Warned,
+    retention::{LimitsError, TopicLimits, read_limits},
+};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_gateway_config::Kafka;
 use std::{convert::Infallible, sync::Arc, thread, time::Duration};
@@ -34,7 +38,12 @@ impl LimitsReader {
     /// Starts the thread.
     pub fn start(kafka: Kafka) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        let ask = move || runtime.block_on(read_limits(&kafka, ASK_TIMEOUT));
+        let mut warned = Warned::default();
+        let ask = move || {
+            let learned = runtime.block_on(read_limits(&kafka, ASK_TIMEOUT))?;
+            warned.due(&kafka, &learned).into_iter().for_each(|warning| tracing::warn!("{warning}"));
+            Ok::<_, LimitsError>(learned)
+        };
         Self::start_with(ask)
     }
 

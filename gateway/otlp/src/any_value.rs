@@ -115,10 +115,11 @@ impl<'a> Value<'a> {
         Ok(())
     }
 
-    /// Reads all that is in this value, at most [`crate::NESTING_DEPTH_MAX`] deep.
+    /// Reads all that is in this value, at most [`crate::NESTING_DEPTH_MAX`] deep: for a sink that has no use for it, and is to refuse
+    /// what others would.
     #[cold]
     #[inline(never)]
-    pub(crate) fn check(self) -> Result<(), Malformed> {
+    pub fn check(self) -> Result<(), Malformed> {
         match self {
             Self::Array(array) => array.iter().try_for_each(|element| element?.check()),
             Self::KeyValues(list) => list.check(),

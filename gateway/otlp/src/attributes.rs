@@ -31,8 +31,8 @@ impl<'a> Attributes<'a> {
         AttributesIter(self.0.occurrences())
     }
 
-    /// Reads all that is in these attributes.
-    pub(crate) fn check(&self) -> Result<(), Malformed> {
+    /// Reads all that is in these attributes: for a sink that has no use for them, and is to refuse what others would.
+    pub fn check(&self) -> Result<(), Malformed> {
         self.iter().try_for_each(|attribute| attribute?.value.check())
     }
 }

@@ -7,20 +7,17 @@ use crate::{
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement,
 };
 use sluice_kafka::{
-    TopicPartitions, batch_bytes_max,
+    TopicPartitions, batch_bytes_max, batch_warning,
     dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
-    probe_topics, received_bytes_max, would_make,
+    probe_topics, would_make,
 };
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What brokers count of a batch beside its records: offset and length. Their own default is 1 MiB and this.
-const BATCH_OVERHEAD_BYTES: u64 = 12;
 
 /// What `delivery.commit: AfterEnqueue` gives up.
 pub const AFTER_ENQUEUE: &str = "offsets are committed once their rows are on the queue volume, which is then their only copy: a \
@@ -156,25 +153,6 @@ fn missing_letters(on_missing: OnMissing, topic: &str, why: &str) -> String {
     )
 }
 
-/// What a topic's limit for record batches, in bytes as they are sent, means for a gateway that expects smaller ones. A batch grows
-/// when it is decompressed, of which the limit says nothing.
-fn batch_warning(kafka: &Kafka, topic: &str, bytes: u64) -> Option<String> {
-    let expected = kafka.record_batch_bytes_max;
-    if bytes <= expected.get().saturating_add(BATCH_OVERHEAD_BYTES) {
-        return None;
-    }
-    let consequence = if bytes > received_bytes_max(kafka) {
-        "breaks the connection to its broker, for all of the broker's partitions"
-    } else {
-        "stops its partition"
-    };
-    let enough = ByteSize::mib(ByteSize::bytes(bytes - BATCH_OVERHEAD_BYTES).mib_ceil());
-    Some(format!(
-        "source.kafka.recordBatchBytesMax: the topic {topic} takes record batches of up to {bytes} bytes (max.message.bytes), and one \
-         of that size {consequence}; {enough} would do instead of {expected} unless batches grow beyond it when they are decompressed"
-    ))
-}
-
 async fn check_sink(
     clickhouse: &ClickHouse,
     sink: &Sink,
@@ -236,41 +214,5 @@ impl fmt::Display for Findings {
             writeln!(f, "problem  {line}")?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sluice_gateway_config::parse;
-
-    fn kafka(batch: &str) -> Kafka {
-        let config = format!(
-            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 4GiB}}, \
-             source: {{kafka: {{bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g, recordBatchBytesMax: {batch}}}}}, \
-             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}"
-        );
-        parse::from_yaml(&config).unwrap().source.kafka
-    }
-
-    #[test]
-    fn a_topic_of_larger_batches_than_are_expected_is_warned_of_with_the_value_that_would_do() {
-        // The broker's own default fits the gateway's.
-        assert_eq!(batch_warning(&kafka("1MiB"), "t", 1_048_588), None);
-        let warning = |batch, bytes| batch_warning(&kafka(batch), "t", bytes).unwrap();
-        let stops = warning("1MiB", 8 << 20);
-        assert!(stops.contains("stops its partition; 8MiB would do instead of 1MiB"), "{stops}");
-        let breaks = warning("1MiB", (16 << 20) + 12);
-        assert!(breaks.contains("breaks the connection to its broker"), "{breaks}");
-        assert!(breaks.contains("; 16MiB would do instead of 1MiB"), "{breaks}");
-        assert_eq!(batch_warning(&kafka("16MiB"), "t", (16 << 20) + 12), None, "what would do does");
-    }
-
-    #[test]
-    fn a_batch_up_to_what_is_received_does_not_break_a_connection() {
-        let kafka = kafka("1MiB");
-        let most = received_bytes_max(&kafka);
-        assert!(batch_warning(&kafka, "t", most).unwrap().contains("stops its partition"));
-        assert!(batch_warning(&kafka, "t", most + 1).unwrap().contains("breaks"));
     }
 }

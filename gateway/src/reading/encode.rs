@@ -13,9 +13,11 @@ use crate::{
         buffers::{ChunkStore, Pool, Purpose, StoreError},
     },
     reading::{reader::Reader, reject::Reason},
-    rows::span_row::{RowError, Scratch, SpanRows},
+    rows::span_row::{RowError, Scratch, SpanRows, fallback_nanos},
 };
+use sluice_kafka::Message;
 use sluice_otlp::{walk, walk_in_order};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What became of the rows of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub enum Encoded {
     Whole {
         /// Spans, which are rows.
         spans: u64,
-        /// The latest end of a span; 0 without spans.
+        /// The latest end of a span that has ended; 0 without one.
         end_nanos_max: u64,
     },
     /// The pool has no chunk; none of them is in the block.
@@ -42,6 +44,25 @@ pub struct Payload<'a> {
     pub bytes: &'a [u8],
     /// Its timestamp in ns since 1970, for spans without a usable one.
     pub timestamp_nanos: i64,
+    /// When it is read, in ns since 1970; nothing but freshness depends on it.
+    pub now_nanos: u64,
+}
+
+impl<'a> Payload<'a> {
+    /// The value of a message that is read now.
+    pub fn of(message: &'a impl Message) -> Self {
+        Self {
+            bytes: message.payload().unwrap_or_default(),
+            timestamp_nanos: fallback_nanos(message.timestamp().to_millis()),
+            now_nanos: now_nanos(),
+        }
+    }
+}
+
+/// The clock, once a message: tens of nanoseconds, beside hundreds for each of its spans.
+fn now_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Encodes a message into a block, whole or not at all.
@@ -79,7 +100,7 @@ fn rows_of<'a>(
     message: Payload<'_>,
 ) -> SpanRows<'a, ChunkStore<'a>> {
     let store = block.chunks.store(pool, Purpose::Fill);
-    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos)
+    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos).read_at(message.now_nanos)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {

@@ -60,12 +60,12 @@ impl Reason {
 /// Why a record batch stops its partition. `onMissing: Skip` does not help: nobody knows which messages would be skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadBatch {
-    /// It decompresses to more than the budget allows.
+    /// What is in it, decompressed, is more than the budget allows.
     #[error(
-        "the next record batch decompresses to {bytes} bytes, more than source.kafka.recordBatchBytesMax allows"
+        "the next record batch holds {bytes} bytes, decompressed, more than source.kafka.recordBatchBytesMax allows"
     )]
     TooLarge {
-        /// To how much.
+        /// How much that is.
         bytes: u64,
     },
     /// It does not decompress, or it is too large and does not say how large.

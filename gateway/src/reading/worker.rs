@@ -19,9 +19,11 @@
 //! Limits: as many open blocks as it has row buffers; partitions beyond that take turns.
 
 mod lettering;
+mod memory;
 mod partition;
 mod room;
 mod seal;
+mod wait;
 
 use crate::{
     blocks::{
@@ -43,6 +45,7 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use lettering::Letters;
+use memory::Told;
 use partition::{Owned, Reading, State};
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
@@ -59,12 +62,6 @@ use tokio::sync::mpsc;
 /// Messages that one partition gets before the next one has its turn. A message is about a thousand spans, so that a
 /// turn is a few milliseconds.
 const MESSAGES_PER_TURN: usize = 8;
-
-/// The longest wait. A token wakes the worker when a queue has messages; this only bounds what a lost token costs.
-const WAIT_MAX: Duration = Duration::from_millis(100);
-
-/// How often a worker without memory looks whether there is some.
-const ROOM_WAIT: Duration = Duration::from_millis(10);
 
 /// What a worker is made of.
 pub struct Parts {
@@ -130,6 +127,8 @@ pub struct Worker {
     replays: Option<(PartitionId, Generation)>,
     /// Time of this turn that went into handing blocks over.
     handing: Duration,
+    /// What it was said to hold.
+    told: Told,
 }
 
 /// What became of a message.
@@ -158,6 +157,7 @@ impl Worker {
             letters: Letters::default(),
             replays: None,
             handing: Duration::ZERO,
+            told: Told::default(),
         }
     }
 
@@ -172,6 +172,7 @@ impl Worker {
             }
             self.share_room();
             self.advance(Instant::now());
+            self.tell_memory();
             self.parts.shortage.say(self.out_of_room || self.unsealed);
             self.parts
                 .shortage
@@ -407,14 +408,12 @@ impl Worker {
 
     /// Puts the rows of a message into the partition's block.
     fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
-        let bytes = message.payload().unwrap_or_default();
-        let millis = message.timestamp().to_millis().unwrap_or(0);
-        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
+        let payload = Payload::of(message);
         loop {
             if self.seal_closing(reading).is_err() {
                 return Taken::NoRoom;
             }
-            match reading.cutter.offer(message.offset(), bytes.len() as u64) {
+            match reading.cutter.offer(message.offset(), payload.bytes.len() as u64) {
                 Offer::Take => {}
                 Offer::Seen => return Taken::Yes,
                 Offer::Hold => {
@@ -433,7 +432,7 @@ impl Worker {
             match encode(&self.parts.pool, &mut self.parts.reader, &mut self.scratch, block, payload) {
                 Encoded::Whole { spans, end_nanos_max } => {
                     block.add_message(message.offset(), spans, end_nanos_max);
-                    self.count(spans, bytes.len());
+                    self.count(spans, payload.bytes.len());
                     self.took(reading, message);
                     return Taken::Yes;
                 }
@@ -474,26 +473,6 @@ impl Worker {
         if self.parts.reports.send(report).is_err() {
             // The poll thread has ended, and with it the process: nothing is committed any more.
         }
-    }
-
-    fn wait(&self, now: Instant) {
-        let (wait, waited_for) = if self.out_of_room {
-            (ROOM_WAIT, &self.parts.seconds.buffers)
-        } else {
-            let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
-            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened(), now));
-            // One that may not end yet stays due.
-            let due = left.filter(|left| !left.is_zero()).min();
-            let seconds = &self.parts.seconds;
-            // Whoever reads on because blocks wait elsewhere would else seem to have nothing to do.
-            let is_behind = self.parts.metrics.sink_behind.get() > 0;
-            let cause = if is_behind { &seconds.sink } else { &seconds.source };
-            (due.unwrap_or(WAIT_MAX).min(WAIT_MAX), cause)
-        };
-        if self.parts.wake.recv_timeout(wait).is_err() {
-            // Time is up, or the poll thread has gone, which the next turn sees.
-        }
-        waited_for.inc_by(now.elapsed().as_secs_f64());
     }
 }
 

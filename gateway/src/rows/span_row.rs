@@ -159,6 +159,8 @@ pub struct SpanRows<'a, S> {
     store: S,
     /// Kafka's timestamp of the message in ns, for spans without a usable one.
     fallback_nanos: i64,
+    /// Spans that end later have ended at no time that anybody can measure freshness from.
+    now_nanos: u64,
     end_nanos_max: u64,
 }
 
@@ -166,7 +168,13 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
     /// A sink that appends to `rows`, whose frames go to `store`.
     pub fn new(scratch: &'a mut Scratch, rows: &'a mut RowFrames, store: S, fallback_nanos: i64) -> Self {
         scratch.let_go();
-        Self { scratch, rows, store, fallback_nanos, end_nanos_max: 0 }
+        Self { scratch, rows, store, fallback_nanos, now_nanos: u64::MAX, end_nanos_max: 0 }
+    }
+
+    /// Leaves spans that end later than now out of [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
+    pub fn read_at(mut self, now_nanos: u64) -> Self {
+        self.now_nanos = now_nanos;
+        self
     }
 
     /// What the rows are appended to; for whoever wants them back before they are in frames.
@@ -174,7 +182,7 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
         self.rows
     }
 
-    /// The latest end of a span, for the freshness of the block; 0 without spans.
+    /// The latest end of a span that has ended, for the freshness of the block; 0 without one.
     pub fn end_nanos_max(&self) -> u64 {
         self.end_nanos_max
     }
@@ -204,7 +212,8 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         room::make(shared, scope.name.len() + scope.version.len(), ROW_LEN_MAX)?;
         put_string(shared, scope.name);
         put_string(shared, scope.version);
-        Ok(())
+        // The table has no column for them, but a message is malformed wherever it is.
+        Ok(scope.attributes.check()?)
     }
 
     fn span(&mut self, span: &Span<'_>) -> Result<(), Self::Error> {
@@ -243,7 +252,9 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             put_links(row, span, scratch)?;
         }
         within_limit(row, start_at)?;
-        self.end_nanos_max = self.end_nanos_max.max(span.end_time_unix_nano);
+        if span.end_time_unix_nano <= self.now_nanos {
+            self.end_nanos_max = self.end_nanos_max.max(span.end_time_unix_nano);
+        }
         self.rows.end_row(&mut self.store).map_err(RowError::Store)
     }
 }
@@ -359,6 +370,14 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
         writer.write_element(elements, &set, bytes_left)?;
     }
     Ok(elements.put(row, columns, (len, limit))?)
+}
+
+/// The time of rows whose spans have no usable one: the timestamp of their Kafka message, in ms, in ns. A message may have none, which
+/// makes 1970, or any number that its producer wrote: what `DateTime64(9)` cannot hold becomes the nearest time that it can.
+pub(crate) fn fallback_nanos(message_millis: Option<i64>) -> i64 {
+    const LATEST: i64 = i64::MAX - 1;
+    const { assert!(LATEST.unsigned_abs() < TIME_MAX, "it is usable itself") };
+    message_millis.unwrap_or(0).saturating_mul(1_000_000).clamp(0, LATEST)
 }
 
 /// The time for the row, and the original when it is another one.
@@ -487,5 +506,28 @@ mod tests {
         let mut rows = RowFrames::new();
         drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0));
         assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
+    }
+
+    #[test]
+    fn the_timestamp_of_a_message_becomes_a_time_that_the_column_holds() {
+        assert_eq!(fallback_nanos(None), 0);
+        assert_eq!(fallback_nanos(Some(1_600_000_000_000)), 1_600_000_000_000_000_000);
+        for (millis, nanos) in [(i64::MIN, 0), (-1, 0), (i64::MAX, i64::MAX - 1), (1 << 60, i64::MAX - 1)] {
+            assert_eq!(fallback_nanos(Some(millis)), nanos);
+            assert!(nanos == 0 || usable(nanos.unsigned_abs(), 7) == (nanos, None), "{millis}");
+        }
+    }
+
+    #[test]
+    fn an_end_in_the_future_says_nothing_of_freshness() {
+        let (mut scratch, mut rows) = (Scratch::default(), RowFrames::new());
+        let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0).read_at(100);
+        // TracesData { resource_spans { scope_spans { spans { end_time_unix_nano } } } }, the end a fixed64.
+        for end in [99, 101, u64::MAX, 40] {
+            let span = [&[0x41][..], &u64::to_le_bytes(end)].concat();
+            let message = [&[0x0A, 13, 0x12, 11, 0x12, 9][..], &span].concat();
+            assert_eq!(sluice_otlp::walk(&message, &mut sink), Ok(1));
+        }
+        assert_eq!(sink.end_nanos_max(), 99);
     }
 }

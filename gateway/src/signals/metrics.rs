@@ -107,6 +107,8 @@ pub struct Metrics {
     pub block_pool_bytes: IntGaugeVec,
     /// What is in use of the memory budget, by part; `process` is all of it.
     pub memory_used_bytes: IntGaugeVec,
+    /// Those of its parts that the workers tell.
+    pub memory_parts: MemoryParts,
     /// The queue volume by state.
     pub queue_volume_bytes: IntGaugeVec,
     /// Whether the table fitted when it was last looked at.
@@ -198,6 +200,23 @@ impl Maker {
     }
 }
 
+/// What workers hold of the memory budget.
+pub struct MemoryParts {
+    /// Row buffers that were made.
+    pub rows: IntGauge,
+    /// Scratch of all workers, between two messages.
+    pub workers: IntGauge,
+    /// Dead letters under way.
+    pub letters: IntGauge,
+}
+
+impl MemoryParts {
+    fn of(used: &IntGaugeVec) -> Self {
+        let part = |name| used.with_label_values(&[name]);
+        Self { rows: part("rows"), workers: part("workers"), letters: part("letters") }
+    }
+}
+
 /// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
 const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
@@ -218,6 +237,11 @@ impl Metrics {
         for (part, bytes) in budget.parts() {
             parts.with_label_values(&[part]).set(i64::try_from(bytes.get()).unwrap_or(i64::MAX));
         }
+        let memory_used_bytes = make.gauges(
+            "memory_used_bytes",
+            "Memory in use of parts of the budget: kafka, rows, workers, letters and blocks; and the resident set of the process.",
+            &["part"],
+        );
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
@@ -333,11 +357,8 @@ impl Metrics {
                 "The pool that holds compressed blocks.",
                 &["state"],
             ),
-            memory_used_bytes: make.gauges(
-                "memory_used_bytes",
-                "Memory in use: kafka and blocks as parts of the budget, and the resident set of the process.",
-                &["part"],
-            ),
+            memory_parts: MemoryParts::of(&memory_used_bytes),
+            memory_used_bytes,
             queue_volume_bytes: make.gauges("queue_volume_bytes", "The queue volume.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table's columns were those that rows are encoded for."),
             ready: make.gauge("ready", "1 when the gateway is ready."),

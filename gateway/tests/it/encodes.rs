@@ -66,7 +66,7 @@ impl Case {
     }
 
     pub fn add(&mut self, message: &[u8]) -> Encoded {
-        let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS };
+        let payload = Payload { bytes: message, timestamp_nanos: Self::TIMESTAMP_NANOS, now_nanos: u64::MAX };
         let encoded = encode(&self.pool, &mut self.reader, &mut self.scratch, &mut self.block, payload);
         if let Encoded::Whole { spans, end_nanos_max } = encoded {
             self.block.add_message(0, spans, end_nanos_max);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
 mod encodes;
+mod judged;
 mod layouts;
 mod memory;
 mod metrics;

@@ -9,11 +9,13 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_and_compaction_are_read_from_the_topics_configs() {
     let topic = Topic::create("limits", 1).await;
+    // The brokers' default.
+    let batch_bytes_max = Some(1_048_588);
     let hour = Some(Duration::from_hours(1));
-    let plain = TopicLimits { age: hour, bytes: None, is_compacted: false };
-    let sized = TopicLimits { age: None, bytes: Some(1 << 20), is_compacted: false };
-    let compacted = TopicLimits { is_compacted: true, ..TopicLimits::default() };
-    let both = TopicLimits { age: hour, bytes: None, is_compacted: true };
+    let plain = TopicLimits { age: hour, batch_bytes_max, ..TopicLimits::default() };
+    let sized = TopicLimits { bytes: Some(1 << 20), batch_bytes_max, ..TopicLimits::default() };
+    let compacted = TopicLimits { is_compacted: true, batch_bytes_max, ..TopicLimits::default() };
+    let both = TopicLimits { is_compacted: true, ..plain };
     let (age, delete) = (("retention.ms", "3600000"), ("cleanup.policy", "delete"));
     for (suffix, settings, expected) in [
         ("plain", [age, delete], plain),

@@ -191,7 +191,7 @@ pub fn frames(columns: &TableColumns, message: &[u8]) -> Vec<Bytes> {
     let pool = Pool::new(64 << 20, 1, 1);
     let mut scratch = Scratch::new(columns.clone());
     let mut block = OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now());
-    let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000 };
+    let payload = Payload { bytes: message, timestamp_nanos: 1_600_000_000_000_000_000, now_nanos: u64::MAX };
     let encoded = encode(&pool, &mut Reader::OtlpProto, &mut scratch, &mut block, payload);
     assert!(matches!(encoded, Encoded::Whole { .. }), "{encoded:?}");
     let id = PartitionId { topic: "spans".into(), partition: 0 };

@@ -156,6 +156,11 @@ impl DeadLetters {
             && self.load.bytes.load(Ordering::Relaxed).saturating_add(size) <= LETTER_QUEUE_BYTES
     }
 
+    /// Bytes of the letters under way, as they were given.
+    pub fn bytes(&self) -> u64 {
+        self.load.bytes.load(Ordering::Relaxed)
+    }
+
     /// Letters under way.
     pub fn waiting(&self) -> usize {
         self.load.letters.load(Ordering::Relaxed)

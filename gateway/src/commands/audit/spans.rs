@@ -59,9 +59,7 @@ impl SpanReader {
         totals.messages += 1;
         let is_lettered = letters.has_message(partition, offset);
         totals.dead_lettered_messages += u64::from(is_lettered);
-        let bytes = message.payload().unwrap_or_default();
-        let millis = message.timestamp().to_millis().unwrap_or(0);
-        let payload = Payload { bytes, timestamp_nanos: millis.saturating_mul(1_000_000) };
+        let payload = Payload::of(message);
         if !self.gives_rows(payload) {
             totals.rejected_messages += 1;
             return;
@@ -69,7 +67,7 @@ impl SpanReader {
         if is_lettered {
             return;
         }
-        let wire = self.reader.wire(bytes).expect("a message that gives rows can be read");
+        let wire = self.reader.wire(payload.bytes).expect("a message that gives rows can be read");
         let mut sink = KeySink { payload, offset, row: 0, partition, letters, chunk, totals };
         walk(wire, &mut sink).expect("a message that gives rows can be walked");
     }

@@ -77,7 +77,7 @@ impl Shipment {
     }
 }
 
-/// Seconds since the end of the latest span; `None` without one, or when it ends in the future.
+/// Seconds since the end of the latest span that had ended when it was read; `None` without one.
 fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);

@@ -12,7 +12,8 @@
 //! | empty | absent; an element of an array is null |
 //!
 //! Paths are unique by construction. Of two equal keys the first wins; a literal key `a.b` wins over `b` in a list `a`,
-//! wherever it stands: lists are therefore written after everything else.
+//! wherever it stands: lists are therefore written after everything else. What is left out is read all the same, so that a message is
+//! malformed or not whatever the table is like.
 //!
 //! A path that the column's type declares gets the value in that type, where the value is one of it in other words:
 //! `sluice_clickhouse::typed_value` has the list; a declared String takes every value as [`crate::rows::value_text`] writes it,
@@ -188,8 +189,11 @@ impl Members<'_> {
         self.room(key.len() + value_bytes(&value))?;
         match self.rule(key, depth) {
             PathRule::Dynamic if self.name(key, depth)? => self.value(value, depth),
-            PathRule::Dynamic => Ok(()),
-            PathRule::Skipped => Ok(self.leave_out()?),
+            PathRule::Dynamic => Ok(value.check()?),
+            PathRule::Skipped => {
+                self.leave_out()?;
+                Ok(value.check()?)
+            }
             PathRule::Typed(typed) => self.typed_member(typed, key, value, depth),
         }
     }
@@ -261,7 +265,11 @@ impl Members<'_> {
         } else {
             self.object.path_in_place_of(UNCONVERTED, &[&self.scratch.prefix, key])
         };
-        if kept { self.value(value, depth) } else { Ok(self.leave_out()?) }
+        if kept {
+            return self.value(value, depth);
+        }
+        self.leave_out()?;
+        Ok(value.check()?)
     }
 
     /// Writes a value under a path that is declared as text, which takes all of them.

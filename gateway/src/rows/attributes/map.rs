@@ -96,6 +96,9 @@ fn put_members(
             if text.capacity() > KEPT_BYTES_MAX {
                 let_go(text);
             }
+        } else {
+            // A message is malformed whatever the table is like.
+            value.check()?;
         }
     }
     Ok(())

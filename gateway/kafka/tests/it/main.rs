@@ -1,0 +1,5 @@
+//! What needs a process of its own: librdkafka has one limit for all consumers.
+
+#![allow(clippy::unwrap_used, reason = "tests may unwrap")]
+
+mod batch_limit;

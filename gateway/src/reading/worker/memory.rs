@@ -1,0 +1,29 @@
+//! What a worker holds of its parts of the memory budget, for whoever looks at the metrics.
+//!
+//! Owner: the worker thread, once a turn; never per span. Workers share a gauge, so each adds by how much its own has changed.
+
+use super::Worker;
+use sluice_gateway_config::budget::{LETTER_QUEUE_BYTES, LETTERS_BYTES, ROW_BUFFER_BYTES};
+
+/// What was told last, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    rows: i64,
+    scratch: i64,
+}
+
+impl Worker {
+    /// Tells how much memory it holds, and what the letters of all workers take.
+    pub(super) fn tell_memory(&mut self) {
+        let count = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let rows = count((self.row_buffers_made as u64).saturating_mul(ROW_BUFFER_BYTES));
+        let scratch = count(self.scratch.memory_bytes() as u64);
+        let parts = &self.parts.metrics.memory_parts;
+        parts.rows.add(rows - self.told.rows);
+        parts.workers.add(scratch - self.told.scratch);
+        parts
+            .letters
+            .set(count(self.parts.dead_letters.bytes().saturating_mul(LETTERS_BYTES / LETTER_QUEUE_BYTES)));
+        self.told = Told { rows, scratch };
+    }
+}
