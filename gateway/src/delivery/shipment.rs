@@ -19,7 +19,7 @@ use crate::{
     delivery::{
         bisect::{Bisection, Fault, Refusal},
         breaker::Answer,
-        held::{GenerationStatus, Ready, Stowed},
+        held::{GenerationStatus, Halting, Ready, Stowed},
         retry,
         tries::{At, Failure, Next, Replica, Tries},
     },
@@ -69,6 +69,8 @@ pub struct Shipment {
     refusal: Option<(Option<u32>, String)>,
     /// Its number among those in doubt.
     doubt: Option<u64>,
+    /// Once it waits for someone to act.
+    halting: Option<Halting>,
 }
 
 /// What is sent under one token: the block, or a part of it.
@@ -129,6 +131,7 @@ impl Shipment {
             refused,
             refusal: None,
             doubt: None,
+            halting: None,
         }
     }
 
@@ -222,6 +225,7 @@ impl Shipment {
                 Next::Split { may_double } => return self.refused(Fault::Size, may_double),
                 Next::Halt { actor, after } => {
                     tracing::debug!(partition = %self.block.id, actor = actor.label(), "a block waits for someone to act");
+                    self.counts_as_halted();
                     return Sent::Halted(after);
                 }
                 Next::Settle { views_incomplete } => {
@@ -233,6 +237,12 @@ impl Shipment {
             }
         }
         Sent::Over
+    }
+
+    /// From now on it does not count as one that its sink is behind with.
+    fn counts_as_halted(&mut self) {
+        let Self { halting, generation, .. } = self;
+        halting.get_or_insert_with(|| Halting::of(generation));
     }
 
     /// A single row cannot be split.
