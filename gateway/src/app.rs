@@ -2,12 +2,16 @@
 //!
 //! Threads: this one (waits), the poll thread, one per worker, and one for I/O (admin server, inserts). Order of
 //! leaving: the poll thread takes the partitions back, workers seal what is whole and let go, delivery inserts it, the
-//! poll thread commits and leaves the group. What is not in by the deadline is read again by the next owner.
+//! poll thread commits and leaves the group. What is not in by the deadline is on the queue volume, or read again by the next owner.
 
 mod leaving;
 
 use crate::{
-    blocks::{batch::BlockAge, block::Block, buffers::Pool},
+    blocks::{
+        batch::{Behind, BlockAge},
+        block::Block,
+        buffers::Pool,
+    },
     commands::check::AFTER_ENQUEUE,
     delivery::{
         clock::Clock,
@@ -43,7 +47,12 @@ use sluice_kafka::{
     TopicMadeAnew, dead_letter::DeadLetters, ranges::Rule,
 };
 use sluice_spool::Volume;
-use std::{path::Path, sync::Arc, thread, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
@@ -98,9 +107,10 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     status.table_fits();
     let account = status.account();
     let spool = open_spool(config, &status, events_out.clone())?;
-    let behind = spool.as_ref().map(Spool::behind).unwrap_or_default();
-    let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind);
-    let parts = Parts { config, columns, metrics: &metrics, account, pool: &pool, io: &io, age_max, spool };
+    let behind = Behind::of(shards.len());
+    let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
+    let metrics = &metrics;
+    let parts = Parts { config, columns, metrics, account, pool: &pool, io: &io, age_max, behind, spool };
     let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -144,7 +154,10 @@ fn open_spool(
     })?;
     tracing::info!(bytes_max, blocks = found.blocks, rows = found.rows, "the queue volume is open");
     for cut in &found.cut {
-        tracing::warn!(?cut, "the end of a file on the queue volume was not written; it is cut off");
+        tracing::warn!(
+            ?cut,
+            "records of a file on the queue volume were not written to their end, or are damaged; they are gone"
+        );
     }
     for aside in &found.set_aside {
         tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
@@ -215,6 +228,7 @@ struct Parts<'a> {
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
     age_max: BlockAge,
+    behind: Behind,
     spool: Option<Spool>,
 }
 
@@ -263,7 +277,7 @@ impl Parts<'_> {
         let identity = identity(self.config);
         let letters = &self.config.delivery.dead_letter;
         let dead_letters = DeadLetters::start(kafka, letters.topic.as_deref(), &identity.client_id)?;
-        let consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
+        let mut consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
         let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
@@ -281,6 +295,10 @@ impl Parts<'_> {
             })
             .collect();
         let stop = Stop::default();
+        let keeps = Arc::new(AtomicBool::new(false));
+        if let Some(spool) = &self.spool {
+            consumer.keeps_rest(leaving::rest(spool, &keeps));
+        }
         let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
         named("poll")
             .spawn(move || {
@@ -296,7 +314,7 @@ impl Parts<'_> {
             })
             .context("cannot start the poll thread")?;
         let (status, leave_wait, spool) = (status.clone(), limits.leave_wait, self.spool.clone());
-        Ok(Running { status, stop, leave_wait, spool, workers: workers? })
+        Ok(Running { status, stop, leave_wait, keeps, spool, workers: workers? })
     }
 
     /// What each shard is delivered to by.
@@ -351,6 +369,7 @@ impl Parts<'_> {
             metrics: self.metrics.clone(),
             drain,
             commit: self.config.delivery.commit,
+            behind: self.behind.clone(),
         }
     }
 

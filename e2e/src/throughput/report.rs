@@ -210,6 +210,11 @@ const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/
 const THREAD_WORDS: usize = 2;
 
 impl Report {
+    /// Whether nothing is missing, and the volume is as fast as it is asked to be, where that was asked.
+    pub fn is_reached(&self) -> bool {
+        self.runs.iter().all(RunReport::is_whole) && self.spool.is_none_or(|comparison| comparison.is_met)
+    }
+
     /// The runs as lines of a table.
     pub fn table(&self) -> Vec<String> {
         let mut lines = vec![HEADINGS.map(str::to_owned)];

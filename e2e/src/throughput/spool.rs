@@ -143,7 +143,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Arrived, RunReport};
+    use super::super::report::{Arrived, Report, RunReport};
     use super::super::witness::Usage;
     use super::*;
 
@@ -163,5 +163,14 @@ mod tests {
         assert!(!spill.is_met && spill.lines()[1].ends_with("NOT met"));
         assert!(Comparison::of(Spool::Drain, &runs).unwrap().is_met);
         assert_eq!(Comparison::of(Spool::Drain, &runs[..2]), None);
+    }
+
+    #[test]
+    fn a_volume_that_is_too_slow_is_a_failure_and_one_that_nobody_asked_about_is_none() {
+        let runs = [run(Phase::Live, 18), run(Phase::Spill, 30), run(Phase::Drain, 3)];
+        for (asked, is_reached) in [(Some(Spool::Spill), false), (Some(Spool::Drain), true), (None, true)] {
+            let spool = asked.and_then(|asked| Comparison::of(asked, &runs));
+            assert_eq!(Report { shape: "rich", runs: Vec::new(), spool }.is_reached(), is_reached);
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     partition::{Ownership, Report},
     ranges::{Rule, Settings},
     rebalancing::{Gone, Rebalancing, Waits, carry_out},
+    rest::Rest,
     settings::{Identity, consumer_settings},
     stats::ConsumerStats,
     turns::{Change, TURN},
@@ -85,7 +86,7 @@ pub enum Error {
         /// What librdkafka said.
         source: KafkaError,
     },
-    /// Blocks were still in flight when the time to leave was over. They are read again by the next owner.
+    /// Blocks were still in flight when the time to leave was over, and were not kept. They are read again by the next owner.
     #[error("{partitions} partitions still had blocks in flight when the time to leave was over")]
     NotDrained {
         /// How many partitions.
@@ -166,6 +167,7 @@ pub struct Consumer {
     reports: Sender<Report>,
     inspection: Inspection,
     unreceived: Unreceived,
+    rest: Option<Rest>,
 }
 
 impl Consumer {
@@ -215,12 +217,17 @@ impl Consumer {
         drop(assignment);
         let inspection = Inspection::start(kafka);
         let (topics, unreceived) = (kafka.topics.clone(), Unreceived::of(kafka));
-        Ok(Self { client, topics, group, limits, reports, inspection, unreceived })
+        Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None })
     }
 
     /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
     pub fn keeps(&self, kept_ranges: KeptRanges) {
         self.client.context().assignment().arrivals.keeps(kept_ranges);
+    }
+
+    /// Has what is not settled kept when this process leaves. To be said before it [runs](Self::run).
+    pub fn keeps_rest(&mut self, rest: Rest) {
+        self.rest = Some(rest);
     }
 
     /// Where workers and delivery send their reports.
@@ -287,8 +294,8 @@ impl Consumer {
         }
     }
 
-    /// Lets the workers seal what they have, waits until all of it is settled, and leaves. All of it ends by the deadline that was
-    /// asked for: what is not settled or not committed by then is read again, and dropped by its tokens where it is in.
+    /// Lets the workers seal what they have, waits until all of it is settled, or kept, and leaves. All of it ends by the deadline that
+    /// was asked for: what is not settled or not committed by then is read again, and dropped by its tokens where it is in.
     fn leave(self, stop: &Stop) -> Result<(), Error> {
         let context = self.client.context();
         let deadline = stop.deadline().unwrap_or_else(Instant::now);
@@ -299,7 +306,14 @@ impl Consumer {
         assignment.drain();
         let owned = assignment.owned();
         let waits = Waits { drained_by: Instant::now() + flush, committed_by: deadline };
-        assignment.tend_until(waits.drained_by, context.stats(), |assignment| assignment.unfinished() == 0);
+        let is_kept = match &self.rest {
+            Some(rest) => rest.wait(&mut assignment, waits, context.stats()),
+            None => {
+                let is_settled = |assignment: &Assignment| assignment.unfinished() == 0;
+                assignment.tend_until(waits.drained_by, context.stats(), is_settled);
+                false
+            }
+        };
         let unfinished = assignment.unfinished();
         drop(assignment);
         let Gone { uncommitted, .. } = context.let_go(&owned, waits, true);
@@ -312,6 +326,8 @@ impl Consumer {
         match (unfinished, uncommitted) {
             (0, 0) => Ok(()),
             (0, offsets) => Err(Error::NotCommitted { offsets }),
+            // Nothing was committed of it, and the next run goes on with it.
+            _ if is_kept => Ok(()),
             (partitions, _) => Err(Error::NotDrained { partitions }),
         }
         // Dropping the last reference to the client closes it. A dynamic member leaves the group by that. A static one does not

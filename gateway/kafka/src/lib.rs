@@ -36,6 +36,7 @@ mod probe;
 pub mod ranges;
 mod rebalancing;
 mod refusal;
+mod rest;
 pub mod retention;
 mod security;
 mod settings;
@@ -59,6 +60,7 @@ pub use probe::{ProbeError, TopicPartitions, batch_bytes_max, probe_topics, woul
 pub use rdkafka::error::KafkaError;
 pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
 pub use refusal::QueueProblem;
+pub use rest::Rest;
 pub use security::{ConnectionProblem, security_settings};
 pub use settings::{Identity, consumer_settings, probe_settings};
 pub use stats::{ConsumerStats, PartitionStats};

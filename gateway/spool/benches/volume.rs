@@ -86,6 +86,7 @@ fn append(queue: &mut Queue<Directory>, arguments: &Arguments, body: &[Vec<u8>])
             raw_bytes: 8 << 20,
             span_end_nanos_max: 1,
             first_sent_ms: None,
+            routing_epoch: None,
             columns: 1,
             metadata_bytes: 0,
         };

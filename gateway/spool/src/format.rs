@@ -79,7 +79,8 @@
 //! | 108 | 2 | bytes of the topic |
 //! | 110 | 2 | bytes of the token |
 //! | 112 | 4 | metadata bytes: so many at the beginning of the body are not sent |
-//! | 116 | 8 | zeros |
+//! | 116 | 4 | routing epoch that the frames are sent by, and one more; 0 where that is not known |
+//! | 120 | 4 | zeros |
 //! | 124 | 256 | topic, then zeros |
 //! | 380 | 384 | token, then zeros |
 //! | 764 | 4 | checksum of bytes 0–763 |

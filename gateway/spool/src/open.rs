@@ -101,6 +101,11 @@ impl<F: Files> Queue<F> {
         for sequence in sequences {
             let segment = self.segments.get_mut(&sequence).expect("its key was just seen");
             let damaged = segment.damaged;
+            for ordinal in std::mem::take(&mut segment.torn) {
+                // They are reported now; a later run would take them for damage, as it would those before one that is marked.
+                segment.settle(ordinal)?;
+                segment.sync()?;
+            }
             if segment.live > 0 || damaged {
                 segment.seal()?;
                 // What was read may have been in memory only.

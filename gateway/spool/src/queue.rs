@@ -251,14 +251,18 @@ impl<F: Files> Queue<F> {
 
     /// The blocks that are held, in order.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
-        self.segments.values().flat_map(|segment| {
-            (0..).zip(&segment.entries).filter_map(|(ordinal, entry)| {
-                let coordinates = entry.coordinates.as_ref().filter(|_| entry.state == State::Held)?;
-                let id = BlockId { segment: segment.sequence, ordinal };
-                let Entry { body_bytes, appended_ms, sent, .. } = *entry;
-                Some(Held { id, coordinates, body_bytes, appended_ms, sent })
-            })
+        self.segments.values().flat_map(move |segment| {
+            let ids = (0..segment.blocks()).map(|ordinal| BlockId { segment: segment.sequence, ordinal });
+            ids.filter_map(|id| self.get(id))
         })
+    }
+
+    /// A block, if it is held.
+    pub fn get(&self, id: BlockId) -> Option<Held<'_>> {
+        let entry = self.segments.get(&id.segment)?.entry(id.ordinal)?;
+        let coordinates = entry.coordinates.as_ref().filter(|_| entry.state == State::Held)?;
+        let Entry { body_bytes, appended_ms, sent, .. } = *entry;
+        Some(Held { id, coordinates, body_bytes, appended_ms, sent })
     }
 
     /// The block itself. Its body can be read after the queue has forgotten it.

@@ -31,6 +31,9 @@ pub struct BlockHead {
     pub span_end_nanos_max: u64,
     /// When it was first sent, in ms since 1970, if that was before it is appended.
     pub first_sent_ms: Option<u64>,
+    /// The number that says how blocks are spread over servers: this one goes where that says. `None` where it is not known, as of
+    /// every block that a program before has written. Below [`u32::MAX`].
+    pub routing_epoch: Option<u32>,
     /// Fingerprint of the column list and encoding that the frames were made for: they fit no other.
     pub columns: u64,
     /// Bytes at the beginning of the body that are not sent, at most [`METADATA_BYTES_MAX`]: what the block's owner keeps with it.
@@ -85,7 +88,8 @@ impl RecordHeader {
             .put(&self.body_crc.to_le_bytes(), 4)
             .put(&len(head.topic.as_bytes()), 2)
             .put(&len(&head.token), 2)
-            .put(&head.metadata_bytes.to_le_bytes(), 12)
+            .put(&head.metadata_bytes.to_le_bytes(), 4)
+            .put(&head.routing_epoch.map_or(0, |epoch| epoch.saturating_add(1)).to_le_bytes(), 8)
             .put(head.topic.as_bytes(), TOPIC_BYTES_MAX)
             .put(&head.token, TOKEN_BYTES_MAX)
             .sealed()
@@ -105,8 +109,8 @@ impl RecordHeader {
         let (first_sent_ms, appended_ms, columns) = (take.u64(), take.u64(), take.u64());
         let (body_bytes, body_crc) = (take.u64(), take.u32());
         let (topic_bytes, token_bytes) = (take.u16(), take.u16());
-        let metadata_bytes = take.u32();
-        let _zeros = take.u64();
+        let (metadata_bytes, routing) = (take.u32(), take.u32());
+        let _zeros = take.u32();
         let topic = take.bytes(TOPIC_BYTES_MAX).get(..usize::from(topic_bytes))?;
         let token = take.bytes(TOKEN_BYTES_MAX).get(..usize::from(token_bytes))?;
         let head = BlockHead {
@@ -119,6 +123,7 @@ impl RecordHeader {
             raw_bytes,
             span_end_nanos_max,
             first_sent_ms: Some(first_sent_ms).filter(|ms| *ms > 0),
+            routing_epoch: routing.checked_sub(1),
             columns,
             metadata_bytes,
         };
@@ -262,6 +267,7 @@ mod tests {
             raw_bytes: 6,
             span_end_nanos_max: 7,
             first_sent_ms: Some(8),
+            routing_epoch: Some(4),
             columns: 9,
             metadata_bytes: 13,
         };
@@ -290,7 +296,7 @@ mod tests {
         at(32, &[2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0]);
         at(48, &[5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8]);
         at(80, &[10, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 11]);
-        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 0]);
+        at(104, &[12, 0, 0, 0, 5, 0, 26, 0, 13, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         at(124, b"spans\0");
         at(380, b"oesl5fcqiwqjz2yhnohzp4tv6m\0");
         let sum = crc32c::crc32c(bytes.get(..764).unwrap());

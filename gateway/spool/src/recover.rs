@@ -6,14 +6,15 @@
 //!
 //! | found | taken for | what becomes of it |
 //! | --- | --- | --- |
-//! | a bad record that nothing says was ever synced, in a segment that is not sealed | a torn tail | cut off, with all that follows; reported as [`Cut`] |
+//! | a bad record that nothing says was ever synced, in a segment that is not sealed | torn | reported as [`Cut`]; with none that is whole behind it, it is cut off; else it is settled, and what is whole stays in the queue |
 //! | a bad record that was synced: the seal, a later record or a mark says so | damage | the file is set aside (renamed, kept), its whole blocks stay in the queue; reported as [`SetAside`] until it is settled |
 //! | a damaged record of a settled block | nothing | counted |
 //! | a mark that is not whole | doubt | its block is held, as one that may have been sent; counted |
 //! | a segment of another queue, or under another's name | foreign | set aside, nothing in it is used |
 //!
 //! A flipped bit in the last records before a crash looks like a torn tail; whichever it was, it is reported, with the
-//! offsets if its header can be read.
+//! offsets if its header can be read. A disk may have written a later record and not an earlier one; but what is whole is what was
+//! appended, synced or not, and somebody may rely on it.
 
 use crate::{
     body::Body,
@@ -47,15 +48,18 @@ pub struct Recovered {
     pub set_aside: Vec<SetAside>,
 }
 
-/// The tail of a segment that was not written to its end.
+/// Records of a segment that were not written to their end: they are gone. Their sync had not returned, or they were damaged since.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment's file.
     pub file: String,
-    /// Bytes that were cut off.
+    /// Bytes at its end that were cut off.
     pub bytes: u64,
-    /// Blocks in it whose headers can be read. Their sync had not returned, or their last bytes were damaged since.
+    /// Blocks whose headers can be read.
     pub blocks: Vec<Coordinates>,
+    /// Records whose headers cannot be read either, one at least where so many bytes are not all zeros. A disk that lost its power
+    /// may leave zeros where nothing was synced, and nowhere else.
+    pub headless: usize,
 }
 
 /// A segment with damage.
@@ -134,6 +138,8 @@ struct Record {
     at: u64,
     header: Option<RecordHeader>,
     fault: Option<String>,
+    /// It was not written to its end, and one behind it was.
+    is_torn: bool,
 }
 
 /// What was read of a segment before anything is decided.
@@ -173,27 +179,50 @@ impl<F: FileAt> Left<F> {
             Some(_) if size < RECORDS_AT => Some("it is shorter than its fixed part".to_owned()),
             Some(_) => None,
         };
-        let torn = self.torn_from(&survey);
-        let torn_at = torn.and_then(|at| survey.records.get(at)).map_or(survey.end, |record| record.at);
-        // Blocks that were synced and are not there account for what lies behind the last record.
-        let damage = torn.is_none() && survey.records.last().is_some_and(|record| record.header.is_none());
-        if survey.sealed.is_none() && self.newest && !damage && torn_at < size {
-            let blocks = survey.records.drain(torn.unwrap_or(survey.records.len())..);
-            let blocks = blocks.filter_map(|record| Some(coordinates(record.header.as_ref()?, partitions)));
-            let bytes = size.saturating_sub(torn_at);
-            report.cut.push(Cut { file: file_name, bytes, blocks: blocks.collect() });
+        if survey.sealed.is_none() && self.newest {
+            report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
         Ok(Verdict::Ours(Box::new(self.segment(survey, partitions, report))))
     }
 
-    /// The first record of a torn tail.
-    fn torn_from(&self, survey: &Survey) -> Option<usize> {
-        if survey.sealed.is_some() || !self.newest {
+    /// Takes out of the survey what was not written to its end: the tail, and what is torn in front of a whole record.
+    fn cut(
+        &self,
+        survey: &mut Survey,
+        (file, size): (String, u64),
+        partitions: &mut Partitions,
+    ) -> Option<Cut> {
+        let synced = usize::try_from(survey.synced).unwrap_or(usize::MAX);
+        let whole = survey.records.iter().rposition(|record| record.fault.is_none());
+        let tail = whole.map_or(0, |whole| whole.saturating_add(1)).max(synced).min(survey.records.len());
+        let torn_at = survey.records.get(tail).map_or(survey.end, |record| record.at);
+        let records: Vec<Record> = survey.records.drain(tail..).collect();
+        // Blocks that were synced and are not there account for what lies behind the last record.
+        let is_missing =
+            records.is_empty() && survey.records.last().is_some_and(|record| record.header.is_none());
+        let bytes = if is_missing { 0 } else { size.saturating_sub(torn_at) };
+        let mut torn = Vec::new();
+        for record in survey.records.iter_mut().skip(synced).filter(|record| record.fault.is_some()) {
+            record.is_torn = true;
+            torn.push(record.header.clone());
+        }
+        if bytes == 0 && torn.is_empty() {
             return None;
         }
-        let synced = usize::try_from(survey.synced).unwrap_or(usize::MAX);
-        let bad = survey.records.iter().enumerate().skip(synced).find(|(_, record)| record.fault.is_some());
-        bad.map(|(at, _)| at)
+        // Behind the last header there may be one more record.
+        let is_headless = bytes > 0 && self.is_written(survey.end, size);
+        torn.extend(records.into_iter().map(|record| record.header));
+        let headless = torn.iter().filter(|header| header.is_none()).count();
+        let blocks = torn.iter().flatten().map(|header| coordinates(header, partitions)).collect();
+        Some(Cut { file, bytes, blocks, headless: headless.saturating_add(usize::from(is_headless)) })
+    }
+
+    /// Whether there are bytes where a record's header would be that are not zeros.
+    fn is_written(&self, at: u64, size: u64) -> bool {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
+        let Some(bytes) = bytes.get_mut(..len) else { return false };
+        self.file.read_exact_at(bytes, at).is_err() || bytes.iter().any(|byte| *byte != 0)
     }
 
     fn survey(&self, size: u64, buffer: &mut [u8]) -> Survey {
@@ -245,7 +274,7 @@ impl<F: FileAt> Left<F> {
             } else {
                 body.verify(buffer).err().map(|damage| damage.to_string())
             };
-            records.push(Record { at: found, header: Some(header), fault });
+            records.push(Record { at: found, header: Some(header), fault, is_torn: false });
             at = end;
         }
         (records, at.min(limit))
@@ -312,7 +341,7 @@ impl<F: FileAt> Left<F> {
 
     /// The segment as the queue has it from now on.
     fn segment(self, survey: Survey, partitions: &mut Partitions, report: &mut Recovered) -> Segment<F> {
-        let (mut entries, mut lost) = (Vec::new(), Vec::new());
+        let (mut entries, mut lost, mut torn) = (Vec::new(), Vec::new(), Vec::new());
         let mut reason = survey.header_fault;
         for (ordinal, record) in (0..).zip(survey.records) {
             let mut entry = match &record.header {
@@ -325,7 +354,10 @@ impl<F: FileAt> Left<F> {
                 &mut entry,
             ));
             if let Some(fault) = record.fault {
-                if entry.state == State::Settled {
+                if record.is_torn {
+                    entry.state = State::Lost;
+                    torn.push(ordinal);
+                } else if entry.state == State::Settled {
                     report.damaged_when_settled = report.damaged_when_settled.saturating_add(1);
                 } else {
                     entry.state = State::Lost;
@@ -365,6 +397,7 @@ impl<F: FileAt> Left<F> {
             dirty: true,
             sealed: survey.sealed.is_some(),
             damaged,
+            torn,
         }
     }
 
@@ -390,7 +423,8 @@ impl<F: FileAt> Left<F> {
 /// Adds records that are not there, up to an ordinal.
 fn miss(records: &mut Vec<Record>, up_to: u32, at: u64, fault: &str) {
     let missing = usize::try_from(up_to).unwrap_or(usize::MAX).saturating_sub(records.len());
-    records.extend((0..missing).map(|_| Record { at, header: None, fault: Some(fault.to_owned()) }));
+    let record = |_| Record { at, header: None, fault: Some(fault.to_owned()), is_torn: false };
+    records.extend((0..missing).map(record));
 }
 
 fn name_of(header: &RecordHeader, partitions: &mut Partitions) -> Arc<PartitionName> {

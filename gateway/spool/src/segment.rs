@@ -58,6 +58,8 @@ pub(crate) struct Segment<F> {
     pub sealed: bool,
     /// Damage was found in it: the file is kept for ever.
     pub damaged: bool,
+    /// Blocks of an earlier run that were not written to their end, in front of one that was: to be settled.
+    pub torn: Vec<u32>,
 }
 
 impl<F: FileAt> Segment<F> {
@@ -89,6 +91,7 @@ impl<F: FileAt> Segment<F> {
             dirty: false,
             sealed: false,
             damaged: false,
+            torn: Vec::new(),
         })
     }
 

@@ -3,11 +3,21 @@
 //! Owner: the first thread. Limits: the time to leave (`shutdown.deadline`), [`LATE_MAX`] and [`CLOSE_WAIT`] behind it.
 
 use super::Event;
-use crate::{signals::health::Status, volume::spool::Spool};
+use crate::{
+    signals::health::Status,
+    volume::spool::{Spool, Usage},
+};
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use sluice_kafka::Stop;
-use std::{sync::Arc, thread, time::Duration};
+use sluice_kafka::{Rest, Stop};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 use tokio::runtime::Runtime;
 
 /// How often it is said what leaving waits for, and looked whether it is late.
@@ -16,10 +26,6 @@ const SAY_INTERVAL: Duration = Duration::from_secs(2);
 /// How long after the deadline the poll thread may still end by itself. The operator leaves 10 s between the deadline and the end of
 /// the grace period.
 const LATE_MAX: Duration = Duration::from_secs(3);
-
-/// How long before the deadline what is not inserted begins to go to the queue volume. Chosen: the whole pool of chunks takes less, on a
-/// disk of 100 MB/s.
-const SPILL_BEFORE: Duration = Duration::from_secs(3);
 
 /// How long the queue volume may take to make everything durable when the process leaves.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
@@ -30,29 +36,33 @@ pub(super) struct Running {
     pub(super) stop: Stop,
     /// How long leaving may take.
     pub(super) leave_wait: Duration,
+    /// Whether what is not inserted by then goes to the queue volume.
+    pub(super) keeps: Arc<AtomicBool>,
     pub(super) spool: Option<Spool>,
     pub(super) workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Running {
-    /// Has what is not inserted [`SPILL_BEFORE`] the deadline moved to the queue volume, where the next run finds it.
-    fn keep_rest(&self, io: &Runtime) {
-        let Some(spool) = self.spool.clone() else { return };
-        let wait = self.leave_wait.saturating_sub(SPILL_BEFORE);
-        io.spawn(async move {
-            tokio::time::sleep(wait).await;
-            spool.spill_everything();
-        });
+    /// Leaves, in time; what cannot be inserted by then is kept on the queue volume, where the next run finds it.
+    fn leave_and_keep(&self) {
+        self.keeps.store(true, Ordering::Release);
+        self.stop.request(self.leave_wait);
     }
 
-    fn close_volume(&self) {
-        let Some(spool) = &self.spool else { return };
+    /// Makes the queue volume durable. Gives how many blocks stay there.
+    fn close_volume(&self) -> anyhow::Result<u64> {
+        let Some(spool) = &self.spool else { return Ok(0) };
         let is_closed = spool.close(CLOSE_WAIT);
-        let usage = spool.usage();
-        if usage.blocks > 0 {
-            let (blocks, rows) = (usage.blocks, usage.rows);
-            tracing::info!(is_closed, blocks, rows, "blocks stay on the queue volume for the next run");
+        let Usage { blocks, rows, .. } = spool.usage();
+        if !is_closed {
+            anyhow::bail!(
+                "the queue volume did not make everything durable: {blocks} blocks with {rows} rows may not be there at the next start"
+            );
         }
+        if blocks > 0 {
+            tracing::info!(blocks, rows, "blocks stay on the queue volume: the next start goes on with them");
+        }
+        Ok(blocks)
     }
 
     /// Waits until the threads have ended, and says why.
@@ -72,8 +82,7 @@ impl Running {
                 Some(Event::Signal) => {
                     is_asked = true;
                     self.status.say("leaving: what was read is inserted and committed");
-                    self.stop.request(self.leave_wait);
-                    self.keep_rest(&io);
+                    self.leave_and_keep();
                 }
                 Some(Event::VolumeFailed(fatal)) => {
                     // What was written of late may be gone, and must not be relied on: Kafka has it, and the next start reads it again.
@@ -82,9 +91,8 @@ impl Running {
                 }
                 Some(Event::TopicMadeAnew(found)) => {
                     tracing::error!("leaving: {found}");
-                    self.stop.request(self.leave_wait);
                     // Nobody else has what was read of the topic that is gone.
-                    self.keep_rest(&io);
+                    self.leave_and_keep();
                     made_anew = Some(found);
                 }
                 Some(Event::TableChanged(found)) => {
@@ -105,20 +113,25 @@ impl Running {
             io.shutdown_background();
             return Err(changed.into());
         }
-        self.close_volume();
+        let kept = self.close_volume();
         if result.is_ok() {
             for worker in self.workers {
                 if worker.join().is_err() {
                     anyhow::bail!("a worker thread has panicked");
                 }
             }
-            self.status.say("left: everything that was read is in and committed");
-        } else {
-            self.status.say("left");
         }
+        self.status.say(match (&result, &kept) {
+            (Ok(()), Ok(0)) => "left: everything that was read is in and committed",
+            (Ok(()), Ok(_)) => {
+                "left: what was read is in and committed, or on the queue volume for the next start"
+            }
+            _ => "left",
+        });
         // What is still in flight is given up; it is not committed, so it is read again.
         io.shutdown_background();
         result.context("not everything that was read is in; the rest is read again by the next owner")?;
+        kept?;
         made_anew.map_or(Ok(()), |found| Err(found.into()))
     }
 
@@ -126,6 +139,17 @@ impl Running {
     fn is_late(&self) -> bool {
         self.stop.deadline().is_some_and(|deadline| deadline.elapsed() >= LATE_MAX)
     }
+}
+
+/// Keeps on the queue volume what is not settled, once `keeps` says so.
+pub(super) fn rest(spool: &Spool, keeps: &Arc<AtomicBool>) -> Rest {
+    let (asked, looked, keeps) = (spool.clone(), spool.clone(), keeps.clone());
+    let keep = move || {
+        if keeps.load(Ordering::Acquire) {
+            asked.spill_everything();
+        }
+    };
+    Rest { keep: Box::new(keep), is_kept: Box::new(move || looked.is_everything_kept()) }
 }
 
 /// The next event; `None` after [`SAY_INTERVAL`] without one.
@@ -140,7 +164,12 @@ fn next(events: &Receiver<Event>) -> anyhow::Result<Option<Event>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{app::watch_signals, blocks::buffers::Pool, signals::metrics::Metrics};
+    use crate::{
+        app::watch_signals,
+        blocks::buffers::Pool,
+        signals::metrics::Metrics,
+        volume::block_frames::tests::{Volume, stowed},
+    };
     use crossbeam_channel::bounded;
     use std::process::Command;
 
@@ -153,14 +182,54 @@ mod tests {
         Arc::new(Status::new(metrics, Arc::new(Pool::new(1 << 20, 1, 1)), None))
     }
 
+    fn running(spool: Option<Spool>) -> Running {
+        let (stop, keeps) = (Stop::default(), Arc::default());
+        Running { status: status(), stop, leave_wait: Duration::ZERO, keeps, spool, workers: Vec::new() }
+    }
+
+    /// How it ends when nothing is left to be settled.
+    fn ended(spool: Option<Spool>) -> anyhow::Result<()> {
+        let (events, events_in) = bounded(1);
+        events.send(Event::Ended(Ok(()))).unwrap();
+        running(spool).wait(&events_in, Runtime::new().unwrap())
+    }
+
+    #[test]
+    fn what_is_kept_on_the_volume_is_no_failure_and_a_volume_that_does_not_close_is() {
+        assert!(ended(None).is_ok());
+        let (volume, pool) = (Volume::new("left-kept"), Pool::new(4 << 20, 1, 1));
+        let spool = volume.open(64 << 20);
+        let stowed = stowed(&pool, 0, false);
+        stowed.block.account.settled();
+        spool.spill(&stowed.frames);
+        assert!(ended(Some(spool.clone())).is_ok());
+        assert_eq!(volume.open(64 << 20).usage().blocks, 1);
+        // Its thread has ended, and answers nobody.
+        let error = ended(Some(spool)).unwrap_err();
+        assert!(error.to_string().contains("did not make everything durable"), "{error}");
+    }
+
+    #[test]
+    fn only_who_may_keep_what_is_left_does() {
+        let (volume, keeps) = (Volume::new("left-rest"), Arc::new(AtomicBool::new(false)));
+        let spool = volume.open(64 << 20);
+        let rest = rest(&spool, &keeps);
+        (rest.keep)();
+        assert!(!spool.spills_everything(), "the table has other columns");
+        keeps.store(true, Ordering::Release);
+        (rest.keep)();
+        assert!(spool.spills_everything() && !(rest.is_kept)());
+        spool.everything_is_kept(spool.times_asked());
+        assert!((rest.is_kept)());
+    }
+
     #[test]
     fn the_second_signal_ends_it_at_once_whatever_a_worker_does() {
         let (work, works) = bounded::<()>(0);
         let worker = thread::spawn(move || assert!(works.recv().is_err(), "nobody sends"));
         let stop = Stop::default();
         let leave_wait = Duration::from_hours(1);
-        let running =
-            Running { status: status(), stop: stop.clone(), leave_wait, spool: None, workers: vec![worker] };
+        let running = Running { stop: stop.clone(), leave_wait, workers: vec![worker], ..running(None) };
         let (events, events_in) = bounded(2);
         for _ in 0..2 {
             events.send(Event::Signal).unwrap();

@@ -23,8 +23,8 @@
 //! Why ranges of several partitions do not share one insert: a range in doubt is sent again by whoever has its partition then, alone and
 //! under its own token. Once two of them had shared an insert, their next owners could only find out together whether it was stored.
 //!
-//! While blocks wait on the queue volume, a new one is not inserted before them, and ending it early makes nothing fresher: it only makes
-//! more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are in.
+//! While blocks of its shard wait on the queue volume, a new one is not inserted before them, and ending it early makes nothing fresher:
+//! it only makes more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are in.
 //!
 //! Owner: the workers, which share how many blocks are open and how many were closed of late.
 
@@ -63,8 +63,29 @@ const CROWDED_MS: u64 = 5_000;
 pub struct BlockAge {
     interval: Duration,
     shared: Arc<Shared>,
-    /// Whether blocks wait on the queue volume.
-    behind: Arc<AtomicBool>,
+    behind: Behind,
+}
+
+/// Of which shards blocks wait on the queue volume. Delivery says so, by a shard's place in the config.
+#[derive(Debug, Clone, Default)]
+pub struct Behind(Arc<[AtomicBool]>);
+
+impl Behind {
+    /// Of none of so many.
+    pub fn of(shards: usize) -> Self {
+        Self((0..shards).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    /// Says it of one.
+    pub fn say(&self, shard: usize, is_behind: bool) {
+        if let Some(said) = self.0.get(shard) {
+            said.store(is_behind, Ordering::Relaxed);
+        }
+    }
+
+    fn is(&self, shard: usize) -> bool {
+        self.0.get(shard).is_some_and(|said| said.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Debug)]
@@ -90,12 +111,12 @@ impl BlockAge {
             crowded_up_to_ms: AtomicU64::new(0),
             used_up_to_ms: AtomicU64::new(0),
         };
-        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Arc::default() }
+        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Behind::default() }
     }
 
-    /// The same where this says whether blocks wait on the queue volume.
+    /// The same where this says of which shards blocks wait on the queue volume.
     #[must_use]
-    pub fn with(self, behind: Arc<AtomicBool>) -> Self {
+    pub fn with(self, behind: Behind) -> Self {
         Self { behind, ..self }
     }
 
@@ -120,13 +141,13 @@ impl BlockAge {
         }
     }
 
-    /// How much longer a block of this age may stay open; zero when it is due.
-    pub fn time_left(&self, age: Duration, now: Instant) -> Duration {
-        if self.behind.load(Ordering::Relaxed) {
-            return self.interval.max(AGE_BEHIND).saturating_sub(age);
-        }
+    /// How much longer a block of a shard may stay open that is so old; zero when it is due.
+    pub fn time_left(&self, (shard, age): (usize, Duration), now: Instant) -> Duration {
         if self.millis(now) < self.shared.crowded_up_to_ms.load(Ordering::Relaxed) {
             return self.interval.saturating_sub(age);
+        }
+        if self.behind.is(shard) {
+            return self.interval.max(AGE_BEHIND).saturating_sub(age);
         }
         let open = self.shared.open.load(Ordering::Relaxed);
         let in_turn = Duration::from_secs(1) * open / INSERTS_PER_SECOND;
@@ -155,17 +176,23 @@ mod tests {
     #[test]
     fn a_block_comes_of_age() {
         let (age_max, now) = (BlockAge::of(&Insert::default()), Instant::now());
-        assert_eq!(age_max.time_left(Duration::from_millis(400), now), Duration::from_millis(600));
-        assert_eq!(age_max.time_left(Duration::from_secs(2), now), Duration::ZERO);
+        assert_eq!(age_max.time_left((0, Duration::from_millis(400)), now), Duration::from_millis(600));
+        assert_eq!(age_max.time_left((0, Duration::from_secs(2)), now), Duration::ZERO);
     }
 
     #[test]
     fn a_block_that_is_not_inserted_before_others_may_become_older() {
-        let behind = Arc::new(AtomicBool::new(true));
+        let behind = Behind::of(2);
         let (age_max, now) = (BlockAge::of(&Insert::default()).with(behind.clone()), Instant::now());
-        assert_eq!(age_max.time_left(Duration::from_secs(20), now), Duration::from_secs(40));
-        behind.store(false, Ordering::Relaxed);
-        assert_eq!(age_max.time_left(Duration::from_secs(20), now), Duration::ZERO);
+        let left = |shard, now| age_max.time_left((shard, Duration::from_secs(20)), now);
+        behind.say(1, true);
+        assert_eq!((left(0, now), left(1, now)), (Duration::ZERO, Duration::from_secs(40)));
+        age_max.crowd(now);
+        assert_eq!(left(1, now), Duration::ZERO, "others wait for its row buffer");
+        let later = now + Duration::from_mins(1);
+        assert_eq!(left(1, later), Duration::from_secs(40));
+        behind.say(1, false);
+        assert_eq!(left(1, later), Duration::ZERO);
     }
 
     /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.
@@ -180,7 +207,7 @@ mod tests {
                 let opened = block.get_or_insert_with(|| (now, age_max.open())).0;
                 // What was banked at the start is gone by then.
                 let counts = step >= 600;
-                if age_max.time_left(now - opened, now).is_zero() {
+                if age_max.time_left((0, now - opened), now).is_zero() {
                     *block = None;
                     age_max.closed(now);
                     closed += u32::from(counts);
@@ -206,11 +233,11 @@ mod tests {
         let now = age_max.shared.started + Duration::from_mins(1);
         let _open: Vec<OpenCount> = (0..8).map(|_| age_max.open()).collect();
         (0..100).for_each(|_| age_max.closed(now));
-        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::from_secs(3));
+        assert_eq!(age_max.time_left((0, Duration::from_secs(1)), now), Duration::from_secs(3));
         age_max.crowd(now);
-        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::ZERO);
+        assert_eq!(age_max.time_left((0, Duration::from_secs(1)), now), Duration::ZERO);
         let later = now + Duration::from_secs(5);
-        assert_eq!(age_max.time_left(Duration::from_secs(1), later), Duration::from_secs(3));
+        assert_eq!(age_max.time_left((0, Duration::from_secs(1)), later), Duration::from_secs(3));
     }
 
     #[test]
@@ -219,11 +246,11 @@ mod tests {
         let open: Vec<OpenCount> = (0..AT_ONCE).map(|_| age_max.open()).collect();
         let now = age_max.shared.started + Duration::from_mins(1);
         for count in open {
-            assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::ZERO);
+            assert_eq!(age_max.time_left((0, Duration::from_secs(1)), now), Duration::ZERO);
             drop(count);
             age_max.closed(now);
         }
         let _again: Vec<OpenCount> = (0..AT_ONCE).map(|_| age_max.open()).collect();
-        assert_eq!(age_max.time_left(Duration::from_secs(1), now), Duration::from_millis(500));
+        assert_eq!(age_max.time_left((0, Duration::from_secs(1)), now), Duration::from_millis(500));
     }
 }

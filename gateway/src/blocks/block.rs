@@ -18,7 +18,10 @@ use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Closed, Kept, Token},
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Rows of one partition that are not sealed yet.
 pub struct OpenBlock {
@@ -31,6 +34,8 @@ pub struct OpenBlock {
     /// Which message they are of.
     messages: MessageRows,
     opened: Instant,
+    /// The place of the shard that they go to, in the config.
+    shard: usize,
     span_end_nanos_max: u64,
     /// Among the blocks that are open, until it is dropped.
     _counted: Option<OpenCount>,
@@ -74,6 +79,7 @@ impl OpenBlock {
             account,
             messages: MessageRows::default(),
             opened: now,
+            shard: 0,
             span_end_nanos_max: 0,
             _counted: None,
         }
@@ -82,7 +88,7 @@ impl OpenBlock {
     /// The same, of rows that go to this shard.
     #[must_use]
     pub fn of_shard(self, shard: usize) -> Self {
-        Self { chunks: Chunks::of(shard), ..self }
+        Self { chunks: Chunks::of(shard), shard, ..self }
     }
 
     /// The same, counted among the blocks that are open.
@@ -91,9 +97,9 @@ impl OpenBlock {
         Self { _counted: Some(age.open()), ..self }
     }
 
-    /// When it was opened.
-    pub fn opened(&self) -> Instant {
-        self.opened
+    /// Its shard, and how old it is.
+    pub fn age(&self, now: Instant) -> (usize, Duration) {
+        (self.shard, now.saturating_duration_since(self.opened))
     }
 
     /// Takes down that the rows of the message at this offset are in.

@@ -31,7 +31,7 @@ use crate::{
     table::sink,
     volume::{
         only_copy::{Adopter, Logs, OnlyCopy, Whereabouts, partition_of},
-        spool::{self, Ended, LeftBlock, Spool},
+        spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
 use crossbeam_channel::{Receiver, bounded};
@@ -225,18 +225,22 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
-        let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
         let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
-        for (damaged, lost) in self.report.damaged.iter_mut().zip(lost) {
-            damaged.fate = match logs.whereabouts_of_lost(lost, enqueues) {
-                Some(Whereabouts::Settled) => Fate::Settled,
-                Some(Whereabouts::InKafka) => Fate::InKafka,
-                Some(Whereabouts::OnlyCopy(_)) | None if self.request.give_up_damaged => Fate::GivenUp,
-                Some(Whereabouts::OnlyCopy(_)) => Fate::Nowhere,
-                None => Fate::Unknown,
-            };
-            if !damaged.stays() {
-                self.spool.end(lost.id, Ended::Damaged);
+        for (damaged, (_, _, missing)) in self.report.damaged.iter_mut().zip(Missing::found(recovered)) {
+            damaged.fate =
+                match (logs.whereabouts_of_missing(missing.covers.as_ref(), enqueues), missing.record) {
+                    (Some(Whereabouts::Settled), _) => Fate::Settled,
+                    (Some(Whereabouts::InKafka), _) => Fate::InKafka,
+                    (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
+                    (None, None) if enqueues => Fate::LostUnknown,
+                    // What is only committed once it is inserted is read again, whatever it was.
+                    (None, None) => Fate::InKafka,
+                    (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
+                    (Some(Whereabouts::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
+                    (None, Some(_)) => Fate::Unknown,
+                };
+            if let Some(record) = missing.record.filter(|_| !damaged.stays()) {
+                self.spool.end(record, Ended::Damaged);
             }
         }
     }
@@ -376,26 +380,24 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
 
 /// The records that cannot be read, in the order of what was found. What becomes of them is not known yet.
 fn damaged(recovered: &Recovered) -> Vec<Damaged> {
-    let asides = recovered.set_aside.iter();
-    let each = asides.flat_map(|aside| aside.lost.iter().map(move |lost| (aside, lost)));
-    each.map(|(aside, lost)| {
-        let covers = lost.coordinates.as_ref();
+    let found = Missing::found(recovered).map(|(file, reason, missing)| {
+        let covers = missing.covers.as_ref();
         Damaged {
-            file: aside.file.clone(),
-            reason: aside.reason.clone(),
+            file: file.to_owned(),
+            reason: reason.to_owned(),
             partition: covers.map(|c| format!("{}/{}", c.partition.topic, c.partition.partition)),
             first: covers.map(|covers| covers.first),
             next: covers.map(|covers| covers.next),
             rows: covers.map(|covers| covers.rows),
             fate: Fate::Unknown,
         }
-    })
-    .collect()
+    });
+    found.collect()
 }
 
 /// Of which partitions a volume has blocks, or had.
 fn partitions(left: &[LeftBlock], recovered: &Recovered) -> BTreeSet<PartitionId> {
-    let lost = recovered.set_aside.iter().flat_map(|aside| &aside.lost);
-    let of_lost = lost.filter_map(|lost| lost.coordinates.as_ref()).map(partition_of);
-    left.iter().map(LeftBlock::partition).chain(of_lost).collect()
+    let covers = Missing::found(recovered).filter_map(|(_, _, missing)| missing.covers);
+    let of_missing = covers.map(|covers| partition_of(&covers));
+    left.iter().map(LeftBlock::partition).chain(of_missing).collect()
 }

@@ -19,8 +19,8 @@ use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -34,7 +34,27 @@ pub struct GenerationStatus {
     is_leaving: AtomicBool,
     /// When the partition was last known to be ours, in ms by [`sluice_kafka::clock`].
     proved_ms: AtomicU64,
+    /// Blocks of it that wait for someone to act.
+    halted: AtomicUsize,
     told: Notify,
+}
+
+/// Stands for a block that waits for someone to act; dropped when it has ended.
+#[derive(Debug)]
+pub struct Halting(Arc<GenerationStatus>);
+
+impl Halting {
+    /// One more of this generation.
+    pub fn of(generation: &Arc<GenerationStatus>) -> Self {
+        generation.halted.fetch_add(1, Ordering::Relaxed);
+        Self(generation.clone())
+    }
+}
+
+impl Drop for Halting {
+    fn drop(&mut self) {
+        self.0.halted.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl GenerationStatus {
@@ -82,10 +102,11 @@ pub struct Stowed {
 }
 
 impl Stowed {
-    /// Gives it up: its messages are another owner's. With `is_leaving` its record, if it has one, stays for the next run.
+    /// Gives it up: its messages are another owner's, if Kafka still has them. Its record, if it has one, stays until that was asked,
+    /// with `is_leaving` by the next run.
     pub fn abandon(self, spool: Option<&Spool>, is_leaving: bool) {
         if !is_leaving {
-            self.frames.end(spool, Ended::Dropped);
+            self.frames.end(spool, Ended::Orphaned);
         }
         self.block.account.abandon();
     }
@@ -103,6 +124,17 @@ struct OfPartition {
     ready: VecDeque<(u64, Ready)>,
     /// Blocks that were taken out to be sent, and are not done.
     sending: usize,
+    /// Where their bytes are, and of some that are done.
+    sent: Vec<Weak<BlockFrames>>,
+}
+
+/// What waits of a partition, for its sink and not for someone to act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Blocks have no turn to be sent.
+    pub for_turn: bool,
+    /// Blocks are on the queue volume.
+    pub on_volume: bool,
 }
 
 /// All blocks that wait.
@@ -178,6 +210,8 @@ impl Held {
         let of = self.partitions.values_mut().filter(may_send).min_by_key(oldest)?;
         let (_, ready) = of.ready.pop_front()?;
         of.sending += 1;
+        of.sent.retain(|frames| frames.strong_count() > 0);
+        of.sent.push(Arc::downgrade(&ready.stowed.frames));
         Some(ready)
     }
 
@@ -191,6 +225,16 @@ impl Held {
     /// Whether a block may be sent that is not.
     pub fn has_ready(&self) -> bool {
         self.partitions.values().any(|of| !of.ready.is_empty())
+    }
+
+    /// What waits for its sink, by partition. What an earlier run has left is not here, nor is a partition whose blocks all wait for
+    /// someone to act.
+    pub fn waiting(&self) -> impl Iterator<Item = (&PartitionId, Waiting)> {
+        let flows = |(_, of): &(&PartitionId, &OfPartition)| !of.is_halted();
+        self.partitions
+            .iter()
+            .filter(flows)
+            .map(|(id, of)| (id, Waiting { for_turn: !of.ready.is_empty(), on_volume: of.has_on_volume() }))
     }
 
     /// Blocks that may be sent and have become only copies on the volume since the last question.
@@ -234,6 +278,19 @@ impl Held {
 }
 
 impl OfPartition {
+    /// Whether everything that is being sent of it waits for someone to act.
+    fn is_halted(&self) -> bool {
+        let halted: usize =
+            self.generations.values().map(|generation| generation.halted.load(Ordering::Relaxed)).sum();
+        halted > 0 && halted >= self.sending
+    }
+
+    fn has_on_volume(&self) -> bool {
+        let ready = self.ready.iter().map(|(_, ready)| &ready.stowed);
+        self.blocks.values().chain(ready).any(|stowed| stowed.frames.is_on_volume())
+            || self.sent.iter().filter_map(Weak::upgrade).any(|frames| frames.is_on_volume())
+    }
+
     /// The block of a range may be sent now; it may be still on its way here.
     fn release(&mut self, release: Release, releases: &mut u64) {
         let Some(stowed) = self.blocks.remove(&release.range.first) else {
@@ -242,7 +299,7 @@ impl OfPartition {
         };
         let generation = self.generations.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
-        stowed.frames.release();
+        stowed.frames.release(release.routing_epoch);
         self.ready.push_back((*releases, Ready { stowed, release, generation }));
     }
 }
@@ -362,6 +419,30 @@ mod tests {
         let ready = held.pop().unwrap();
         assert_eq!((ready.stowed.block.range, ready.generation.is_over()), (range, true));
         assert!(held.is_empty());
+    }
+
+    #[test]
+    fn what_waits_for_someone_to_act_does_not_wait_for_its_sink() {
+        let mut held = Held::new(2);
+        let on_volume = |first: i64| {
+            let id = sluice_spool::BlockId { segment: 1, ordinal: u32::try_from(first).unwrap() };
+            Stowed { frames: BlockFrames::left(id, false, false), ..block(1, first) }
+        };
+        for first in [0, 10, 20] {
+            assert!(held.block(on_volume(first)).is_empty());
+            assert!(held.order(send(1, first)).is_empty());
+        }
+        let waits = |held: &Held| held.waiting().map(|(_, waiting)| waiting).collect::<Vec<_>>();
+        assert_eq!(waits(&held), [Waiting { for_turn: true, on_volume: true }]);
+        let sending = [held.pop().unwrap(), held.pop().unwrap()];
+        let _one = Halting::of(&sending[0].generation);
+        assert_eq!(waits(&held), [Waiting { for_turn: true, on_volume: true }], "the other one goes on");
+        let other = Halting::of(&sending[1].generation);
+        assert_eq!(waits(&held), []);
+        assert!(held.block(of(2, 1, 500)).is_empty());
+        assert_eq!(waits(&held), [Waiting { for_turn: false, on_volume: false }], "of the other partition");
+        drop((other, sending));
+        assert_eq!(waits(&held).len(), 2);
     }
 
     #[test]

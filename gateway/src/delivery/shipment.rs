@@ -20,7 +20,7 @@ use crate::{
     delivery::{
         bisect::{Bisection, Fault, Refusal},
         breaker::Answer,
-        held::{GenerationStatus, Ready, Stowed},
+        held::{GenerationStatus, Halting, Ready, Stowed},
         retry,
         tries::{At, Failure, Next, Replica, Tries},
     },
@@ -70,6 +70,8 @@ pub struct Shipment {
     refusal: Option<(Option<u32>, String)>,
     /// Its number among those in doubt.
     doubt: Option<u64>,
+    /// Once it waits for someone to act.
+    halting: Option<Halting>,
 }
 
 /// What is sent under one token: the block, or a part of it.
@@ -130,6 +132,7 @@ impl Shipment {
             refused,
             refusal: None,
             doubt: None,
+            halting: None,
         }
     }
 
@@ -223,6 +226,7 @@ impl Shipment {
                 Next::Split { may_double } => return self.refused(Fault::Size, may_double),
                 Next::Halt { actor, after } => {
                     self.say_actor(actor);
+                    self.counts_as_halted();
                     return Sent::Halted(actor, after);
                 }
                 Next::Settle { views_incomplete } => {
@@ -234,6 +238,12 @@ impl Shipment {
             }
         }
         Sent::Over
+    }
+
+    /// From now on it does not count as one that its sink is behind with.
+    fn counts_as_halted(&mut self) {
+        let Self { halting, generation, .. } = self;
+        halting.get_or_insert_with(|| Halting::of(generation));
     }
 
     /// A single row cannot be split.

@@ -10,7 +10,7 @@
 //! A block is sent once its range may be; what happens to it then is a [`Shipment`].
 
 use crate::{
-    blocks::{block::Block, buffers::Pool},
+    blocks::{batch::Behind, block::Block, buffers::Pool},
     delivery::{
         breaker::Endpoints,
         held::{Held, Stowed},
@@ -110,6 +110,8 @@ pub struct Stores {
     pub drain: Drain,
     /// When offsets may be committed.
     pub commit: Commit,
+    /// Where it is said of which shards blocks wait on the queue volume.
+    pub behind: Behind,
 }
 
 /// Delivers to these shards until no worker can send any more, and what was released is in. Each shard has inserts, retries and
@@ -140,7 +142,12 @@ pub async fn run(
                 holding.held.done(&done.expect("a panic ends the process"));
             }
             _ = look.tick() => {
+                let times_asked = holding.spool.as_ref().map(Spool::times_asked);
+                let has_all = blocks.is_empty();
                 holding.look();
+                if has_all {
+                    holding.tell_kept(times_asked);
+                }
                 gone = blocks.is_closed() && blocks.is_empty() && orders.is_closed() && orders.is_empty();
             }
         }
@@ -163,12 +170,14 @@ struct Holding {
     account: RowAccount,
     /// Since when blocks wait that may be sent.
     behind_since: Option<Instant>,
+    /// Of which shards blocks wait on the queue volume.
+    behind: Behind,
     metrics: Arc<Metrics>,
 }
 
 impl Holding {
     fn new(deliveries: Vec<Delivery>, stores: Stores) -> Self {
-        let Stores { pool, spool, account, metrics, drain, commit } = stores;
+        let Stores { pool, spool, account, metrics, drain, commit, behind } = stores;
         let first = deliveries.first().expect("the config names a shard");
         let columns = first.targets.columns();
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
@@ -195,6 +204,7 @@ impl Holding {
             spool,
             account,
             behind_since,
+            behind,
             metrics,
         }
     }
@@ -259,10 +269,28 @@ impl Holding {
         self.look_at_sink();
     }
 
+    /// Where the process leaves, whoever waits for it knows when nothing is left that only memory has. Everything that had come when
+    /// that was asked for so often is here.
+    fn tell_kept(&mut self, times_asked: Option<u64>) {
+        if let (Some(spool), Some(spill), Some(times)) = (&self.spool, &mut self.spill, times_asked)
+            && times > 0
+            && spill.is_everything_kept()
+        {
+            spool.everything_is_kept(times);
+        }
+    }
+
     /// Memory and volume hide a slow sink from the workers, who read on: it is told here.
     fn look_at_sink(&mut self) {
-        let on_volume = self.spool.as_ref().is_some_and(|spool| spool.usage().blocks > 0);
-        let waits = on_volume || self.held.has_ready();
+        let mut on_volume = vec![false; self.shards.shards.len()];
+        let mut waits = false;
+        for (id, waiting) in self.held.waiting() {
+            waits |= waiting.for_turn || waiting.on_volume;
+            on_volume[self.shards.route.shard_of(id)] |= waiting.on_volume;
+        }
+        for (shard, is_behind) in on_volume.into_iter().enumerate() {
+            self.behind.say(shard, is_behind);
+        }
         self.behind_since = waits.then(|| self.behind_since.unwrap_or_else(Instant::now));
         let is_behind = self.behind_since.is_some_and(|since| since.elapsed() >= BEHIND_AFTER);
         self.metrics.sink_behind.set(i64::from(is_behind));

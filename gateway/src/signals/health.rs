@@ -129,6 +129,7 @@ impl Status {
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let (usage, numbers) = (spool.usage(), spool.numbers());
         metrics.bytes.set(count(usage.bytes));
+        metrics.bytes_max.set(count(numbers.bytes_max.load(Ordering::Relaxed)));
         metrics.blocks.set(count(usage.blocks));
         metrics.rows.set(count(usage.rows));
         metrics.oldest_seconds.set(usage.oldest_ms.map_or(0.0, seconds_since));

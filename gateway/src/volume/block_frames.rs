@@ -9,7 +9,7 @@
 //!    `-------end_spill(None)------'   (the volume is full)
 //! ```
 //!
-//! A block that is being sent from memory is not moved: its chunks would not come back before the try ends. One that is being moved
+//! A block that is being sent from memory is not moved, unless the process leaves: its chunks would not come back before the try ends. One that is being moved
 //! is not sent before it has arrived: what is on the volume says whether the block may have been sent.
 //!
 //! Nothing is dropped by losing sight of it: a record is kept until the block is [settled](BlockFrames::end), or given up. So a process
@@ -118,7 +118,7 @@ struct Trying(Arc<BlockFrames>);
 
 impl Drop for Trying {
     fn drop(&mut self) {
-        if let State::Memory(memory) = &mut *self.0.state() {
+        if let State::Memory(memory) | State::Spilling { from: memory, .. } = &mut *self.0.state() {
             memory.tries -= 1;
         }
     }
@@ -152,6 +152,8 @@ impl BlockFrames {
             raw_bytes: block.raw_bytes,
             span_end_nanos_max: block.span_end_nanos_max,
             first_sent_ms: None,
+            // Its range's release says.
+            routing_epoch: None,
             columns,
             metadata_bytes: u32::try_from(metadata.len()).expect("a passport has some hundred bytes"),
         };
@@ -174,8 +176,11 @@ impl BlockFrames {
         frames
     }
 
-    /// Its range may be sent: whoever reads its messages makes the same.
-    pub fn release(&self) {
+    /// Its range may be sent, to where this epoch of the routing says: whoever reads its messages makes the same.
+    pub fn release(&self, routing_epoch: u32) {
+        if let State::Memory(memory) = &mut *self.state() {
+            memory.head.routing_epoch = Some(routing_epoch);
+        }
         self.waits_for_release.store(false, Ordering::Release);
     }
 
@@ -233,14 +238,20 @@ impl BlockFrames {
         matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })
     }
 
-    /// Begins to move it. `None` when it is not in memory, or is being sent, or may not be on the volume yet.
-    pub fn begin_spill(&self) -> Option<Leaving> {
+    /// Whether its record is on the volume.
+    pub fn is_on_volume(&self) -> bool {
+        matches!(&*self.state(), State::Spooled(_))
+    }
+
+    /// Begins to move it. `None` when it is not in memory, or may not be on the volume yet, or is being sent: but with `anyhow` it is
+    /// copied meanwhile, and its record says that it may have been sent.
+    pub fn begin_spill(&self, anyhow: bool) -> Option<Leaving> {
         if self.waits_for_release.load(Ordering::Acquire) {
             return None;
         }
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Gone) {
-            State::Memory(from) if from.tries == 0 => {
+            State::Memory(from) if anyhow || from.tries == 0 => {
                 let InMemory { head, metadata, body, .. } = &from;
                 let copy = Leaving { head: head.clone(), metadata: metadata.clone(), body: body.clone() };
                 *state = State::Spilling { from, ended: None };
@@ -337,9 +348,9 @@ impl BlockFrames {
         // A block that is being tried stays where it is.
         let _stays = self.load(spool, now_ms).await?;
         let place = match &*self.state() {
-            State::Memory(memory) => Ok(memory.metadata.clone()),
+            State::Memory(memory) | State::Spilling { from: memory, .. } => Ok(memory.metadata.clone()),
             State::Spooled(on) => Err(on.id),
-            State::Spilling { .. } | State::Gone => {
+            State::Gone => {
                 unreachable!("a block that is being tried stays where it is")
             }
         };

@@ -1,12 +1,13 @@
-//! Blocks that an earlier run has left on the queue volume, and that no partition of this process goes on with.
+//! Blocks that an earlier run has left on the queue volume, or a partition that has gone, and that no partition of this process goes
+//! on with.
 //!
 //! Place in the flow: delivery looks here now and then. Kafka is asked what is true of them ([`crate::volume::only_copy`]): what is
 //! in the table, or is read by its owner, is dropped; what Kafka no longer has is inserted under its old token, whoever owns the partition.
 //!
 //! ```text
 //!  volume -- Left --- taken over: goes on with its partition
-//!              `----- not taken over, or its partition does not come --> asked about --> dropped
-//!                                                                              `-------> inserted from here
+//!              |----- not taken over, or its partition does not come --> asked about --> dropped
+//!  delivery ---'      (its partition has gone: the same)                       `-------> inserted from here
 //! ```
 //!
 //! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
@@ -21,12 +22,11 @@ use crate::{
     },
     volume::{
         only_copy::{Adopter, Logs, Whereabouts, partition_of},
-        spool::{Ended, LeftBlock},
+        spool::{Ended, LeftBlock, Missing},
     },
 };
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{Drain, PartitionId, Patience, ReadError, TopicReader};
-use sluice_spool::Lost;
 use std::{
     collections::{BTreeSet, VecDeque},
     time::{Duration, Instant},
@@ -41,7 +41,7 @@ const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: 
 struct Question {
     blocks: Vec<LeftBlock>,
     /// Records that cannot be read.
-    lost: Vec<Lost>,
+    missing: Vec<Missing>,
 }
 
 /// What came of a question: blocks to be inserted, or those that nobody has said anything of.
@@ -73,14 +73,13 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// Of what could not be read when the volume was opened. Nothing else was found yet.
+    /// Nothing was found yet.
     pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
-        let lost = adopter.spool.left().take_lost();
         Self {
             adopter,
             kafka,
             policy,
-            question: Question { blocks: Vec::new(), lost },
+            question: Question::default(),
             asking: None,
             unanswered: 0,
             again: Instant::now(),
@@ -91,7 +90,9 @@ impl Orphans {
 
     /// Asks, takes answers, and sends what may be sent.
     pub fn look(&mut self, shards: &Shards) {
-        self.question.blocks.extend(self.adopter.spool.left().orphans(self.policy.drain.is_requested()));
+        let left = self.adopter.spool.left();
+        self.question.blocks.extend(left.orphans(self.policy.drain.is_requested()));
+        self.question.missing.extend(left.take_missing());
         self.take_answer(shards);
         if self.asking.is_none() && !self.question.is_empty() && Instant::now() >= self.again {
             self.ask();
@@ -130,10 +131,10 @@ impl Orphans {
             }
             Err((question, error)) => {
                 self.question.blocks.extend(question.blocks);
-                self.question.lost.extend(question.lost);
+                self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
                 self.again = Instant::now() + retry::wait(Pace::Slow, self.unanswered, 1.0);
-                tracing::warn!(%error, "Kafka does not say what is true of blocks that an earlier run has left; asking again");
+                tracing::warn!(%error, "Kafka does not say what is true of blocks that no partition goes on with; asking again");
             }
         }
     }
@@ -141,12 +142,12 @@ impl Orphans {
 
 impl Question {
     fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.lost.is_empty()
+        self.blocks.is_empty() && self.missing.is_empty()
     }
 
     fn partitions(&self) -> BTreeSet<PartitionId> {
-        let lost = self.lost.iter().filter_map(|lost| lost.coordinates.as_ref()).map(partition_of);
-        self.blocks.iter().map(LeftBlock::partition).chain(lost).collect()
+        let missing = self.missing.iter().filter_map(|missing| missing.covers.as_ref()).map(partition_of);
+        self.blocks.iter().map(LeftBlock::partition).chain(missing).collect()
     }
 }
 
@@ -163,8 +164,9 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
         Ok(Err(error)) => return Err((question, error)),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
-    for lost in &question.lost {
-        judge_lost(lost, logs.whereabouts_of_lost(lost, enqueues), adopter);
+    for missing in &question.missing {
+        let found = logs.whereabouts_of_missing(missing.covers.as_ref(), enqueues);
+        judge_missing(missing, (found, enqueues), adopter);
     }
     let mut ready = Vec::new();
     let (mut settled, mut in_kafka, mut unfit) = (0_u64, 0_u64, 0_u64);
@@ -187,7 +189,7 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
         settled,
         in_kafka,
         inserted,
-        "blocks of an earlier run are dropped, or nowhere else and inserted"
+        "blocks that no partition goes on with are dropped, or nowhere else and inserted"
     );
     if unfit > 0 {
         tracing::error!(
@@ -199,8 +201,8 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
-fn judge_lost(lost: &Lost, found: Option<Whereabouts>, adopter: &Adopter) {
-    let covers = lost.coordinates.as_ref();
+fn judge_missing(missing: &Missing, (found, enqueues): (Option<Whereabouts>, bool), adopter: &Adopter) {
+    let covers = missing.covers.as_ref();
     let partition = covers.map(|covers| partition_of(covers).to_string());
     let (first, next) = (covers.map(|covers| covers.first), covers.map(|covers| covers.next));
     match found {
@@ -231,9 +233,18 @@ fn judge_lost(lost: &Lost, found: Option<Whereabouts>, adopter: &Adopter) {
                 "a record on the queue volume is damaged, and its rows are nowhere else: they are lost"
             );
         }
+        // Without that, its offsets were not committed before it was inserted: whoever owns its partition reads them, or misses them.
+        None if enqueues => {
+            adopter.metrics.spool.unknown_lost.inc();
+            tracing::error!(
+                "a record on the queue volume is damaged with its header: its rows may be nowhere else, and nobody can say which they are"
+            );
+        }
         None => tracing::error!(
-            "a record on the queue volume is damaged with its header: nobody can say what it covers"
+            "a record on the queue volume is damaged with its header: nobody can say what it covers; it was not committed before it was inserted"
         ),
     }
-    adopter.spool.end(lost.id, Ended::Damaged);
+    if let Some(record) = missing.record {
+        adopter.spool.end(record, Ended::Damaged);
+    }
 }

@@ -12,7 +12,8 @@
 //! - **Which**: while blocks are inserted, if slowly, the newest first: the oldest are sent next, from memory, without the way over the
 //!   disk. While nothing is inserted, the oldest first: the next run of this process can go on with what follows the committed offset
 //!   without a gap, and with nothing behind one.
-//! - **Not**: a block that is being sent. Its chunks would not come back before the try is over.
+//! - **Not**: a block that is being sent. Its chunks would not come back before the try is over. Once the process leaves, it is moved too:
+//!   the next run goes on with it.
 //!
 //! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile.
 
@@ -100,6 +101,12 @@ impl Spill {
         }
     }
 
+    /// Whether nothing that has come in needs memory any more.
+    pub fn is_everything_kept(&mut self) -> bool {
+        self.leave_out();
+        self.blocks.is_empty()
+    }
+
     fn spill(&self, index: usize) {
         if let Some(frames) = self.blocks[index].1.upgrade() {
             self.spool.spill(&frames);
@@ -141,7 +148,7 @@ mod tests {
     fn frames(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
         let stowed = stowed(pool, first, is_enqueued);
         stowed.block.account.settled();
-        stowed.frames.release();
+        stowed.frames.release(0);
         stowed.frames
     }
 
@@ -187,9 +194,39 @@ mod tests {
         spill.add(&unplanned.frames, start);
         spill.look(true, start + ENQUEUE_AFTER);
         assert!(!was_moved(&unplanned.frames));
-        unplanned.frames.release();
+        unplanned.frames.release(0);
         spill.look(true, start + 2 * ENQUEUE_AFTER);
         assert!(was_moved(&unplanned.frames));
+    }
+
+    #[tokio::test]
+    async fn who_leaves_keeps_everything_on_the_volume_and_knows_when_that_is_done() {
+        let (volume, pool) = (Volume::new("leaving"), Arc::new(Pool::new(64 << 20, 1, 1)));
+        let spool = volume.open(64 << 20);
+        let mut spill = Spill::new(pool.clone(), spool.clone(), false);
+        let start = Instant::now();
+        let (waits, sent) = (frames(&pool, 0, false), frames(&pool, 10, false));
+        spill.add(&waits, start);
+        spill.add(&sent, start);
+        let trying = sent.load(Some(&spool), 5).await.unwrap();
+        spill.look(true, start);
+        assert!(!was_moved(&waits) && !spill.is_everything_kept(), "memory is not short");
+        spool.spill_everything();
+        spill.look(true, start);
+        while !spill.is_everything_kept() {
+            std::thread::yield_now();
+        }
+        drop(trying);
+        while spool.usage().blocks < 2 {
+            // One that is being sent too.
+            std::thread::yield_now();
+        }
+        let asked = spool.times_asked();
+        assert!(!spool.is_everything_kept());
+        spool.everything_is_kept(asked);
+        assert!(spool.is_everything_kept());
+        spool.spill_everything();
+        assert!(!spool.is_everything_kept(), "it was asked again since");
     }
 
     #[test]

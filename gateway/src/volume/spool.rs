@@ -21,11 +21,13 @@
 mod body;
 mod keeper;
 mod left;
+mod missing;
 mod notes;
 mod numbers;
 
 pub use body::{Record, Unreadable};
 pub use left::{Left, LeftBlock};
+pub use missing::Missing;
 pub use notes::Note;
 pub use numbers::{Numbers, Usage};
 
@@ -89,6 +91,9 @@ pub enum Ended {
     Dropped,
     /// It cannot be read. Kafka has its messages, and they are read again.
     Damaged,
+    /// Its partition does not go on with it, and nobody has asked whether Kafka still has its messages: the record stays, as one that
+    /// an earlier run has left.
+    Orphaned,
 }
 
 /// What the thread is asked for.
@@ -125,8 +130,9 @@ struct Shared {
     everything: AtomicBool,
     /// A block counts as on the volume once its record is durable.
     syncs: AtomicBool,
-    /// Blocks are on the volume.
-    has_blocks: Arc<AtomicBool>,
+    /// How often that was asked for, and the last time as of which nothing needed memory any more.
+    asked: AtomicU64,
+    kept_as_of: AtomicU64,
 }
 
 /// The thread, as others see it.
@@ -154,10 +160,14 @@ impl Spool {
         let shared = Arc::new(Shared::default());
         let reads = Reads::start().map_err(Error::Thread)?;
         let left = Left::of(&queue, &recovered);
+        let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
+        shared.numbers.set_aside.store(damaged, Ordering::Relaxed);
+        shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
         let notes = Notes::open(path.to_owned()).map_err(unopened)?;
-        let spool = Self { requests, reads, shared: shared.clone(), left, notes: notes.clone() };
+        let spool =
+            Self { requests, reads, shared: shared.clone(), left: left.clone(), notes: notes.clone() };
         // By now how full the volume is has been told: nobody may think that nothing is on it.
-        let keeper = Keeper::new(queue, shared, notes);
+        let keeper = Keeper::new(queue, shared, (left, notes));
         named("spool", move || {
             if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
@@ -181,19 +191,32 @@ impl Spool {
         self.shared.numbers.usage()
     }
 
-    /// Says whether blocks are on the volume.
-    pub fn behind(&self) -> Arc<AtomicBool> {
-        self.shared.has_blocks.clone()
-    }
-
     /// From now on a block counts as on the volume once its record is durable: its offsets are committed then.
     pub fn sync_appends(&self) {
         self.shared.syncs.store(true, Ordering::Relaxed);
     }
 
-    /// From now on everything is moved to the volume that has room there and is not being sent: the process leaves.
+    /// From now on everything is moved to the volume that has room there, be it sent meanwhile or not: the process leaves. Asked
+    /// again, [`Self::is_everything_kept`] is as of then.
     pub fn spill_everything(&self) {
+        self.shared.asked.fetch_add(1, Ordering::AcqRel);
         self.shared.everything.store(true, Ordering::Release);
+    }
+
+    /// Whether since everything was asked for nothing was found that is not on the volume.
+    pub fn is_everything_kept(&self) -> bool {
+        let asked = self.shared.asked.load(Ordering::Acquire);
+        asked > 0 && self.shared.kept_as_of.load(Ordering::Acquire) == asked
+    }
+
+    /// How often everything was asked for.
+    pub fn times_asked(&self) -> u64 {
+        self.shared.asked.load(Ordering::Acquire)
+    }
+
+    /// Says that nothing needs memory any more, as of when everything had been asked for so often.
+    pub fn everything_is_kept(&self, times_asked: u64) {
+        self.shared.kept_as_of.store(times_asked, Ordering::Release);
     }
 
     /// Whether everything is to be moved.
@@ -212,9 +235,9 @@ impl Spool {
         self.shared.spilling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory.
+    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now.
     pub fn spill(&self, frames: &Arc<BlockFrames>) {
-        let Some(leaving) = frames.begin_spill() else { return };
+        let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return };
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
         self.shared.spilling_bytes.fetch_add(leaving.body.len(), Ordering::Relaxed);
         self.ask(Request::Spill { frames: frames.clone(), leaving });

@@ -105,6 +105,7 @@ impl Scene {
                 raw_bytes: 1,
                 span_end_nanos_max: 0,
                 first_sent_ms: None,
+                routing_epoch: None,
                 columns,
                 metadata_bytes: u32::try_from(metadata.len()).unwrap(),
             };

@@ -239,10 +239,24 @@ fn a_torn_tail_names_what_it_held() {
     let (disk, queue, report) = opened(&content[..content.len() - 1], FILE);
     let [cut] = &report.cut[..] else { panic!("{report:?}") };
     assert_eq!((&*cut.file, cut.bytes), (FILE, RECORD as u64 - 1));
-    assert_eq!(cut.blocks[0].first, naive.blocks[3].head.first);
+    assert_eq!((cut.blocks[0].first, cut.headless), (naive.blocks[3].head.first, 0));
     assert_eq!(report.set_aside, []);
     assert_eq!(ordinals(&queue), [0, 1].into());
     assert_eq!(disk.content(FILE).len(), content.len() - RECORD);
+}
+
+#[test]
+fn a_tail_without_a_header_says_so_unless_it_was_never_written() {
+    let (_, content) = segment(false);
+    let last = at(RECORDS_AT) + 3 * RECORD;
+    for (written, headless) in [(content[last..].to_vec(), 1), (vec![0; RECORD], 0), (vec![1; 5], 1)] {
+        let mut tail = [&content[..last], &written].concat();
+        tail[last] ^= u8::from(headless == 1);
+        let (_, queue, report) = opened(&tail, FILE);
+        let [cut] = &report.cut[..] else { panic!("{report:?}") };
+        assert_eq!((cut.bytes, cut.blocks.len(), cut.headless), (written.len() as u64, 0, headless));
+        assert_eq!(ordinals(&queue), [0, 1].into());
+    }
 }
 
 #[test]
@@ -374,6 +388,11 @@ fn a_later_record_tells_damage_from_a_torn_tail() {
     }
     let mut content = disk.content(FILE);
     content[at(RECORDS_AT) + RECORD_HEADER_BYTES] ^= 1;
-    let (_, queue, report) = opened(&content, FILE);
-    assert_eq!((ordinals(&queue).len(), report.set_aside.len(), report.cut[0].blocks.len()), (0, 0, 3));
+    let (disk, queue, report) = opened(&content, FILE);
+    let [cut] = &report.cut[..] else { panic!("{report:?}") };
+    assert_eq!((report.set_aside.len(), cut.bytes, cut.blocks.len(), cut.headless), (0, 0, 1, 0));
+    assert_eq!((ordinals(&queue), queue.usage().lost), ([1, 2].into(), 0), "what is whole stays");
+    drop(queue);
+    let (queue, report) = open(&disk, 4);
+    assert_eq!((ordinals(&queue), report.cut.len(), report.set_aside.len()), ([1, 2].into(), 0, 0));
 }

@@ -238,6 +238,7 @@ impl Shipment {
         let shard = self.shard.clone();
         let refused = &shard.delivery.metrics.refused;
         refused.blocks_halted.inc();
+        self.counts_as_halted();
         if course.halts == 1 {
             self.say_halted();
             let (partition, actor) = (&self.block.id, Actor::Table.label());

@@ -207,6 +207,7 @@ impl Shipment {
         self.give_turn_back(course);
         let shard = self.shard.clone();
         shard.delivery.metrics.refused.blocks_halted.inc();
+        self.counts_as_halted();
         let wait = retry::wait(Pace::Slow, tries, self.random());
         self.pause(wait, Replica::Same).await;
         shard.delivery.metrics.refused.blocks_halted.dec();

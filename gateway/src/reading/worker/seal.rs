@@ -20,7 +20,7 @@ impl Worker {
         let mut leaving = Vec::new();
         self.unsealed = false;
         for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
-            let due = |block: &OpenBlock| self.parts.age_max.time_left(now - block.opened(), now).is_zero();
+            let due = |block: &OpenBlock| self.parts.age_max.time_left(block.age(now), now).is_zero();
             let is_due = reading.block.as_ref().is_some_and(due);
             let sealed =
                 self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });

@@ -16,7 +16,7 @@ impl Worker {
             (ROOM_WAIT, &self.parts.seconds.buffers)
         } else {
             let open = self.partitions.iter().filter_map(|owned| owned.reading.block.as_ref());
-            let left = open.map(|block| self.parts.age_max.time_left(now - block.opened(), now));
+            let left = open.map(|block| self.parts.age_max.time_left(block.age(now), now));
             // One that may not end yet stays due.
             let due = left.filter(|left| !left.is_zero()).min();
             let seconds = &self.parts.seconds;

@@ -27,6 +27,8 @@ impl Moved {
 pub struct SpoolMetrics {
     /// Bytes of its files.
     pub bytes: IntGauge,
+    /// Those that they may have.
+    pub bytes_max: IntGauge,
     /// Blocks on it.
     pub blocks: IntGauge,
     /// Their rows.
@@ -47,12 +49,18 @@ pub struct SpoolMetrics {
     pub refused: IntCounter,
     /// Rows of blocks that could not be read, and were nowhere else.
     pub rows_lost: IntCounter,
+    /// Blocks that could not be read, header and all, where offsets are committed from the volume.
+    pub unknown_lost: IntCounter,
 }
 
 impl SpoolMetrics {
     pub(super) fn new(make: &Maker) -> Self {
         Self {
             bytes: make.gauge("spool_bytes", "Bytes of the files on the queue volume."),
+            bytes_max: make.gauge(
+                "spool_bytes_max",
+                "Bytes that the files on the queue volume may have; 0 without one.",
+            ),
             blocks: make.gauge("spool_blocks", "Blocks on the queue volume."),
             rows: make.gauge("spool_rows", "Rows of the blocks on the queue volume."),
             oldest_seconds: make.real(
@@ -79,6 +87,10 @@ impl SpoolMetrics {
             rows_lost: make.counter(
                 "rows_lost_total",
                 "Rows of blocks on the queue volume that cannot be read and whose messages Kafka no longer has; must stay 0.",
+            ),
+            unknown_lost: make.counter(
+                "blocks_lost_unknown_total",
+                "Blocks on the queue volume that cannot be read, header and all, where offsets are committed from there: nobody can say which rows they held, or whether those are lost; must stay 0.",
             ),
         }
     }

@@ -139,7 +139,7 @@ async fn a_block_that_is_being_sent_stays_in_memory() {
     assert!(frames.is_in_memory() && spool.spilling_bytes() == 0);
     drop(loaded);
     assert_eq!(frames.spillable_bytes(), Some(BLOCK_BYTES as u64));
-    let leaving = frames.begin_spill().unwrap();
+    let leaving = frames.begin_spill(false).unwrap();
     assert_eq!(leaving.head.first_sent_ms, Some(5), "what was sent before says so on the volume");
 }
 
@@ -155,6 +155,67 @@ async fn a_block_that_ends_on_its_way_leaves_no_record() {
     last.end(Some(&spool), Ended::Settled);
     spilled(&pool, &spool, 40).await;
     assert_eq!(pool.free_bytes(), pool.total_bytes());
+}
+
+/// The blocks of partitions that have gone, once there are so many.
+async fn orphaned(spool: &Spool, count: usize) -> Vec<crate::volume::spool::LeftBlock> {
+    let mut orphans = Vec::new();
+    while orphans.len() < count {
+        orphans.extend(spool.left().orphans(false));
+        tokio::task::yield_now().await;
+    }
+    orphans
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_blocks_of_a_partition_that_has_gone_stay_on_the_volume_until_kafka_was_asked() {
+    let (volume, pool) = (Volume::new("gone"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    for first in [20, 30] {
+        let stowed = stowed(&pool, first, false);
+        let frames = stowed.frames.clone();
+        spool.spill(&frames);
+        // One was sent, and one is still on its way when its partition goes.
+        if first == 20 {
+            drop(frames.load(Some(&spool), 5).await.unwrap());
+        }
+        stowed.abandon(Some(&spool), false);
+    }
+    let orphans = orphaned(&spool, 2).await;
+    let found = orphans.iter().map(|left| (left.range().first, left.is_marked(), left.cluster()));
+    assert_eq!(found.collect::<Vec<_>>(), [(20, true, Some("c")), (30, false, Some("c"))]);
+    while spool.usage().blocks < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(spool.numbers().dropped.blocks(), 0);
+    assert!(spool.left().take_missing().is_empty());
+    // They are still there for the next run.
+    assert!(spool.close(std::time::Duration::from_mins(1)));
+    assert_eq!(kept(volume.open(64 << 20).left(), 4, "c", 9).len(), 2);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_of_a_partition_that_has_gone_and_that_cannot_be_read_is_missed() {
+    let (volume, pool) = (Volume::new("gone_damaged"), Pool::new(4 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let stowed = stowed(&pool, 20, false);
+    spool.spill(&stowed.frames);
+    while stowed.frames.is_in_memory() {
+        tokio::task::yield_now().await;
+    }
+    let file = &volume.files()[0];
+    let body = file.metadata().unwrap().len() - BLOCK_BYTES as u64;
+    // The header is in front of what is kept with the block.
+    damage_at(file, body - 200);
+    stowed.abandon(Some(&spool), false);
+    let missing = loop {
+        if let [missing] = &spool.left().take_missing()[..] {
+            break missing.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(missing.covers.map(|covers| (covers.first, covers.next, covers.rows)), Some((20, 30, 7)));
+    assert!(spool.left().orphans(true).is_empty());
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -183,9 +244,12 @@ async fn a_record_that_is_damaged_after_a_try_is_found_by_the_next_one() {
 
 /// Writes over some bytes of the last record.
 pub(crate) fn damage(file: &Path) {
+    damage_at(file, file.metadata().unwrap().len() - 1_000);
+}
+
+fn damage_at(file: &Path, at: u64) {
     use std::os::unix::fs::FileExt as _;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
-    let at = file.metadata().unwrap().len() - 1_000;
     file.write_all_at(b"damage", at).unwrap();
 }
 
@@ -305,8 +369,8 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     let spool = volume.open(64 << 20);
     spool.sync_appends();
     let frames = enqueued(&pool, 10);
-    assert!(frames.begin_spill().is_none(), "another owner may cut otherwise");
-    frames.release();
+    assert!(frames.begin_spill(false).is_none(), "another owner may cut otherwise");
+    frames.release(0);
     assert!(frames.become_only_copy().is_none(), "it is in memory");
     spool.spill(&frames);
     let loaded = frames.load(Some(&spool), 5).await.unwrap();
@@ -317,7 +381,7 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     assert!(frames.become_only_copy().is_none());
 
     let frames = enqueued(&pool, 20);
-    frames.release();
+    frames.release(0);
     frames.begin_parts();
     spool.spill(&frames);
     frames.load(Some(&spool), 5).await.unwrap();
@@ -329,7 +393,7 @@ async fn a_record_that_is_not_durable_is_no_only_copy() {
     let (volume, pool) = (Volume::new("not_durable"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(64 << 20);
     let frames = enqueued(&pool, 10);
-    frames.release();
+    frames.release(0);
     spool.spill(&frames);
     drop(frames.load(Some(&spool), 5).await.unwrap());
     assert!(frames.become_only_copy().is_none());
@@ -342,7 +406,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     let spool = volume.open(64 << 20);
     spilled(&pool, &spool, 20).await;
     let may_be_committed = enqueued(&pool, 30);
-    may_be_committed.release();
+    may_be_committed.release(0);
     spool.spill(&may_be_committed);
     drop(may_be_committed.load(Some(&spool), 5).await.unwrap());
     assert!(spool.close(std::time::Duration::from_mins(1)));

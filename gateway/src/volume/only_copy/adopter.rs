@@ -39,6 +39,7 @@ impl Adopter {
         // Another owner may have had them in flight: the same ranges, where they are known to everybody.
         let is_known =
             block.is_enqueued() || block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
+        let is_known = is_known && !block.may_be_elsewhere(self.route);
         let others = if is_known { self.rows_of_others(block, only).await } else { block.rows() };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
         Some(ready)

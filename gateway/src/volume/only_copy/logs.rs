@@ -10,7 +10,7 @@ use sluice_kafka::{
     CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
     ranges::{Parts, Plan},
 };
-use sluice_spool::{Coordinates, Lost};
+use sluice_spool::Coordinates;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The partition of a record that cannot be read.
@@ -79,10 +79,14 @@ impl Logs {
         whereabouts(block.subject(), &self.log(&block.partition()))
     }
 
-    /// What is true of a block that cannot be read; `None` when not even its header can. `is_enqueued` says whether its offsets may be
+    /// What is true of a block that cannot be read and covers this; `None` when nobody knows what it covers. `is_enqueued` says whether its offsets may be
     /// committed while it is on the volume.
-    pub fn whereabouts_of_lost(&self, lost: &Lost, is_enqueued: bool) -> Option<Whereabouts> {
-        let covers = lost.coordinates.as_ref()?;
+    pub fn whereabouts_of_missing(
+        &self,
+        covers: Option<&Coordinates>,
+        is_enqueued: bool,
+    ) -> Option<Whereabouts> {
+        let covers = covers?;
         // Its cluster was in its body.
         let range = OffsetRange { first: covers.first, next: covers.next };
         Some(whereabouts(Subject { range, cluster: None, is_enqueued }, &self.log(&partition_of(covers))))

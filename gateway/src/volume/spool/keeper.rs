@@ -1,10 +1,10 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Note, Request, Shared, Usage, notes::Notes};
+use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, notes::Notes};
 use crate::volume::block_frames::{BlockFrames, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Queue, ReadError};
+use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Lost, Queue, ReadError};
 use std::{
     collections::VecDeque,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -25,6 +25,7 @@ struct Spill {
 pub(super) struct Keeper {
     queue: Queue<Directory>,
     shared: Arc<Shared>,
+    left: Left,
     notes: Notes,
     spills: VecDeque<Spill>,
     /// Who waits for a mark to be durable.
@@ -39,10 +40,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, notes: Notes) -> Self {
+    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, (left, notes): (Left, Notes)) -> Self {
         let keeper = Self {
             queue,
             shared,
+            left,
             notes,
             spills: VecDeque::new(),
             marked: Vec::new(),
@@ -97,8 +99,8 @@ impl Keeper {
             Request::Sole(ids) => ids.into_iter().try_for_each(|id| self.queue.mark_sole(id))?,
             Request::Open { id, answer } => {
                 let opened = self.queue.read(id);
-                if matches!(opened, Err(ReadError::Damaged(_))) {
-                    self.set_aside(id)?;
+                if matches!(opened, Err(ReadError::Damaged(_))) && self.set_aside(id)?.is_some() {
+                    // Whoever asked says what is lost.
                 }
                 if answer.send(opened).is_err() {
                     // Whoever asked has given the block up.
@@ -149,8 +151,11 @@ impl Keeper {
 
     fn end_block(&mut self, id: BlockId, ended: Ended) -> Result<(), Fatal> {
         let bytes = self.queue.body_bytes(id).unwrap_or(0);
-        if ended == Ended::Damaged {
-            self.set_aside(id)?;
+        match ended {
+            Ended::Orphaned => return self.orphan(id),
+            // Whoever says so has counted it.
+            Ended::Damaged => drop(self.set_aside(id)?),
+            Ended::Settled | Ended::Dropped => {}
         }
         self.queue.settle(id)?;
         self.has_changed = true;
@@ -159,13 +164,30 @@ impl Keeper {
         Ok(())
     }
 
-    fn set_aside(&mut self, id: BlockId) -> Result<(), Fatal> {
-        if let Some(lost) = self.queue.set_aside(id)? {
+    /// What its partition does not go on with is asked about, as what an earlier run has left.
+    fn orphan(&mut self, id: BlockId) -> Result<(), Fatal> {
+        let Some(held) = self.queue.get(id) else { return Ok(()) };
+        let block = LeftBlock::read(&self.queue, &held);
+        // This run has written one with each.
+        match block.filter(LeftBlock::has_passport) {
+            Some(block) => self.left.orphan(block),
+            None => {
+                if let Some(lost) = self.set_aside(id)? {
+                    self.left.miss([lost.into()]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, id: BlockId) -> Result<Option<Lost>, Fatal> {
+        let lost = self.queue.set_aside(id)?;
+        if let Some(lost) = &lost {
             self.shared.numbers.set_aside.fetch_add(1, Ordering::Relaxed);
             self.has_changed = true;
             tracing::error!(?lost, "a block on the queue volume is damaged; its file is kept aside");
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their frames.
@@ -238,7 +260,6 @@ impl Keeper {
 
     fn tell_usage(&self) {
         let usage = self.queue.usage();
-        self.shared.has_blocks.store(usage.blocks > 0, Ordering::Relaxed);
         self.shared.numbers.tell(Usage {
             blocks: usage.blocks,
             rows: usage.rows,

@@ -1,5 +1,5 @@
 //! Blocks that an earlier run has left on the volume: listed when it is opened, taken over by partition; the rest
-//! [orphans](crate::volume::orphans).
+//! [orphans](crate::volume::orphans). So do those of this run whose partition has gone.
 //!
 //! ```text
 //!  of a partition --kept()--> reserved --take()--> goes on with its generation
@@ -19,13 +19,18 @@ use crate::{
         route::Route,
     },
     signals::account::RowAccount,
-    volume::{block_frames::BlockFrames, only_copy::Subject, passport::Passport, spool::Spool},
+    volume::{
+        block_frames::BlockFrames,
+        only_copy::Subject,
+        passport::Passport,
+        spool::{Missing, Spool},
+    },
 };
 use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Kept, Parts, Release, Token},
 };
-use sluice_spool::{BlockHead, BlockId, Directory, Lost, Queue, Recovered, Sent};
+use sluice_spool::{BlockHead, BlockId, Directory, Held, Queue, Recovered, Sent};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -60,10 +65,10 @@ struct Kinds {
     of: BTreeMap<PartitionId, Vec<LeftBlock>>,
     /// A generation of its partition was told of it, and delivery has not heard which ranges that goes on with.
     reserved: BTreeMap<PartitionId, Reserved>,
-    /// Its partition came, and does not go on with it.
+    /// Its partition came, or went, and does not go on with it.
     orphans: Vec<LeftBlock>,
     /// Records that cannot be read.
-    lost: Vec<Lost>,
+    missing: Vec<Missing>,
 }
 
 /// What a generation was told of.
@@ -113,24 +118,17 @@ impl Left {
     /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
     pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Self {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
+        let mut missing: Vec<Missing> = Missing::found(recovered).map(|(_, _, missing)| missing).collect();
         for held in queue.held() {
-            let Ok((head, mut body)) = queue.read(held.id) else { continue };
-            let mut metadata = vec![0; usize::try_from(head.metadata_bytes).unwrap_or(0)];
-            let is_read = body.read(&mut metadata).is_ok();
-            let range = OffsetRange { first: head.first, next: head.next };
-            let passport =
-                Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
-            let id = PartitionId { topic: head.topic.clone(), partition: head.partition };
-            of.entry(id).or_default().push(LeftBlock {
-                id: held.id,
-                head,
-                sent: held.sent,
-                appended_ms: held.appended_ms,
-                passport,
-            });
+            match LeftBlock::read(queue, &held) {
+                Some(block) => of.entry(block.partition()).or_default().push(block),
+                // It could be read a moment ago.
+                None => {
+                    missing.push(Missing { record: Some(held.id), covers: Some(held.coordinates.clone()) })
+                }
+            }
         }
-        let lost = recovered.set_aside.iter().flat_map(|aside| aside.lost.iter().cloned()).collect();
-        let kinds = Kinds { of, lost, ..Kinds::default() };
+        let kinds = Kinds { of, missing, ..Kinds::default() };
         Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
     }
 
@@ -209,12 +207,22 @@ impl Left {
         self.lock().take_all()
     }
 
-    /// Records that could not be read when the volume was opened.
-    pub fn take_lost(&self) -> Vec<Lost> {
-        std::mem::take(&mut self.lock().lost)
+    /// Records that cannot be read, since this was asked last.
+    pub fn take_missing(&self) -> Vec<Missing> {
+        std::mem::take(&mut self.lock().missing)
     }
 
-    /// What no partition of this process goes on with: their partitions have begun without them, or were not given to it in
+    /// Records cannot be read, and nobody has their blocks.
+    pub(super) fn miss(&self, missing: impl IntoIterator<Item = Missing>) {
+        self.lock().missing.extend(missing);
+    }
+
+    /// The partition of a block of this run has gone.
+    pub(super) fn orphan(&self, block: LeftBlock) {
+        self.lock().orphans.push(block);
+    }
+
+    /// What no partition of this process goes on with: their partitions have gone, or begun without them, or were not given to it in
     /// [`LEFT_WAIT`], or [`ENQUEUED_WAIT`]. With `everything` none comes any more, but those whose order is on its way.
     pub fn orphans(&self, everything: bool) -> Vec<LeftBlock> {
         self.orphans_at(everything, Instant::now())
@@ -238,6 +246,21 @@ impl Left {
 }
 
 impl LeftBlock {
+    /// Reads a block that is held. `None` when its header cannot be read any more.
+    pub(super) fn read(queue: &Queue<Directory>, held: &Held<'_>) -> Option<Self> {
+        let (head, mut body) = queue.read(held.id).ok()?;
+        let mut metadata = vec![0; usize::try_from(head.metadata_bytes).unwrap_or(0)];
+        let is_read = body.read(&mut metadata).is_ok();
+        let range = OffsetRange { first: head.first, next: head.next };
+        let passport = Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
+        Some(Self { id: held.id, head, sent: held.sent, appended_ms: held.appended_ms, passport })
+    }
+
+    /// Whether this program knows what is kept with it.
+    pub(super) fn has_passport(&self) -> bool {
+        self.passport.is_some()
+    }
+
     /// Its range, if it can be gone on with: of the log of this cluster, encoded for these columns.
     fn kept(&self, cluster: &str, columns: u64) -> Option<Kept> {
         let passport = self.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
@@ -289,6 +312,12 @@ impl LeftBlock {
         Subject { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
     }
 
+    /// Whether it may be on another shard than it goes to now: it may have been sent, and nobody has written down where to.
+    pub fn may_be_elsewhere(&self, route: Route) -> bool {
+        let may_be_sent = self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole);
+        may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
+    }
+
     /// Whether it was sent, or may have been.
     pub fn is_marked(&self) -> bool {
         self.sent.is_marked()
@@ -319,7 +348,7 @@ impl LeftBlock {
             first_sent,
             is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
             parts,
-            routing_epoch: route.epoch(),
+            routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
         };
         Some(Ready { stowed, release, generation: Arc::default() })
     }

@@ -49,6 +49,8 @@ impl Count {
 #[derive(Debug, Default)]
 pub struct Numbers {
     usage: Mutex<Usage>,
+    /// Bytes that its files may have.
+    pub bytes_max: AtomicU64,
     /// Moved to the volume.
     pub appended: Count,
     /// Inserted from there.
@@ -79,6 +81,8 @@ impl Numbers {
             Ended::Dropped => self.dropped.add(bytes),
             // It is counted where it is set aside.
             Ended::Damaged => {}
+            // It has not ended on the volume.
+            Ended::Orphaned => {}
         }
     }
 }
