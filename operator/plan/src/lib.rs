@@ -34,7 +34,7 @@ mod status;
 mod topics;
 pub mod volumes;
 
-pub use contest::contested;
+pub use contest::{contested, scaled_by_others};
 pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;
