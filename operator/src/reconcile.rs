@@ -36,7 +36,7 @@ use sluice_crds::{RolloutState, TracePipeline, status::condition};
 use sluice_plan::{
     Applied, Defaults, Intent, Objects, Plan, Planned, build, contested,
     lifecycle::{has_finalizer, needs_finalizer, there},
-    plan, status,
+    plan, status, told,
 };
 use std::{
     sync::Arc,
@@ -245,7 +245,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         world.shared.metrics.set_lag(&key.namespace, &key.name, messages);
     }
     let before = pipeline.status.clone().unwrap_or_default();
-    world.shared.metrics.set_scaling((&key.namespace, &key.name), &before, &said);
+    let of = (key.namespace.as_str(), key.name.as_str());
+    world.shared.metrics.set_scaling(of, &before, &told(&said, &facts.observed.scaling));
+    world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;

@@ -49,7 +49,7 @@ pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
 pub use rival::rival;
 pub use schema::{SCHEMA_RETRY_AFTER, SchemaPlan, SchemaStep, schema_job_name};
 pub use size::REPLICAS_MAX;
-pub use status::{removing, status};
+pub use status::{removing, status, told};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

@@ -11,6 +11,7 @@ mod verdict;
 mod volumes;
 
 pub use removal::removing;
+pub use scaling::told;
 
 use crate::{Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
