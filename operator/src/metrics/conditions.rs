@@ -96,7 +96,7 @@ mod tests {
         let of = ["tracing", "prod"];
         metrics.set(of, &[condition("Ready", "True", "Running"), condition("Stalled", "False", "Ok")]);
         metrics.set(of, &[condition("Ready", "False", "RolledBack"), condition("Stalled", "False", "Ok")]);
-        assert_eq!(text(), [line("Ready", "False", "RolledBack"), line("Stalled", "False", "Ok")]);
+        assert_eq!(text(), [line("Stalled", "False", "Ok"), line("Ready", "False", "RolledBack")]);
         metrics.forget(of);
         assert!(text().is_empty());
     }
