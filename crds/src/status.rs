@@ -81,6 +81,12 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
 
+    /// The brokers at which the gateways have that group. Of two pipelines with one group the one that has it keeps it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 261)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub bootstrap_servers: Vec<String>,
+
     /// How far the gateways are behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,

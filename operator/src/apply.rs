@@ -21,14 +21,15 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Applied, Desired, Names, Objects, Parts, VolumesSeen, contested, names, volumes::removal::to_be_retained,
+    Applied, Desired, Names, Objects, Parts, VolumesSeen, contested, names, scaled_by_others,
+    volumes::removal::to_be_retained,
 };
 use std::fmt::Debug;
 
 /// Field manager of the objects. We are the only ones to make them, so it takes back what others changed.
 pub const OBJECTS: &str = "sluice-operator";
-/// Field manager of the number of gateways. It never takes anything from anybody.
-pub const SCALER: &str = "sluice-operator/scaler";
+/// Field manager of the number of gateways. It takes nothing from anybody but for a pipeline that is to rest, or was left alone.
+pub use names::SCALER;
 
 /// What could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -142,7 +143,8 @@ pub async fn apply(
     Ok(Objects::confirm(parts))
 }
 
-/// Sets the number of gateways and nothing else, where there is a StatefulSet.
+/// Sets the number of gateways and nothing else, where there is a StatefulSet, whoever has set it before: a pipeline that is to rest
+/// rests, and one that was left alone is ours again.
 pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let writer = Writer::of(pipeline, world);
@@ -157,7 +159,7 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
     if !writer.takes_over && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
         return Ok(());
     }
-    writer.scale((names.namespace(), names.gateway()), replicas, is_scaled_by_us(&now)).await.map(drop)
+    writer.scale((names.namespace(), names.gateway()), replicas, true).await.map(drop)
 }
 
 /// Has the StatefulSet keep the claims that it would throw away, where an operator before has made it so. Whether that was written.
@@ -274,6 +276,8 @@ impl<'a> Writer<'a> {
     /// A StatefulSet that does not say how many gets one, and pods that it adopts (it may have been deleted without
     /// them) would be scaled away. So it is made with the number, the scaler takes the number, and then it is given up
     /// here. The scaler goes first wherever it does not have the number yet, so that this may be cut off anywhere.
+    ///
+    /// A number that is somebody else's is left out, also where it is the one that is wanted: shared, it would be taken for ours next.
     async fn workload(
         &self,
         live: &Store<StatefulSet>,
@@ -285,6 +289,9 @@ impl<'a> Writer<'a> {
             None => {
                 self.apply(live, with_replicas(desired.clone(), replicas)).await?;
                 self.scale((&namespace, name), replicas, false).await?;
+                self.apply(live, desired).await
+            }
+            Some(now) if !self.takes_over && !scaled_by_others(&now).is_empty() => {
                 self.apply(live, desired).await
             }
             Some(now) if self.may_change(&*now) && !is_scaled_by_us(&now) => {
@@ -302,20 +309,20 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `is_ours` says that the number has been ours until now: who set the same one by hand shares it with us, and would keep us from
-    /// every other. Who set another one has taken it from us, and keeps it.
+    /// `forces` where the number has been ours until now: who applied the same one shares it with us, and would keep us from every
+    /// other. Who set another one has taken it from us, and keeps it.
     async fn scale(
         &self,
         (namespace, name): (&str, String),
         replicas: u32,
-        is_ours: bool,
+        forces: bool,
     ) -> Result<StatefulSet, Error> {
         let scaled = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas},
         });
-        let how = PatchParams { force: self.takes_over || is_ours, ..PatchParams::apply(SCALER) };
+        let how = PatchParams { force: self.takes_over || forces, ..PatchParams::apply(SCALER) };
         self.world.shared.metrics.wrote("replicas");
         self.api::<StatefulSet>(namespace).patch(&name, &how, &Patch::Apply(&scaled)).await.map_err(|error| {
             match ApiError::from(error) {

@@ -1,9 +1,12 @@
 //! What the operator tells Prometheus. Handles are made once, here; labels come from closed sets, but for namespace
 //! and name of a pipeline, which are bounded by the objects in the cluster and forgotten with them.
 
+mod conditions;
 mod resizes;
 mod scaling;
 
+use conditions::ConditionMetrics;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
@@ -29,6 +32,7 @@ pub struct Metrics {
     lag: GaugeVec,
     scaling: ScalingMetrics,
     resizes: ResizeMetrics,
+    conditions: ConditionMetrics,
 }
 
 /// How a reconcile ended.
@@ -97,6 +101,7 @@ impl Metrics {
             lag: lag(&registry)?,
             scaling: ScalingMetrics::new(&registry)?,
             resizes: ResizeMetrics::new(&registry)?,
+            conditions: ConditionMetrics::new(&registry)?,
             reconcile_total,
             errors_total,
             writes_total,
@@ -161,10 +166,16 @@ impl Metrics {
         self.resizes.count([namespace, name], before, after);
     }
 
+    /// Says how a pipeline is.
+    pub fn set_conditions(&self, (namespace, name): (&str, &str), conditions: &[Condition]) {
+        self.conditions.set([namespace, name], conditions);
+    }
+
     /// Forgets a pipeline that is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.scaling.forget([namespace, name]);
         self.resizes.forget([namespace, name]);
+        self.conditions.forget([namespace, name]);
         // An error says that there was nothing to forget.
         self.lag.remove_label_values(&[namespace, name]).ok();
     }
@@ -205,6 +216,7 @@ fn build_info(registry: &Registry, version: &str) -> Result<(), prometheus::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
     use prometheus::proto::LabelPair;
     use sluice_crds::{MemoryResize, MemoryResizeState, ScalingStatus, VolumesStatus};
     use std::collections::BTreeMap;
@@ -280,6 +292,15 @@ mod tests {
         };
         metrics.set_scaling(("tracing", "prod"), &of(1), &of(2));
         metrics.set_lag("tracing", "prod", 1);
+        let ready = Condition {
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            message: String::new(),
+            observed_generation: None,
+            reason: "Running".into(),
+            status: "True".into(),
+            type_: "Ready".into(),
+        };
+        metrics.set_conditions(("tracing", "prod"), &[ready]);
         metrics.wrote("ConfigMap");
         metrics
     }

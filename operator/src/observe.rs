@@ -113,7 +113,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
-        rival: older_in_group(pipeline, world),
+        rival: first_in_group(pipeline, world),
         schema: schema(pipeline, job.as_deref(), &world.cache),
         schema_job: job,
         partitions,
@@ -202,7 +202,7 @@ fn schema(pipeline: &TracePipeline, job: Option<&str>, cache: &Cache) -> SchemaS
 }
 
 /// Other pipelines are looked at as far as they can be read.
-fn older_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
+fn first_in_group(pipeline: &TracePipeline, world: &World) -> Option<String> {
     // Those of this scope may be seen twice, which changes nothing.
     let all = [world.cache.pipelines.state(), world.shared.pipelines.state()].concat();
     rival(pipeline, all.iter().filter_map(|pipeline| pipeline.0.as_ref().ok()))

@@ -33,14 +33,11 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
 };
-use sluice_crds::{
-    RolloutState, TracePipeline,
-    status::{condition, reason},
-};
+use sluice_crds::{RolloutState, TracePipeline, status::condition};
 use sluice_plan::{
-    Applied, Defaults, Intent, Objects, Plan, Planned, build,
+    Applied, Defaults, Intent, Objects, Plan, Planned, build, contested,
     lifecycle::{has_finalizer, needs_finalizer, there},
-    plan, status,
+    plan, status, told,
 };
 use std::{
     sync::Arc,
@@ -242,15 +239,18 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
         Err(error) if is_taking_over(pipeline) => return Err(error),
         other => other,
     };
-    facts.observed.scaling.contested =
-        carried_out.as_ref().err().and_then(Error::contested).map(str::to_owned);
+    if let Some(words) = carried_out.as_ref().err().and_then(Error::contested) {
+        facts.observed.scaling.contested = Some(words.to_owned());
+    }
     let now = Time(Timestamp::now());
     let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
     if let Some(messages) = facts.lag_messages {
         world.shared.metrics.set_lag(&key.namespace, &key.name, messages);
     }
     let before = pipeline.status.clone().unwrap_or_default();
-    world.shared.metrics.set_scaling((&key.namespace, &key.name), &before, &said);
+    let of = (key.namespace.as_str(), key.name.as_str());
+    world.shared.metrics.set_scaling(of, &before, &told(&said, &facts.observed.scaling));
+    world.shared.metrics.set_conditions(of, &said.conditions);
     tell_of_offsets(pipeline, key, &facts, world).await;
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
@@ -305,6 +305,7 @@ async fn leave(
         // Without a plan nobody is to leave, and whoever was told to is to stay.
         Intent::Run => (plan.map_or(current, Plan::replicas), plan.is_some()),
     };
+    let theirs = Some(&workload.scaled_by).filter(|others| !others.is_empty() && !is_taking_over(pipeline));
     let mut replaced = Ok(());
     if scaling::written(pipeline).is_none() {
         // A gateway that drains is not ready, and would be taken for one that fails.
@@ -316,9 +317,18 @@ async fn leave(
         (next, replaced) = replacement::carry_on(pipeline, (plan, may_go_on), facts, world).await;
         facts.observed.volumes.replacing = next;
         if facts.observed.volumes.replacing.is_some() {
-            return (current.max(wanted), replaced);
+            return (if theirs.is_some() { current } else { current.max(wanted) }, replaced);
         }
     }
+    // Somebody else's number is kept: nobody is told to leave for another one, and whoever was told to is to stay.
+    let wanted = match theirs.filter(|_| runs && wanted != current) {
+        Some(others) => {
+            facts.observed.scaling.contested =
+                Some(contested(others, &plan.map_or_else(String::new, |plan| plan.names().gateway())));
+            current
+        }
+        None => wanted,
+    };
     let (step, _) = world.shared.scaling.drain_step(pipeline, &workload, wanted, &facts.gateways).await;
     facts.observed.scaling.drain = step.next;
     (step.replicas, replaced)
@@ -463,9 +473,9 @@ async fn failed(pipeline: &TracePipeline, key: &Key, error: Error, world: &World
         class,
         ErrorClass::Conflict | ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign
     );
-    if failure.is_news && is_for_a_person {
-        let why = error.contested().map_or("ReconcileFailed", |_| reason::SCALING_CONFLICT);
-        report::tell(pipeline, why, &what, &world.shared).await;
+    // Who else sets the number is told with the status that says it.
+    if failure.is_news && is_for_a_person && error.contested().is_none() {
+        report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
     }
     Failed { error, retry_after: failure.retry_after }
 }

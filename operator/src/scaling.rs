@@ -1,5 +1,6 @@
 //! Polls Kafka and the gateways for pipelines whose number of gateways is decided here, keeps what was seen, and asks
-//! `sluice_plan::scale` for a decision. What lives here is bounded by the pipelines there are; what must outlive the process
+//! `sluice_plan::scale` for a decision. Where nobody wants one they are asked all the same, as often as the pipeline is looked at, for
+//! what Prometheus is told. What lives here is bounded by the pipelines there are; what must outlive the process
 //! stands in the status.
 //!
 //! A poll that brings nothing is a sample too, without partitions: it holds the decision, and never counts as "nothing to do".
@@ -15,7 +16,8 @@ use sluice_plan::{
     Intent, ScalingSeen, WorkloadSeen,
     lifecycle::terms,
     scale::{
-        Decision, History, Moment, PartitionSample, Policy, Sample, Samples, State, WorkloadSample, decide,
+        Decision, History, Mode, Moment, PartitionSample, Policy, Sample, Samples, State, Watched,
+        WorkloadSample, decide,
         drain::{Seen, Step, empty, request, step},
     },
 };
@@ -42,9 +44,12 @@ struct Course {
     polls: u32,
     state: Option<State>,
     decision: Option<Decision>,
+    watched: Option<Watched>,
+    /// Who decided when all of this was seen.
+    mode: ScalingMode,
 }
 
-/// All pipelines whose number is decided here.
+/// All pipelines that run.
 #[derive(Debug)]
 pub struct Scaling {
     clock: fn() -> Moment,
@@ -78,25 +83,25 @@ impl Scaling {
             return ScalingSeen { drain, ..ScalingSeen::default() };
         }
         let mode = pipeline.spec.scaling.mode;
-        let policy = match mode {
-            ScalingMode::Auto | ScalingMode::Recommend => Policy::of(&pipeline.spec).ok(),
-            ScalingMode::Fixed | ScalingMode::External => None,
-        };
         // What is wrong with the spec is said by the plan.
-        let Some(policy) = policy else {
+        let Ok(policy) = Policy::of(&pipeline.spec).map(|policy| watching(mode, policy)) else {
             self.forget(key);
             return ScalingSeen { drain, ..ScalingSeen::default() };
         };
         let now = (self.clock)();
-        if !self.is_due(key, now) {
-            let decision = self.courses().get(key).and_then(|course| course.decision.clone());
-            return ScalingSeen { decision, drain, contested: None };
+        if self.courses().get(key).is_some_and(|course| course.mode != mode) {
+            self.forget(key);
         }
-        let staying = staying(pipeline);
-        let poll = poll(facts, staying, now).await;
-        let workload = workload(facts, &policy, staying);
-        let decision = self.decided(pipeline, key, &policy, (poll, workload, now));
-        ScalingSeen { decision, drain, contested: None }
+        if self.is_due(key, now) {
+            let staying = staying(pipeline);
+            let poll = poll(facts, staying, now).await;
+            let workload = workload(facts, &policy, staying);
+            self.decide(pipeline, key, &policy, (poll, workload, now));
+        }
+        let courses = self.courses();
+        let course = courses.get(key);
+        let decision = course.and_then(|course| course.decision.clone()).filter(|_| decides(mode));
+        ScalingSeen { decision, watched: course.and_then(|course| course.watched), drain, contested: None }
     }
 
     /// Carries on with gateways on their way out: asks them what the status says that they are asked for, and says what is next, and
@@ -139,33 +144,34 @@ impl Scaling {
         polled_at.is_none_or(|at| now < at || now.seconds_since(at) >= POLL_SECONDS_MIN)
     }
 
-    fn decided(
+    fn decide(
         &self,
         pipeline: &TracePipeline,
         key: &Key,
         policy: &Policy,
         (poll, workload, now): (Poll, WorkloadSample, Moment),
-    ) -> Option<Decision> {
+    ) {
         let mut courses = self.courses();
         let course = courses.entry(key.clone()).or_default();
+        course.mode = pipeline.spec.scaling.mode;
         course.see(poll, now);
         if course.polls < POLLS_MIN {
-            return None;
+            return;
         }
         let state = course.state.take().unwrap_or_else(|| resumed(pipeline, now));
         let (history, topics) = (std::mem::take(&mut course.history), course.topics.clone());
         let samples = Samples { workload, history, topics };
         let decision = decide(now, policy, &state, &samples);
-        if decision.replicas != samples.workload.desired {
+        if decides(course.mode) && decision.replicas != samples.workload.desired {
             info!(
                 namespace = %key.namespace, pipeline = %key.name, from = samples.workload.desired,
                 to = decision.replicas, cause = decision.cause.word(), reason = %decision.reason, "rescale"
             );
         }
+        course.watched = Watched::of(policy, &decision, &samples.history);
         course.history = samples.history;
         course.state = Some(decision.next.clone());
-        course.decision = Some(decision.clone());
-        Some(decision)
+        course.decision = Some(decision);
     }
 
     fn courses(&self) -> MutexGuard<'_, HashMap<Key, Course>> {
@@ -187,6 +193,16 @@ impl Course {
         }
         self.history.push(poll.sample);
     }
+}
+
+/// Whether anybody wants a decision.
+fn decides(mode: ScalingMode) -> bool {
+    matches!(mode, ScalingMode::Auto | ScalingMode::Recommend)
+}
+
+/// The rules for what is found out: where nobody wants a decision, as if one were only recommended.
+fn watching(mode: ScalingMode, policy: Policy) -> Policy {
+    if decides(mode) { policy } else { Policy { mode: Mode::Recommend, ..policy } }
 }
 
 /// What one poll brought.

@@ -1,9 +1,32 @@
-//! Who else sets the number of gateways, in words for a person who has never heard of field managers.
+//! Who else sets the number of gateways: read from what the API server notes of it, and said in words for a person who has never heard
+//! of field managers.
+
+use crate::names;
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+/// Field managers of ours that have the number: the second, and the first while a StatefulSet is made.
+const OURS: [&str; 2] = [names::OPERATOR, names::SCALER];
 
 /// What kubectl calls itself begins so: `kubectl`, `kubectl-edit`, `kubectl-client-side-apply`.
 const KUBECTL: &str = "kubectl";
 
-/// What is said when the API server does not let the number of gateways be changed, because these field managers have set it.
+/// The field managers that have the number of gateways, in the order of the alphabet; none while one of ours has it too, or nobody.
+pub fn scaled_by_others(workload: &StatefulSet) -> Vec<String> {
+    let entries = workload.metadata.managed_fields.iter().flatten();
+    let having = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    });
+    let mut managers: Vec<String> = having.map(|entry| entry.manager.clone().unwrap_or_default()).collect();
+    if managers.iter().any(|manager| OURS.contains(&manager.as_str())) {
+        return Vec::new();
+    }
+    managers.sort_unstable();
+    managers.dedup();
+    managers
+}
+
+/// What is said when the number of gateways is not changed, because these field managers have set it.
 pub fn contested(managers: &[String], workload: &str) -> String {
     let all: Vec<String> = managers.iter().map(|manager| who(manager)).collect();
     let who = if all.is_empty() { "somebody else".to_owned() } else { all.join(" and ") };
@@ -30,6 +53,26 @@ fn who(manager: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn the_number_is_theirs_when_they_have_the_field_and_none_of_ours_has() {
+        let entry =
+            |manager: &str, field: &str| json!({"manager": manager, "fieldsV1": {"f:spec": {field: {}}}});
+        let others = |entries: Value| {
+            let workload =
+                json!({"metadata": {"managedFields": entries}, "spec": {"selector": {}, "template": {}}});
+            scaled_by_others(&serde_json::from_value(workload).unwrap())
+        };
+        let hpa = entry("kube-controller-manager", "f:replicas");
+        assert_eq!(
+            others(json!([entry("sluice-operator", "f:template"), hpa, entry("keda", "f:replicas")])),
+            ["keda", "kube-controller-manager"]
+        );
+        assert!(others(json!([hpa, entry(names::SCALER, "f:replicas")])).is_empty(), "it is shared with us");
+        assert!(others(json!([entry("kubectl", "f:template"), {"manager": "old"}])).is_empty());
+        assert!(others(json!([])).is_empty());
+    }
 
     #[test]
     fn whoever_set_the_number_is_named_with_what_it_is() {

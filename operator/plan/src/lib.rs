@@ -36,7 +36,7 @@ mod status;
 mod topics;
 pub mod volumes;
 
-pub use contest::contested;
+pub use contest::{contested, scaled_by_others};
 pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;
@@ -54,7 +54,7 @@ pub use schema::{
     SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep, schema_job_name,
 };
 pub use size::REPLICAS_MAX;
-pub use status::{removing, status};
+pub use status::{removing, status, told};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

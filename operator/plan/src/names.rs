@@ -44,6 +44,8 @@ pub const INSTANCE: &str = "app.kubernetes.io/instance";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`].
 pub const OPERATOR: &str = "sluice-operator";
+/// Field manager of the number of gateways.
+pub const SCALER: &str = "sluice-operator/scaler";
 /// Label: which program it is.
 pub const NAME: &str = "app.kubernetes.io/name";
 /// Value of [`NAME`].

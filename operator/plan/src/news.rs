@@ -1,7 +1,10 @@
-//! What a person wants to read once, when it happens: that messages were lost, and that a topic has more partitions. Two statuses in,
-//! words out; that something is still so is no news.
+//! What a person wants to read once, when it happens: that messages were lost, that a topic has more partitions, and that somebody else
+//! sets the number of gateways. Two statuses in, words out; that something is still so is no news.
 
-use sluice_crds::{TopicStatus, TracePipelineStatus};
+use sluice_crds::{
+    TopicStatus, TracePipelineStatus,
+    status::{condition, reason},
+};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,17 @@ pub struct News {
 /// What happened between two statuses of one pipeline.
 pub fn news(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<News> {
     let grown = after.topics.iter().filter_map(|topic| grown(before, topic, after));
-    lost(before, after).into_iter().chain(grown).collect()
+    lost(before, after).into_iter().chain(grown).chain(contested(before, after)).collect()
+}
+
+fn contested(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {
+    fn words(status: &TracePipelineStatus) -> Option<&String> {
+        let mut all = status.conditions.iter();
+        let limited = all.find(|condition| condition.type_ == condition::SCALING_LIMITED)?;
+        (limited.reason == reason::SCALING_CONFLICT).then_some(&limited.message)
+    }
+    let words = words(after).filter(|now| words(before) != Some(now))?.clone();
+    Some(News { reason: reason::SCALING_CONFLICT, is_bad: true, action: "Scale", words })
 }
 
 fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<News> {

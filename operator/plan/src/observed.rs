@@ -24,7 +24,10 @@ pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
-use crate::{scale::Decision, sink::SinkSeen};
+use crate::{
+    scale::{Decision, Watched},
+    sink::SinkSeen,
+};
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
 use std::collections::BTreeMap;
 
@@ -60,7 +63,7 @@ pub struct Observed {
     pub sink: SinkSeen,
     /// What scaling came to.
     pub scaling: ScalingSeen,
-    /// An older pipeline with the same consumer group ([`crate::rival`]).
+    /// A pipeline that has the same consumer group and came first ([`crate::rival`]).
     pub rival: Option<String>,
     /// The storage class of the queue volumes.
     pub storage_class: StorageClassSeen,
@@ -77,6 +80,8 @@ pub struct Observed {
 pub struct ScalingSeen {
     /// The decision; `None` where the spec wants none, and before enough was seen for one: then the number stays.
     pub decision: Option<Decision>,
+    /// What is told of it in every mode; `None` before enough was seen, and while the pipeline rests.
+    pub watched: Option<Watched>,
     /// Gateways on their way out.
     pub drain: Option<DrainStatus>,
     /// Who else has set the number of gateways and keeps it ([`crate::contested`]); `None` while nobody does.

@@ -262,7 +262,7 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     if let Some(rival) = &observed.rival {
         let message = format!(
-            "the pipeline {rival}, which is older, reads from these brokers with the same consumer group: the two would take each \
+            "the pipeline {rival} came first and reads from these brokers with the same consumer group: the two would take each \
              other's partitions. Make one of them with another consumerGroup"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });

@@ -1,22 +1,27 @@
-//! Two pipelines with one consumer group at the same brokers would take each other's partitions: the older one has the group.
+//! Two pipelines with one consumer group at the same brokers would take each other's partitions: whoever has the group keeps it, and
+//! of two that begin the older one gets it.
 
 use crate::{Names, gateway_config};
 use sluice_crds::TracePipeline;
 
-/// The older pipeline that reads with the same consumer group from the same brokers, as `namespace/name`; `None` when there is none.
+/// The pipeline that has the same consumer group at the same brokers and comes first, as `namespace/name`; `None` when there is none.
 ///
-/// Of two that were made in the same second the first in the alphabet is the older one, so that the two agree. Brokers are the same
-/// when one address is: that two addresses lead to one cluster cannot be known here.
+/// One whose gateways were started with that group there comes before one that is older: an edit of the older one takes no partitions
+/// from gateways that read. Of two that were made in the same second the first in the alphabet is the older one, so that the two agree.
+/// Brokers are the same when one address is: that two addresses lead to one cluster cannot be known here.
 pub fn rival<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a TracePipeline>) -> Option<String> {
     let own = Member::of(pipeline)?;
-    let older = all.filter_map(Member::of).filter(|other| other.age < own.age && other.shares_with(&own));
-    older.min_by(|one, other| one.age.cmp(&other.age)).map(|other| format!("{}/{}", other.age.1, other.age.2))
+    let before = all.filter_map(Member::of).filter(|other| other.shares_with(&own) && other.is_before(&own));
+    let first = before.reduce(|first, other| if other.is_before(&first) { other } else { first });
+    first.map(|other| format!("{}/{}", other.age.1, other.age.2))
 }
 
 /// What decides.
 struct Member<'a> {
     group: String,
     brokers: &'a [String],
+    /// Where its gateways have that group already; nowhere when they have another one, or were never started.
+    has_it_at: &'a [String],
     /// When it was made, its namespace and its name.
     age: (i64, &'a str, &'a str),
 }
@@ -27,14 +32,28 @@ impl<'a> Member<'a> {
         let (meta, kafka) = (&pipeline.metadata, &pipeline.spec.source.kafka);
         let names = Names::of(pipeline).ok()?;
         let created = meta.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
+        let group = gateway_config::consumer_group(&names, &pipeline.spec);
+        let started = pipeline.status.as_ref().filter(|status| status.image.is_some());
+        let having = started.filter(|status| status.consumer_group.as_ref() == Some(&group));
         Some(Self {
-            group: gateway_config::consumer_group(&names, &pipeline.spec),
+            group,
             brokers: &kafka.bootstrap_servers,
+            has_it_at: having.map_or(&[][..], |status| &status.bootstrap_servers[..]),
             age: (created, meta.namespace.as_deref()?, meta.name.as_deref()?),
         })
     }
 
     fn shares_with(&self, other: &Self) -> bool {
-        self.group == other.group && self.brokers.iter().any(|broker| other.brokers.contains(broker))
+        self.group == other.group && meet(self.brokers, other.brokers)
     }
+
+    /// Of two that share, whether this one comes first; of any two, one does.
+    fn is_before(&self, other: &Self) -> bool {
+        let (has, other_has) = (meet(self.has_it_at, other.brokers), meet(other.has_it_at, self.brokers));
+        (!has, self.age) < (!other_has, other.age)
+    }
+}
+
+fn meet(some: &[String], others: &[String]) -> bool {
+    some.iter().any(|one| others.contains(one))
 }

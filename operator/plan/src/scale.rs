@@ -29,6 +29,7 @@ mod steps;
 mod target;
 mod trial;
 pub mod unasked;
+mod watched;
 mod window;
 pub mod workload;
 
@@ -40,6 +41,7 @@ pub use policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Schedule};
 pub use sample::{History, Moment, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
 pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
 pub use steps::steps;
+pub use watched::Watched;
 
 use pace::Wish;
 use reason::Change;

@@ -11,6 +11,7 @@ mod verdict;
 mod volumes;
 
 pub use removal::removing;
+pub use scaling::told;
 
 use crate::{
     Intent, Names, Observed, Plan, Planned, derived, gateway_config, lifecycle, resize, volumes::reach,
@@ -134,6 +135,7 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         derived: Some(derived(plan)),
         topics: plan.topics().to_vec(),
         consumer_group: Some(gateway_config::consumer_group(names, &pipeline.spec)),
+        bootstrap_servers: pipeline.spec.source.kafka.bootstrap_servers.clone(),
         operator_version: Some(plan.operator_version.clone()),
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
         config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },

@@ -3,7 +3,7 @@
 use super::table::{size, time};
 use serde::Serialize;
 use sluice_crds::{
-    EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus,
+    EXACTLY_ONCE, ManagementState, ScalingMode, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_plan::resize;
@@ -15,6 +15,24 @@ const TO_BE_MENDED: [&str; 3] =
 
 /// Reasons with which a condition is false for a moment, and by itself well again.
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
+
+/// Reasons with which a pipeline is not ready until a person does something; its words say what.
+const FOR_A_PERSON: [&str; 4] = [
+    reason::CONSUMER_GROUP_TAKEN,
+    reason::PARTITIONS_LOST,
+    reason::STORAGE_CLASS_MISSING,
+    reason::VOLUME_OUT_OF_REACH,
+];
+
+/// Conditions of queue volumes with the reasons that are for a person, too.
+const OF_VOLUMES: [(&str, &str); 3] = [
+    (condition::VOLUMES_RESIZED, reason::STORAGE_CLASS_MISSING),
+    (condition::VOLUMES_DRAINED, reason::DRAIN_FAILED),
+    (condition::VOLUMES_DRAINED, reason::NOT_DELETED),
+];
+
+/// Words of a volume that waits for a person, whatever the reason of its condition: they come from the plan.
+const VOLUME_IS_KEPT: [&str; 2] = ["does not let their claims be deleted", "does not grow ("];
 
 /// What is said where the operator has said nothing.
 const UNSEEN: &str = "no operator has looked at it yet: is one running, and does it watch this namespace?";
@@ -29,6 +47,8 @@ pub(super) struct Story {
     pub ready: bool,
     /// Whether it rests: nothing is read, as the spec says.
     pub suspended: bool,
+    /// Whether the operator changes nothing of it, as the spec says.
+    pub left_alone: bool,
     /// Each line of the story, by what it answers.
     pub runs: String,
     pub reads: String,
@@ -55,6 +75,7 @@ impl Story {
             namespace: pipeline.metadata.namespace.clone().unwrap_or_default(),
             ready: is_current && seen.is(condition::READY, "True"),
             suspended: is_current && seen.is(condition::SUSPENDED, "True"),
+            left_alone: pipeline.spec.management_state == ManagementState::Unmanaged,
             runs: runs(pipeline, status),
             reads: reads(pipeline, status),
             writes: writes(pipeline),
@@ -67,7 +88,7 @@ impl Story {
             } else {
                 "the operator has not looked at the newest spec yet".into()
             },
-            to_do: seen.to_do(),
+            to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).collect(),
         }
     }
 
@@ -92,7 +113,8 @@ impl fmt::Display for Story {
             (false, true) => "ready",
             (false, false) => "not ready",
         };
-        writeln!(f, "{}/{}: {state}", self.namespace, self.name)?;
+        let alone = if self.left_alone { ", left alone" } else { "" };
+        writeln!(f, "{}/{}: {state}{alone}", self.namespace, self.name)?;
         for (name, line) in self.lines() {
             writeln!(f, "  {name:<9} {line}")?;
         }
@@ -137,6 +159,17 @@ impl Seen<'_> {
         if all.is_empty() { "nothing is on its way".into() } else { all.join("; ") }
     }
 
+    /// What keeps queue volumes from being as they are meant to be.
+    fn of_volumes(&self) -> impl Iterator<Item = &str> {
+        let all = self.status.conditions.iter();
+        all.filter(|one| {
+            let is_of_volumes = OF_VOLUMES.iter().any(|(kind, _)| one.type_ == *kind);
+            let is_meant = OF_VOLUMES.iter().any(|of| *of == (one.type_.as_str(), one.reason.as_str()));
+            is_meant || is_of_volumes && VOLUME_IS_KEPT.iter().any(|words| one.message.contains(words))
+        })
+        .map(|one| one.message.as_str())
+    }
+
     fn to_do(&self) -> Vec<String> {
         let mut found = Vec::new();
         for kind in TO_BE_MENDED {
@@ -146,8 +179,16 @@ impl Seen<'_> {
                 found.push(format!("{kind} is false ({reason}): {words}"));
             }
         }
-        if let Some((reason::VOLUME_OUT_OF_REACH, words)) = self.words(condition::READY, "False") {
+        if let Some((reason, words)) = self.words(condition::READY, "False")
+            && FOR_A_PERSON.contains(&reason)
+            && !found.iter().any(|line| line.ends_with(words))
+        {
             found.push(words.to_owned());
+        }
+        for words in self.of_volumes() {
+            if !found.iter().any(|line| line.ends_with(words)) {
+                found.push(words.to_owned());
+            }
         }
         if let Some((reason, words)) = self.words(condition::STALLED, "True")
             && !found.iter().any(|line| line.ends_with(words))
@@ -164,6 +205,14 @@ impl Seen<'_> {
         }
         found
     }
+}
+
+/// That nobody looks after it is the first thing to know of a pipeline that somebody has forgotten to take over again.
+fn left_alone(pipeline: &TracePipeline) -> Option<String> {
+    (pipeline.spec.management_state == ManagementState::Unmanaged).then(|| {
+        "managementState is Unmanaged: nothing is repaired, scaled or changed before it is Managed again"
+            .into()
+    })
 }
 
 fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
@@ -336,6 +385,58 @@ mod tests {
         let words = "prod-gateway-1: no node that reaches the volume pvc-7 takes it";
         let kept = [condition("Ready", "False", "VolumeOutOfReach", words)];
         assert_eq!(Story::of(&pipeline(&well(&kept))).to_do, [words]);
+    }
+
+    #[test]
+    fn whatever_waits_for_a_person_is_said_in_its_own_words() {
+        for (kind, status, reason, words) in [
+            ("Ready", "False", "ConsumerGroupTaken", "the pipeline a/b came first"),
+            ("Ready", "False", "PartitionsLost", "the topic \"spans\" has 2 partitions and had 8"),
+            ("Ready", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
+            ("VolumesResized", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
+            (
+                "VolumesResized",
+                "False",
+                "Replacing",
+                "the API server does not let their claims be deleted: forbidden",
+            ),
+            ("VolumesResized", "False", "Resizing", "queue-a-gateway-0 does not grow (NodeResizeInfeasible)"),
+            ("VolumesDrained", "False", "DrainFailed", "queue-a-gateway-1 could not be drained"),
+            (
+                "VolumesDrained",
+                "True",
+                "NotDeleted",
+                "the API server does not let their claims be deleted: forbidden",
+            ),
+        ] {
+            let story = Story::of(&pipeline(&well(&[condition(kind, status, reason, words)])));
+            assert_eq!(story.to_do, [words], "{kind} {reason}");
+        }
+        for (kind, status, reason) in [
+            ("VolumesResized", "False", "Resizing"),
+            ("VolumesResized", "False", "Replacing"),
+            ("VolumesDrained", "True", "Ok"),
+            ("Ready", "False", "Progressing"),
+        ] {
+            let story = Story::of(&pipeline(&well(&[condition(kind, status, reason, "1 of 3")])));
+            assert_eq!(story.to_do, Vec::<String>::new(), "{kind} {reason} passes");
+        }
+        // Said of the source and of the pipeline in the same words, it is said once.
+        let twice =
+            ["Ready", "SourceReachable"].map(|kind| condition(kind, "False", "PartitionsLost", "2 of 8"));
+        assert_eq!(
+            Story::of(&pipeline(&well(&twice))).to_do,
+            ["SourceReachable is false (PartitionsLost): 2 of 8"]
+        );
+    }
+
+    #[test]
+    fn a_pipeline_that_is_left_alone_is_not_said_to_want_nothing() {
+        let mut alone = pipeline(&well(&[]));
+        alone.spec.management_state = ManagementState::Unmanaged;
+        let story = Story::of(&alone);
+        assert!(story.to_string().starts_with("tracing/prod: ready, left alone\n"), "{story}");
+        assert!(story.to_do[0].starts_with("managementState is Unmanaged"), "{:?}", story.to_do);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a deep merge, and
 //! raises the resource version only when it changes something; a server-side apply also takes away what its manager applied before
-//! and nobody else did. What is deleted goes with its last finalizer. What it refuses is scripted.
+//! and nobody else did. Who owns the number of replicas is known, and conflicts are answered (`replicas.rs`). What is deleted goes with
+//! its last finalizer. What else it refuses is scripted.
 
+use crate::replicas;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -116,6 +118,21 @@ impl ApiServer {
         state.store(what, object);
     }
 
+    /// Somebody sets the number of replicas by way of the scale subresource, as an HPA or `kubectl scale` does.
+    pub fn scale_by(&self, manager: &str, what: &str, replicas: u32) {
+        let mut state = self.state.lock().unwrap();
+        let mut object = state.objects[what].clone();
+        for loser in replicas::losers(&object, &replicas.into(), manager) {
+            state.lose_replicas(what, &loser);
+        }
+        let before = object["spec"]["replicas"].clone();
+        object["spec"]["replicas"] = replicas.into();
+        if before != object["spec"]["replicas"] {
+            replicas::note(&mut object, &before, (manager, true));
+            state.store(what, object);
+        }
+    }
+
     pub fn get(&self, what: &str) -> Option<Value> {
         self.state.lock().unwrap().objects.get(what).cloned()
     }
@@ -154,6 +171,7 @@ impl ApiServer {
         let mut state = self.state.lock().unwrap();
         let manager =
             uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
+        let is_forced = uri.query().unwrap_or_default().split('&').any(|part| part == "force=true");
         let field_manager = manager.unwrap_or_default().replace("%2F", "/");
         if method == Method::POST && what == "events" {
             state.events.push(body.clone());
@@ -183,6 +201,11 @@ impl ApiServer {
                     (422, failure(422, "metadata.uid: field is immutable"))
                 } else if !state.is_exactly(object, &body["metadata"]) {
                     (409, failure(409, "another object of that name, or another version"))
+                } else if is_apply && !is_forced {
+                    match replicas::conflict(state.objects.get(object), &body, &field_manager) {
+                        Some(conflict) => (409, conflict),
+                        None => (200, state.patch(object, body, (&field_manager, is_apply))),
+                    }
                 } else {
                     (200, state.patch(object, body, (&field_manager, is_apply)))
                 }
@@ -256,9 +279,16 @@ impl State {
         if !patch["status"].is_null() {
             object["status"] = Value::Null;
         }
+        let replicas = patch["spec"]["replicas"].clone();
         if is_apply {
             self.give_up(what, &mut object, &patch, field_manager);
         }
+        let taken_from =
+            if is_apply { replicas::losers(&object, &replicas, field_manager) } else { Vec::new() };
+        for loser in taken_from {
+            self.lose_replicas(what, &loser);
+        }
+        let before = object["spec"]["replicas"].clone();
         merge(&mut object, patch);
         let finalizers = &object["metadata"]["finalizers"];
         let is_let_go = *finalizers == json!([]) || (finalizers.is_null() && self.is_held(what));
@@ -273,7 +303,18 @@ impl State {
             managers.push(json!({"manager": field_manager, "operation": "Apply"}));
         }
         *managed = managers.into();
+        if is_apply && what.starts_with("statefulsets/") {
+            replicas::note(&mut object, &before, (field_manager, !replicas.is_null()));
+        }
         self.store(what, object)
+    }
+
+    /// The number that a manager has applied is not its own any more.
+    fn lose_replicas(&mut self, what: &str, manager: &str) {
+        let applied = self.applied.get_mut(what).and_then(|managers| managers.get_mut(manager));
+        if let Some(spec) = applied.and_then(|applied| applied["spec"].as_object_mut()) {
+            spec.remove("replicas");
+        }
     }
 
     /// Takes away what the manager applied before, applies no more, and nobody else did.

@@ -35,7 +35,7 @@ const COMPLAINTS: &[Complaint] = &[
         "replicas that an autoscaler set are reset",
         "opentelemetry-operator#729, #4400",
         &[
-            (OPERATOR, "somebody_elses_scaling_is_reported_and_not_undone"),
+            (OPERATOR, "a_number_that_somebody_else_set_is_kept_and_everything_else_is_applied"),
             (PLAN, "the_number_is_whose_the_mode_says"),
         ],
     ),

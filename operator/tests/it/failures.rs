@@ -64,66 +64,6 @@ async fn an_object_of_somebody_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn somebody_elses_scaling_is_reported_and_not_undone() {
-    let bench = Bench::start().await;
-    bench.create("prod");
-    bench.settle("prod").await;
-    bench.server.change("statefulsets/prod-gateway", |workload| workload["spec"]["replicas"] = 7.into());
-    // What a real server answers to an apply without force of a field that somebody else owns.
-    bench.server.refuse("statefulsets", 409);
-    assert_eq!(bench.fail("prod").await.0, ErrorClass::Conflict);
-    let scaled: Vec<_> = bench
-        .server
-        .take_writes()
-        .into_iter()
-        .filter(|write| write.what.starts_with("statefulsets"))
-        .collect();
-    assert_eq!(scaled.len(), 1);
-    assert_eq!(scaled[0].field_manager, "sluice-operator/scaler");
-    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], 7);
-}
-
-#[tokio::test]
-async fn whoever_else_scales_is_named_in_a_condition_and_in_an_event() {
-    let bench = Bench::start().await;
-    bench.create("prod");
-    bench.settle("prod").await;
-    let ours = bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"].clone();
-    bench.server.change("statefulsets/prod-gateway", |workload| workload["spec"]["replicas"] = 7.into());
-    // As an API server of 1.34 words it.
-    let conflict = "conflict with \"kube-controller-manager\" with subresource \"scale\" using apps/v1";
-    let body = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Conflict", "code": 409,
-        "message": format!("Apply failed with 1 conflict: {conflict}: .spec.replicas"),
-        "details": {"causes": [
-            {"reason": "FieldManagerConflict", "message": conflict, "field": ".spec.replicas"},
-        ]},
-    });
-    bench.server.refuse_saying("statefulsets", 409, body);
-    bench.server.take_events();
-    assert_eq!(bench.fail("prod").await.0, ErrorClass::Conflict);
-    assert_eq!(bench.condition("prod", "ScalingLimited"), "True ScalingConflict");
-    let pipeline = bench.server.get("tracepipelines/prod").unwrap();
-    let conditions = pipeline["status"]["conditions"].as_array().unwrap().clone();
-    let limited = conditions.iter().find(|condition| condition["type"] == "ScalingLimited").unwrap();
-    let message = limited["message"].as_str().unwrap();
-    let who = "were set by \"kube-controller-manager\" (a HorizontalPodAutoscaler, maybe of KEDA)";
-    assert!(message.contains(who) && message.contains("scaling.mode: External"), "{message}");
-    let events = bench.server.take_events();
-    let told = events.iter().find(|event| event["reason"] == "ScalingConflict").expect("an event");
-    assert!(told["note"].as_str().unwrap().contains(who), "{told}");
-    // The same again is no news, and once they stop all is well.
-    bench.server.take_writes();
-    bench.fail("prod").await;
-    let writes = bench.server.take_writes();
-    assert!(writes.iter().all(|write| write.what.starts_with("statefulsets")), "{writes:?}");
-    bench.server.relent();
-    bench.settle("prod").await;
-    assert_eq!(bench.server.get("statefulsets/prod-gateway").unwrap()["spec"]["replicas"], ours);
-    assert_eq!(bench.condition("prod", "ScalingLimited"), "False Ok");
-}
-
-#[tokio::test]
 async fn a_pipeline_that_cannot_be_read_does_not_stop_the_others() {
     let bench = Bench::start().await;
     let mut malformed = bench.pipeline("malformed");

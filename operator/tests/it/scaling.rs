@@ -186,6 +186,37 @@ async fn a_slow_sink_is_named_and_adds_no_gateway_whatever_else_speaks_for_one()
 }
 
 #[tokio::test]
+async fn prometheus_is_told_of_lag_and_what_limits_in_modes_that_decide_nothing_and_the_status_is_not() {
+    for mode in ["Fixed", "External"] {
+        let scene = Scene::with(2, json!({"mode": mode})).await;
+        scene.pods.each(|gateway| gateway.is_behind = true);
+        for _ in 0..8 {
+            scene.work().await;
+        }
+        let told = String::from_utf8(scene.bench.metrics().render().unwrap()).unwrap();
+        for line in [
+            r#"sluice_operator_pipeline_lag_seconds{name="prod",namespace="tracing"} 0"#,
+            r#"sluice_operator_pipeline_scaling_cause{cause="SinkLimited",name="prod",namespace="tracing"} 1"#,
+            r#"sluice_operator_pipeline_condition{name="prod",namespace="tracing",reason="Running",status="True",type="Ready"} 1"#,
+        ] {
+            assert!(told.contains(line), "{mode}: {line} is missing in\n{told}");
+        }
+        assert_eq!((scene.said(), scene.replicas()), (Value::Null, 2), "{mode}");
+        // Gateways that do not answer any more say nothing of what limits; what waits in Kafka is known all the same.
+        scene.pods.falls_silent(0);
+        scene.pods.falls_silent(1);
+        for _ in 0..3 {
+            scene.poll().await;
+        }
+        let told = String::from_utf8(scene.bench.metrics().render().unwrap()).unwrap();
+        assert!(
+            told.contains(r#"sluice_operator_pipeline_lag_seconds{name="prod",namespace="tracing"} 0"#),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_slow_sink_is_named_also_where_queue_volumes_keep_the_workers_busy() {
     let scene = Scene::with(2, json!({"mode": "Auto"})).await;
     for _ in 0..5 {

@@ -11,7 +11,7 @@ use k8s_openapi::{
     api::{
         apps::v1::StatefulSet,
         batch::v1::{Job, JobCondition},
-        core::v1::{PersistentVolumeClaim, Pod},
+        core::v1::{PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod},
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
     jiff::Timestamp,
@@ -21,6 +21,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// The annotation in which Kubernetes keeps the node that a volume was made for.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// States of a growth that does not go on by itself.
+const RESIZE_FAILURES: [&str; 2] = ["ControllerResizeInfeasible", "NodeResizeInfeasible"];
+/// Conditions that have what the storage driver said.
+const RESIZE_ERRORS: [&str; 2] = ["ControllerResizeError", "NodeResizeError"];
 
 /// All that concerns the volumes of one pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,6 +90,8 @@ pub struct ClaimSeen {
     pub selected_node: Option<String>,
     /// Whether the volume has grown and its file system has not.
     pub waits_for_file_system: bool,
+    /// What keeps it from growing, as Kubernetes says it; `None` while nothing is known to.
+    pub not_grown: Option<String>,
     /// Whether it carries the label that says so.
     pub is_drained: bool,
     /// What the API server said when it did not let it be deleted once it was drained; it is kept then.
@@ -173,6 +179,7 @@ impl ClaimSeen {
         let mut owners = metadata.owner_references.iter().flatten();
         let goes_with_pod = owners.clone().any(|owner| owner.kind == "Pod");
         let goes_with_workload = owners.any(|owner| Self::is_workload(owner, prefix));
+        let not_grown = not_grown(&status);
         let conditions = status.conditions.iter().flatten();
         Some(Self {
             ordinal: ordinal.parse().ok()?,
@@ -186,6 +193,7 @@ impl ClaimSeen {
             waits_for_file_system: conditions
                 .clone()
                 .any(|condition| condition.type_ == "FileSystemResizePending" && condition.status == "True"),
+            not_grown,
             is_drained: metadata
                 .labels
                 .iter()
@@ -232,6 +240,20 @@ impl DrainJobSeen {
             going_for: metadata.deletion_timestamp.as_ref().map(|at| since(at.0)),
         })
     }
+}
+
+/// Why a volume does not grow: a condition has the words of the storage driver; where there is none, the state has to do.
+fn not_grown(status: &PersistentVolumeClaimStatus) -> Option<String> {
+    let state = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
+    let state = state.filter(|state| RESIZE_FAILURES.contains(&state.as_str()));
+    let mut conditions = status.conditions.iter().flatten();
+    let failed = conditions
+        .find(|condition| RESIZE_ERRORS.contains(&condition.type_.as_str()) && condition.status == "True");
+    let words = failed.map(|condition| {
+        let kind = state.unwrap_or(&condition.type_);
+        condition.message.as_ref().map_or_else(|| kind.clone(), |message| format!("{kind}: {message}"))
+    });
+    words.or_else(|| state.cloned())
 }
 
 fn size(claim: &PersistentVolumeClaim, of: &str) -> Option<String> {
@@ -311,7 +333,32 @@ mod tests {
         let refused = of(json!({"/metadata/annotations": {NOT_DELETED: "forbidden"}}));
         assert_eq!(refused.not_deleted.as_deref(), Some("forbidden"));
         let pending = json!([{"type": "FileSystemResizePending", "status": "True"}]);
-        assert!(of(json!({"/status/conditions": pending})).waits_for_file_system);
+        let pending = of(json!({"/status/conditions": pending}));
+        assert_eq!((pending.waits_for_file_system, pending.not_grown), (true, None));
+    }
+
+    #[test]
+    fn what_keeps_a_volume_from_growing_is_read_in_the_words_of_kubernetes() {
+        let of = |state: &str, conditions: Value| {
+            let state = json!({"storage": state});
+            let change =
+                json!({"/status/allocatedResourceStatuses": state, "/status/conditions": conditions});
+            seen("queue-a-gateway-3", &change, &[]).unwrap().not_grown
+        };
+        let failed = |kind: &str| json!([{"type": kind, "status": "True", "message": "quota is 10Ti"}]);
+        for (state, conditions, expected) in [
+            ("ControllerResizeInProgress", json!([]), None),
+            ("NodeResizePending", json!([{"type": "FileSystemResizePending", "status": "True"}]), None),
+            ("ControllerResizeInfeasible", json!([]), Some("ControllerResizeInfeasible")),
+            ("NodeResizeInfeasible", failed("NodeResizeError"), Some("NodeResizeInfeasible: quota is 10Ti")),
+            (
+                "ControllerResizeInProgress",
+                failed("ControllerResizeError"),
+                Some("ControllerResizeError: quota is 10Ti"),
+            ),
+        ] {
+            assert_eq!(of(state, conditions).as_deref(), expected, "{state}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The StatefulSet of the gateways and what keeps its pods from being ready.
 
 use crate::{
+    contest::scaled_by_others,
     names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION, SOURCE_VERSION},
     objects::proved::ProvedTemplate,
     observed::{GatewaySeen, Termination},
@@ -21,6 +22,8 @@ pub struct WorkloadSeen {
     pub is_observed: bool,
     /// Replicas that the StatefulSet is told to have.
     pub wanted: u32,
+    /// Who else has set that number and has it alone ([`crate::scaled_by_others`]); none while it is ours.
+    pub scaled_by: Vec<String>,
     /// Pods that exist.
     pub replicas: u32,
     /// Pods that are ready.
@@ -104,6 +107,7 @@ impl WorkloadSeen {
             plan_hash: annotations.and_then(|all| all.get(PLAN_HASH)).cloned(),
             is_observed: status.observed_generation >= workload.metadata.generation,
             wanted: count(workload.spec.as_ref().and_then(|spec| spec.replicas)),
+            scaled_by: scaled_by_others(workload),
             replicas: count(Some(status.replicas)),
             ready: count(status.ready_replicas),
             updated: count(status.updated_replicas),

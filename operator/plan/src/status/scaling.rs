@@ -5,7 +5,7 @@ use crate::{
     ScalingSeen,
     scale::{Decision, Figures, drain},
 };
-use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus};
+use sluice_crds::{DrainStatus, ScalingMode, ScalingStatus, TracePipelineStatus};
 
 /// What is said; `None` where nothing is decided and nobody leaves. `resized` tells of memory that gateways were given in place.
 pub(super) fn scaling(
@@ -21,6 +21,19 @@ pub(super) fn scaling(
         _ => None,
     };
     with_drain(said, seen.drain.as_ref())
+}
+
+/// The status as Prometheus is told it: with what was seen of a pipeline whose number is not decided here, or cannot be now. It is not
+/// written, since that would be a write a minute for numbers that nobody waits for.
+pub fn told(said: &TracePipelineStatus, seen: &ScalingSeen) -> TracePipelineStatus {
+    let mut told = said.clone();
+    if let Some(watched) = &seen.watched {
+        let scaling = told.scaling.get_or_insert_default();
+        scaling.arrival_rate = Some(rounded(watched.arrival_rate));
+        scaling.lag_seconds = Some(rounded(watched.lag_seconds));
+        scaling.cause = Some(watched.cause.word().to_owned());
+    }
+    told
 }
 
 /// What is said with who leaves; `None` where neither says anything. An empty object must not be written: where all of the
@@ -70,7 +83,7 @@ fn rounded(number: f64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::{Cause, Moment, State};
+    use crate::scale::{Cause, Moment, State, Watched};
 
     fn decision() -> Decision {
         let figures = Figures { arrival_rate: 12_345.0, lag_seconds: 3.4, ..Figures::default() };
@@ -120,6 +133,20 @@ mod tests {
         );
         let said = ScalingStatus { cause: Some("SinkLimited".into()), ..ScalingStatus::default() };
         assert_eq!(with_drain(Some(said.clone()), None), Some(said));
+    }
+
+    #[test]
+    fn prometheus_is_told_in_every_mode_and_the_status_is_not() {
+        let watched = Watched { arrival_rate: 12_345.0, lag_seconds: 4_000.0, cause: Cause::SinkLimited };
+        let seen = ScalingSeen { watched: Some(watched), ..ScalingSeen::default() };
+        assert_eq!(scaling(ScalingMode::Fixed, (None, None), &seen), None);
+        let told = told(&TracePipelineStatus::default(), &seen).scaling.unwrap();
+        assert_eq!(
+            (told.arrival_rate, told.lag_seconds, told.cause.as_deref(), told.recommended_replicas),
+            (Some(12_000), Some(4_000), Some("SinkLimited"), None)
+        );
+        let nothing = super::told(&TracePipelineStatus::default(), &ScalingSeen::default());
+        assert_eq!(nothing, TracePipelineStatus::default());
     }
 
     #[test]

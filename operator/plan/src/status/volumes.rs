@@ -66,7 +66,7 @@ pub(super) fn resized(pipeline: &TracePipeline, observed: &Observed) -> Verdict 
             format!("{} queue volumes have grown, their file systems have not yet", counted.pending);
         return Verdict::no(reason::FILE_SYSTEM_RESIZE_PENDING, message);
     }
-    Verdict::no(reason::RESIZING, grown(&counted))
+    Verdict::no(reason::RESIZING, grown(&counted, observed))
 }
 
 /// Whether no volume without a gateway may hold something.
@@ -196,7 +196,7 @@ pub(super) fn growing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed
     }
     let counted = volumes(pipeline, observed)?;
     let is_at_it = counted.pending > 0 || matches!(growth.state, GrowthState::Ask(_) | GrowthState::Later);
-    is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted)))
+    is_at_it.then(|| moving(reason::RESIZING_VOLUMES, grown(&counted, observed)))
 }
 
 /// There is nothing to make new volumes from.
@@ -278,9 +278,18 @@ fn failure(job: &DrainJobSeen) -> Option<&str> {
     }
 }
 
-fn grown(counted: &VolumesStatus) -> String {
+fn grown(counted: &VolumesStatus, observed: &Observed) -> String {
     let all = counted.resized.saturating_add(counted.pending);
-    format!("{} of {all} queue volumes have {} or more", counted.resized, counted.desired)
+    let words = format!("{} of {all} queue volumes have {} or more", counted.resized, counted.desired);
+    let small =
+        observed.volumes.claims.iter().filter(|claim| !claim.is_going && is_small(claim, &counted.desired));
+    let kept = small.filter_map(|claim| Some((&claim.name, claim.not_grown.as_ref()?))).next();
+    match kept {
+        Some((claim, why)) => format!(
+            "{words}; {claim} does not grow ({why}): make room for it, or set queue.size back; gateways go on with their volumes as they are"
+        ),
+        None => words,
+    }
 }
 
 fn number(count: usize) -> u32 {

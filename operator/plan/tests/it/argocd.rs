@@ -124,3 +124,22 @@ fn the_config_map_has_the_script_as_a_file_has_it() {
     let ignored: Value = serde_saphyr::from_str(ignored.unwrap()).unwrap();
     assert_eq!(ignored["managedFieldsManagers"][0], "kube-controller-manager");
 }
+
+#[test]
+fn waves_wait_for_applications_and_no_pipeline_is_pruned_in_the_foreground() {
+    let patch: Value = serde_saphyr::from_str(&read("argocd-cm.yaml")).unwrap();
+    let script = patch["data"]["resource.customizations.health.argoproj.io_Application"].as_str();
+    assert!(script.is_some_and(|script| script.contains("obj.status.health.status")), "{script:?}");
+    let file = read("applications.yaml");
+    let applications: Vec<Value> =
+        file.split("\n---\n").map(|text| serde_saphyr::from_str(text).unwrap()).collect();
+    let of = |pointer: &str| -> Vec<String> {
+        let found = applications.iter().map(|one| one.pointer(pointer).unwrap().as_str().unwrap().to_owned());
+        found.collect()
+    };
+    assert_eq!(of("/metadata/name"), ["sluice", "pipelines"]);
+    assert_eq!(of("/metadata/annotations/argocd.argoproj.io~1sync-wave"), ["0", "1"]);
+    let options = applications[1]["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap();
+    assert_eq!(applications[1]["spec"]["syncPolicy"]["automated"]["prune"], true);
+    assert!(options.iter().any(|option| option == "PrunePropagationPolicy=background"), "{options:?}");
+}

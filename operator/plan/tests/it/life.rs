@@ -350,7 +350,51 @@ fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it
         summary(&status)[..2],
         [format!("False/{}", reason::CONSUMER_GROUP_TAKEN), "True/Waiting".into()]
     );
-    assert!(message(&status).contains("tracing/old, which is older"), "{}", message(&status));
+    assert!(message(&status).contains("tracing/old came first"), "{}", message(&status));
+}
+
+/// Its gateways have been started with this group at these brokers.
+fn that_runs(mut pipeline: TracePipeline, group: &str, brokers: &[&str]) -> TracePipeline {
+    pipeline.status = Some(TracePipelineStatus {
+        consumer_group: Some(group.into()),
+        bootstrap_servers: brokers.iter().map(|broker| (*broker).to_owned()).collect(),
+        image: Some("gateway".into()),
+        ..TracePipelineStatus::default()
+    });
+    pipeline
+}
+
+#[test]
+fn whoever_has_a_group_keeps_it_from_an_older_pipeline_that_is_edited_to_it() {
+    let young = that_runs(member("young", 2, "g", &["b:1"]), "g", &["b:1"]);
+    // It ran elsewhere until its brokers, or its group, were edited; or it has never run.
+    for old in [
+        that_runs(member("old", 1, "g", &["b:1"]), "g", &["a:1"]),
+        that_runs(member("old", 1, "g", &["a:1", "b:1"]), "g", &["a:1"]),
+        that_runs(member("old", 1, "g", &["b:1"]), "h", &["b:1"]),
+        member("old", 1, "g", &["b:1"]),
+    ] {
+        let all = [old, young.clone()];
+        assert_eq!(rival(&all[0], all.iter()).as_deref(), Some("tracing/young"));
+        assert_eq!(rival(&all[1], all.iter()), None);
+    }
+    // Of two that both have it, for whatever reason, the older one goes on.
+    let all = [that_runs(member("old", 1, "g", &["b:1"]), "g", &["b:1"]), young];
+    assert_eq!(rival(&all[0], all.iter()), None);
+    assert_eq!(rival(&all[1], all.iter()).as_deref(), Some("tracing/old"));
+}
+
+#[test]
+fn a_plan_says_whose_group_it_has_and_a_pipeline_that_waits_goes_on_saying_so() {
+    let mut pipeline = member("old", 1, "g", &["a:1"]);
+    pipeline.status = Some(said(&pipeline, &observed(&pipeline, 12)));
+    pipeline.spec.source.kafka.bootstrap_servers = vec!["b:1".into()];
+    let facts = Observed { rival: Some("tracing/young".into()), ..observed(&pipeline, 12) };
+    let status = said(&pipeline, &facts);
+    assert_eq!(
+        (status.consumer_group.as_deref(), &status.bootstrap_servers[..]),
+        (Some("g"), &["a:1".to_owned()][..])
+    );
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
@@ -365,10 +409,16 @@ fn answers() -> impl Strategy<Value = Answer> {
 proptest! {
     #[test]
     fn of_pipelines_that_share_a_group_exactly_one_has_it(
-        ages in proptest::collection::vec(0i64..4, 1..12),
+        ages in proptest::collection::vec((0i64..4, any::<bool>()), 1..12),
     ) {
-        let all: Vec<_> =
-            ages.iter().enumerate().map(|(at, age)| member(&format!("p{at}"), *age, "g", &["a:1"])).collect();
+        let all: Vec<_> = ages
+            .iter()
+            .enumerate()
+            .map(|(at, (age, runs))| {
+                let one = member(&format!("p{at}"), *age, "g", &["a:1"]);
+                if *runs { that_runs(one, "g", &["a:1"]) } else { one }
+            })
+            .collect();
         let free: Vec<_> = all.iter().filter(|pipeline| rival(pipeline, all.iter()).is_none()).collect();
         prop_assert_eq!(free.len(), 1);
         let winner = format!("tracing/{}", free[0].metadata.name.as_deref().unwrap());

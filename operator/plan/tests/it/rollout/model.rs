@@ -98,6 +98,7 @@ impl Model {
             u32::try_from(self.pods.values().filter(|pod| is(pod)).count()).unwrap()
         };
         WorkloadSeen {
+            scaled_by: Vec::new(),
             plan_hash: Some(self.template.clone()),
             is_observed: self.is_observed,
             wanted: self.replicas,
