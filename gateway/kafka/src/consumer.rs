@@ -306,13 +306,12 @@ impl Consumer {
         assignment.drain();
         let owned = assignment.owned();
         let waits = Waits { drained_by: Instant::now() + flush, committed_by: deadline };
-        let is_kept = match &self.rest {
-            Some(rest) => rest.wait(&mut assignment, waits, context.stats()),
-            None => {
-                let is_settled = |assignment: &Assignment| assignment.unfinished() == 0;
-                assignment.tend_until(waits.drained_by, context.stats(), is_settled);
-                false
-            }
+        let is_kept = if let Some(rest) = &self.rest {
+            rest.wait(&mut assignment, waits, context.stats())
+        } else {
+            let is_settled = |assignment: &Assignment| assignment.unfinished() == 0;
+            assignment.tend_until(waits.drained_by, context.stats(), is_settled);
+            false
         };
         let unfinished = assignment.unfinished();
         drop(assignment);

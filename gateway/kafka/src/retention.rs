@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_is_away_for_hours_leaves_the_age_known() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(72)), bytes: None, is_compacted: false };
+        let limits = TopicLimits { age: Some(Duration::from_hours(72)), ..TopicLimits::default() };
         // All was read at minute 10, then nothing is settled while a message a minute comes.
         let position = |minute: i64| minute.min(10);
         let minutes = |last: i64| (0..=last).map(|minute| (u64::try_from(minute).unwrap(), minute));

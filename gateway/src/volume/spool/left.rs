@@ -124,7 +124,7 @@ impl Left {
                 Some(block) => of.entry(block.partition()).or_default().push(block),
                 // It could be read a moment ago.
                 None => {
-                    missing.push(Missing { record: Some(held.id), covers: Some(held.coordinates.clone()) })
+                    missing.push(Missing { record: Some(held.id), covers: Some(held.coordinates.clone()) });
                 }
             }
         }
