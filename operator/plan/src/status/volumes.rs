@@ -269,9 +269,9 @@ fn failure(job: &DrainJobSeen) -> Option<&str> {
 fn grown(counted: &VolumesStatus, observed: &Observed) -> String {
     let all = counted.resized.saturating_add(counted.pending);
     let words = format!("{} of {all} queue volumes have {} or more", counted.resized, counted.desired);
-    let small =
+    let mut small =
         observed.volumes.claims.iter().filter(|claim| !claim.is_going && is_small(claim, &counted.desired));
-    let kept = small.filter_map(|claim| Some((&claim.name, claim.not_grown.as_ref()?))).next();
+    let kept = small.find_map(|claim| Some((&claim.name, claim.not_grown.as_ref()?)));
     match kept {
         Some((claim, why)) => format!(
             "{words}; {claim} does not grow ({why}): make room for it, or set queue.size back; gateways go on with their volumes as they are"
