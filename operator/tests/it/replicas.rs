@@ -54,9 +54,10 @@ pub fn note(object: &mut Value, before: &Value, (manager, says): (&str, bool)) {
     }
     for entry in &mut all {
         let has = having.iter().any(|owner| entry["manager"] == **owner);
-        match has {
-            true => entry["fieldsV1"] = json!({"f:spec": {"f:replicas": {}}}),
-            false => drop(entry.as_object_mut().unwrap().remove("fieldsV1")),
+        if has {
+            entry["fieldsV1"] = json!({"f:spec": {"f:replicas": {}}});
+        } else {
+            entry.as_object_mut().unwrap().remove("fieldsV1");
         }
     }
     // One that had nothing else is gone.
