@@ -230,11 +230,10 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             damaged.fate =
                 match (logs.whereabouts_of_missing(missing.covers.as_ref(), enqueues), missing.record) {
                     (Some(Whereabouts::Settled), _) => Fate::Settled,
-                    (Some(Whereabouts::InKafka), _) => Fate::InKafka,
                     (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
                     (None, None) if enqueues => Fate::LostUnknown,
                     // What is only committed once it is inserted is read again, whatever it was.
-                    (None, None) => Fate::InKafka,
+                    (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
                     (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
                     (Some(Whereabouts::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
                     (None, Some(_)) => Fate::Unknown,

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_number_of_findings_has_a_limit() {
-        let unknown: String = (0..100).map(|n| format!("unknown{n}: 1\n")).collect();
+        let unknown: String = (0..100).map(|n| format!("unknown{n}: 1")).collect::<Vec<_>>().join("\n");
         assert_eq!(paths(&(SMALLEST.to_owned() + &unknown)).len(), FINDINGS_MAX);
     }
 }

@@ -72,7 +72,7 @@ impl Naive {
             raw_bytes: made * 3,
             span_end_nanos_max: made * 5,
             first_sent_ms: sent_before.then_some(made),
-            routing_epoch: (made % 2 == 0).then_some(partition.unsigned_abs()),
+            routing_epoch: made.is_multiple_of(2).then_some(partition.unsigned_abs()),
             columns: 0xc0,
             metadata_bytes: 0,
         };

@@ -248,12 +248,12 @@ impl Left {
 impl LeftBlock {
     /// Reads a block that is held. `None` when its header cannot be read any more.
     pub(super) fn read(queue: &Queue<Directory>, held: &Held<'_>) -> Option<Self> {
-        let (head, mut body) = queue.read(held.id).ok()?;
-        let mut metadata = vec![0; usize::try_from(head.metadata_bytes).unwrap_or(0)];
-        let is_read = body.read(&mut metadata).is_ok();
-        let range = OffsetRange { first: head.first, next: head.next };
+        let (header, mut content) = queue.read(held.id).ok()?;
+        let mut metadata = vec![0; usize::try_from(header.metadata_bytes).unwrap_or(0)];
+        let is_read = content.read(&mut metadata).is_ok();
+        let range = OffsetRange { first: header.first, next: header.next };
         let passport = Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
-        Some(Self { id: held.id, head, sent: held.sent, appended_ms: held.appended_ms, passport })
+        Some(Self { id: held.id, head: header, sent: held.sent, appended_ms: held.appended_ms, passport })
     }
 
     /// Whether this program knows what is kept with it.

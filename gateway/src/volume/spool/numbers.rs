@@ -79,10 +79,8 @@ impl Numbers {
         match ended {
             Ended::Settled => self.drained.add(bytes),
             Ended::Dropped => self.dropped.add(bytes),
-            // It is counted where it is set aside.
-            Ended::Damaged => {}
-            // It has not ended on the volume.
-            Ended::Orphaned => {}
+            // One is counted where it is set aside; the other has not ended on the volume.
+            Ended::Damaged | Ended::Orphaned => {}
         }
     }
 }
