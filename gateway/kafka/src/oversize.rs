@@ -179,9 +179,9 @@ mod tests {
         let client = |settings: &[(&str, &str)]| {
             let mut config = ClientConfig::new();
             config.set("bootstrap.servers", mock.bootstrap_servers());
-            settings.iter().for_each(|(name, value)| {
+            for (name, value) in settings {
                 config.set(*name, *value);
-            });
+            }
             config
         };
         let producer: BaseProducer = client(&[("message.max.bytes", "4194304")]).create().unwrap();

@@ -172,6 +172,7 @@ impl<'a, S: FrameStore> SpanRows<'a, S> {
     }
 
     /// Leaves spans that end later than now out of [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
+    #[must_use]
     pub fn read_at(mut self, now_nanos: u64) -> Self {
         self.now_nanos = now_nanos;
         self
