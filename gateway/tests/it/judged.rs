@@ -23,11 +23,13 @@ const MARKED: [u8; 2] = [0x18, 0x7B];
 /// The same as the start of a group, which no `AnyValue` has.
 const BROKEN: [u8; 2] = [0x1B, 0x7B];
 
+#[expect(clippy::unnecessary_wraps, reason = "an attribute may have no value")]
 fn array(number: i64) -> Option<AnyValue> {
     let values = vec![any(Value::IntValue(number)), any(Value::StringValue("s".into()))];
     Some(any(Value::ArrayValue(ArrayValue { values })))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an attribute may have no value")]
 fn list(values: Vec<KeyValue>) -> Option<AnyValue> {
     Some(any(Value::KvlistValue(KeyValueList { values })))
 }
