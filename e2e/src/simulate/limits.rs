@@ -178,7 +178,7 @@ const LIMITS: [Limit; 16] = [
         rescales: 16,
         lag_p99_s: 5.0,
         lag_max_s: 46.0,
-        replica_hours: 280.0,
+        replica_hours: 305.0,
     },
 ];
 

@@ -1,7 +1,6 @@
 //! Partitions that are not read further.
 
 use super::*;
-use crate::ranges::CUTS_MAX;
 use crossbeam_channel::Receiver;
 
 /// One worker, what it is told, and where it reports to. Its partition is at rest, and given.
@@ -67,25 +66,4 @@ fn a_partition_with_a_halted_block_gives_its_turn_up_alone_and_begins_anew_once_
     assert_eq!(assignment.steps().change.pause, [id(0)]);
     let arriving: Vec<_> = assignment.arrivals.arriving().cloned().collect();
     assert_eq!((arriving, assignment.owned()), (vec![id(0)], vec![id(1)]));
-}
-
-#[test]
-fn a_partition_without_room_in_its_plan_is_held_back() {
-    let (mut assignment, told, reports) = reading();
-    let stats = ConsumerStats::default();
-    let owned = assignment.owned.get_mut(&id(0)).unwrap();
-    owned.held_back = HeldBack::No;
-    let generation = owned.generation;
-    // The first one is never settled.
-    for first in 0..=CUTS_MAX {
-        assert!(let_go(&told).is_empty(), "there is room for {first}");
-        let first = i64::try_from(first).unwrap();
-        let closed = closed(OffsetRange { first, next: first + 1 });
-        reports.send(Report::Closed { id: id(0), generation, closed }).unwrap();
-        assignment.tend(&stats);
-        commit(&mut assignment);
-    }
-    assignment.tend(&stats);
-    assert_eq!(let_go(&told), [(0, false)]);
-    assert_eq!(assignment.steps().change.pause, [id(0)]);
 }

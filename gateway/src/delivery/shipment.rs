@@ -226,7 +226,6 @@ impl Shipment {
                 Next::Split { may_double } => return self.refused(Fault::Size, may_double),
                 Next::Halt { actor, after } => {
                     self.say_actor(actor);
-                    self.counts_as_halted();
                     return Sent::Halted(actor, after);
                 }
                 Next::Settle { views_incomplete } => {
@@ -240,7 +239,8 @@ impl Shipment {
         Sent::Over
     }
 
-    /// From now on it does not count as one that its sink is behind with.
+    /// From now on it does not count as one that its sink is behind with: its rows alone are what keeps it. A table that is missing, or a
+    /// user without rights, keeps all blocks, and is a sink that is behind.
     fn counts_as_halted(&mut self) {
         let Self { halting, generation, .. } = self;
         halting.get_or_insert_with(|| Halting::of(generation));

@@ -7,10 +7,6 @@
 //! Owner: the poll thread, as all of [`Assignment`].
 
 use super::{Assignment, Owned};
-use crate::{
-    clock,
-    ranges::{Now, Wait},
-};
 
 /// Whether a partition is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,14 +22,12 @@ pub(super) enum HeldBack {
 impl Assignment {
     /// Holds those back that have to be. What is open of them is given up, and read again: it would keep memory too.
     pub(super) fn hold_back(&mut self) {
-        let now = clock::now();
         let mut held_back = Vec::new();
-        for (id, owned) in self.owned.iter_mut().filter(|(_, owned)| is_to_be_held_back(owned, now)) {
+        for (id, owned) in self.owned.iter_mut().filter(|(_, owned)| is_to_be_held_back(owned)) {
             owned.held_back = HeldBack::Yes;
             tracing::info!(
                 partition = %id,
-                for_someone_to_act = !owned.halted.is_empty(),
-                "the partition is not read further: what was read of it cannot be committed for now"
+                "the partition is not read further: a block of it waits for someone to act"
             );
             self.stopped.push((id.clone(), owned.generation));
             held_back.push(id.clone());
@@ -42,8 +36,8 @@ impl Assignment {
     }
 }
 
-/// Whether someone must act on a block of it, or the plan has no room for another range before an old one is settled.
-fn is_to_be_held_back(owned: &Owned, now: Now) -> bool {
-    owned.held_back == HeldBack::No
-        && (!owned.halted.is_empty() || owned.ranges.waits_for(now) == Some(Wait::CutsFull))
+/// Whether someone must act on a block of it. A plan without room is no reason: during an outage it has none for long, and what is read
+/// then still goes to the volume.
+fn is_to_be_held_back(owned: &Owned) -> bool {
+    owned.held_back == HeldBack::No && !owned.halted.is_empty()
 }

@@ -171,6 +171,7 @@ impl Shipment {
                     if self.sending.rows == 1 {
                         // It is about this row, and the partition stands because of it.
                         self.say_halted();
+                        self.counts_as_halted();
                     }
                     self.wait_for_actor(actor, after).await;
                     self.have_turn(course).await?;
