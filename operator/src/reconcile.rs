@@ -393,7 +393,7 @@ async fn carry_out_spec(
         Box::pin(volumes::make_anew(plan, facts.stateful_set.as_deref(), world)).await?;
     }
     prune::prune(pipeline, &applied, facts.observed.workload.as_ref(), world).await?;
-    discarded?;
+    facts.observed.volumes.not_replaced = discarded?.or(facts.observed.volumes.not_replaced.take());
     tended?;
     facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
     Ok(())
@@ -482,6 +482,8 @@ async fn failed(pipeline: &TracePipeline, key: &Key, error: Error, world: &World
 
 /// A pipeline that cannot be read as one: the schema of the installed CRD is not this operator's.
 async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) {
+    // What was said of it before is of another spec.
+    world.shared.metrics.set_conditions((&key.namespace, &key.name), &[]);
     if world.shared.memory.failed(key, why).is_news {
         warn!(namespace = %key.namespace, pipeline = %key.name, error = why, "cannot read this TracePipeline");
         report::tell(pipeline, "Malformed", why, &world.shared).await;

@@ -135,6 +135,7 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
             }
             facts.observed.scaling.drain = step.next;
             let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
+            world.shared.metrics.set_conditions((&key.namespace, &key.name), &said.conditions);
             report::report(pipeline, key, said, world).await?;
             Ok(LOOK_AGAIN)
         }

@@ -212,13 +212,13 @@ pub async fn give_back(pipeline: &TracePipeline, facts: &Facts, world: &World) -
 }
 
 /// Deletes claims that never had a volume and are not as they are wanted, and those that no node reaches, where that is wanted;
-/// Kubernetes makes them again for the pods that wait.
+/// Kubernetes makes them again for the pods that wait. Gives what the API server said when it did not let one of the latter go.
 pub async fn discard(
     plan: &Plan,
     pipeline: &TracePipeline,
     observed: &Observed,
     world: &World,
-) -> Result<(), Error> {
+) -> Result<Option<String>, Error> {
     let held = Held { names: plan.names(), world };
     let is_bound =
         |claim: &PersistentVolumeClaim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
@@ -239,7 +239,13 @@ pub async fn discard(
         if found.is_none_or(|pod| has_node(&pod)) {
             continue;
         }
-        if held.delete_version((&claim.name, &claim.uid), |_| true).await? {
+        let deleted = held.delete_version((&claim.name, &claim.uid), |_| true).await;
+        if let Err(error) = &deleted
+            && error.is_refusal()
+        {
+            return Ok(Some(described(error)));
+        }
+        if deleted? {
             let volume = claim.volume.as_deref().unwrap_or_default();
             let note = format!(
                 "no node takes {} that reaches its volume {volume}: the volume is made anew (queue.onZoneLoss), and what is not \
@@ -250,7 +256,7 @@ pub async fn discard(
             report::recreated(pipeline, &note, &world.shared).await;
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn claim_of(pod: &str) -> String {

@@ -74,9 +74,11 @@ impl Sample {
     }
 
     /// Whether of every partition Kafka has all that the group has not committed. One that it has committed nothing of, and that does
-    /// not begin at 0 any more, may have been read from a message on that is gone.
+    /// not begin at 0 any more, may have been read from a message on that is gone; one that ends before the commit was made anew.
     pub fn has_uncommitted(&self) -> bool {
-        let has = |partition: &PartitionSample| partition.committed.unwrap_or(0) >= partition.log_start;
+        let has = |partition: &PartitionSample| {
+            (partition.log_start..=partition.end).contains(&partition.committed.unwrap_or(0))
+        };
         !self.partitions.is_empty()
             && self.partitions.iter().all(|partition| partition.as_ref().is_some_and(has))
     }

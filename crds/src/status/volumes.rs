@@ -26,7 +26,7 @@ pub struct VolumesStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacing: Option<ReplacementStatus>,
     /// Since when nothing but copies of what Kafka has is on the volumes: all of them were empty then, gateways commit after the insert,
-    /// and Kafka has deleted nothing unread since. Not set while that is not known. queue.onZoneLoss Recreate needs it.
+    /// topics and brokers are the same, and Kafka has deleted nothing unread since. Not set while that is not known. queue.onZoneLoss Recreate needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_since: Option<Time>,
 }

@@ -43,11 +43,11 @@ pub struct KafkaSource {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub topics: Vec<String>,
 
-    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once it is set, or gateways have read, it
-    /// cannot be changed, since another group would read everything again.
+    /// The consumer group. Empty (the default) stands for <namespace>.<name>. Once gateways have read, another one is refused, since
+    /// it would read everything again.
     #[serde(default)]
     #[schemars(length(max = 255))]
-    #[x_kube(validation = Rule::new("oldSelf == '' || self == oldSelf")
+    #[x_kube(validation = Rule::new("oldSelf == '' || self == '' || self == oldSelf")
         .message("consumerGroup cannot be changed once it is set: another group would read everything again"))]
     pub consumer_group: String,
 

@@ -402,7 +402,7 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source/kafka/consumerGroup", r#""""#, r#""a""#, true, ""),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""a""#, true, ""),
     ("/spec/source/kafka/consumerGroup", r#""a""#, r#""b""#, false, "consumerGroup cannot be changed"),
-    ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, false, "consumerGroup cannot be changed"),
+    ("/spec/source/kafka/consumerGroup", r#""a""#, r#""""#, true, ""),
     ("/spec/sink/clickhouse", ONE_SHARD, TWO_SHARDS, true, ""),
     ("/spec/sink/clickhouse", TWO_SHARDS, TWO_SHARDS, true, ""),
     ("/spec/sink/clickhouse", TWO_SHARDS, ONE_SHARD, false, "shards are only ever added"),

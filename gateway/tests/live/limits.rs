@@ -9,8 +9,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn retention_and_compaction_are_read_from_the_topics_configs() {
     let topic = Topic::create("limits", 1).await;
-    // The brokers' default.
     let batch_bytes_max = Some(1_048_588);
+    let batch = ("max.message.bytes", "1048588");
     let hour = Some(Duration::from_hours(1));
     let plain = TopicLimits { age: hour, batch_bytes_max, ..TopicLimits::default() };
     let sized = TopicLimits { bytes: Some(1 << 20), batch_bytes_max, ..TopicLimits::default() };
@@ -18,10 +18,10 @@ async fn retention_and_compaction_are_read_from_the_topics_configs() {
     let both = TopicLimits { is_compacted: true, ..plain };
     let (age, delete) = (("retention.ms", "3600000"), ("cleanup.policy", "delete"));
     for (suffix, settings, expected) in [
-        ("plain", [age, delete], plain),
-        ("sized", [("retention.ms", "-1"), ("retention.bytes", "1048576")], sized),
-        ("compacted", [age, ("cleanup.policy", "compact")], compacted),
-        ("both", [age, ("cleanup.policy", "compact,delete")], both),
+        ("plain", [age, delete, batch], plain),
+        ("sized", [("retention.ms", "-1"), ("retention.bytes", "1048576"), batch], sized),
+        ("compacted", [age, ("cleanup.policy", "compact"), batch], compacted),
+        ("both", [age, ("cleanup.policy", "compact,delete"), batch], both),
     ] {
         let name = format!("{}.{suffix}", topic.name);
         topic.create_other(&name, 1, &settings).await;

@@ -229,10 +229,11 @@ pub fn plan(
 }
 
 /// A group that gateways have read in is never left: another one would read everything again. The definition's rule cannot see that an
-/// empty `consumerGroup` stands for one.
+/// empty `consumerGroup` stands for one, and lets it be set and taken back.
 fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Violations> {
     let asked = gateway_config::consumer_group(&identity.names, &pipeline.spec);
-    let running = pipeline.status.as_ref().and_then(|status| status.consumer_group.clone());
+    let started = pipeline.status.as_ref().filter(|status| status.image.is_some());
+    let running = started.and_then(|status| status.consumer_group.clone());
     let mut found = Violations::default();
     if let Some(running) = running.filter(|running| *running != asked) {
         found.add(

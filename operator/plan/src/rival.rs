@@ -44,12 +44,17 @@ impl<'a> Member<'a> {
     }
 
     fn shares_with(&self, other: &Self) -> bool {
-        self.group == other.group && meet(self.brokers, other.brokers)
+        // One that is held back from brokers that do not answer reads on where it was.
+        let places = |one: &Self| [one.brokers, one.has_it_at].concat();
+        self.group == other.group && meet(&places(self), &places(other))
     }
 
     /// Of two that share, whether this one comes first; of any two, one does.
     fn is_before(&self, other: &Self) -> bool {
-        let (has, other_has) = (meet(self.has_it_at, other.brokers), meet(other.has_it_at, self.brokers));
+        let has_it = |one: &Self, other: &Self| {
+            meet(one.has_it_at, other.brokers) || meet(one.has_it_at, other.has_it_at)
+        };
+        let (has, other_has) = (has_it(self, other), has_it(other, self));
         (!has, self.age) < (!other_has, other.age)
     }
 }

@@ -134,8 +134,16 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         partitions: Some(plan.partitions()),
         derived: Some(derived(plan)),
         topics: plan.topics().to_vec(),
-        consumer_group: Some(gateway_config::consumer_group(names, &pipeline.spec)),
-        bootstrap_servers: pipeline.spec.source.kafka.bootstrap_servers.clone(),
+        consumer_group: if starts {
+            Some(gateway_config::consumer_group(names, &pipeline.spec))
+        } else {
+            status.consumer_group
+        },
+        bootstrap_servers: if starts {
+            pipeline.spec.source.kafka.bootstrap_servers.clone()
+        } else {
+            status.bootstrap_servers
+        },
         operator_version: Some(plan.operator_version.clone()),
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
         config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },

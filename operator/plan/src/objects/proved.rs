@@ -7,7 +7,9 @@
 
 use crate::{
     hash,
-    names::{CONFIG_HASH, FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, PROVED_TEMPLATE, REVISION},
+    names::{
+        CONFIG_HASH, FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, PROVED_TEMPLATE, REVISION, SOURCE_VERSION,
+    },
     objects::workload::plan_hash,
     observed::{FailedSeen, ProvedSeen},
     rollout::{Memory, Step, Template},
@@ -24,6 +26,9 @@ use std::collections::BTreeSet;
 pub(crate) struct ProvedTemplate {
     revision: String,
     template: PodTemplateSpec,
+    /// Of the source that it reads ([`SOURCE_VERSION`]); of older operators it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source_version: Option<String>,
 }
 
 /// The hash of a pod template as it was planned.
@@ -41,9 +46,10 @@ impl ProvedTemplate {
     /// The template that a StatefulSet has now.
     fn of(live: &StatefulSet) -> Option<Self> {
         let template = live.spec.as_ref()?.template.clone();
-        let named = live.metadata.annotations.as_ref().and_then(|all| all.get(REVISION)).cloned();
+        let noted = |key| live.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
         // An operator that did not name revisions made it; whatever is planned now counts as another one.
-        Some(Self { revision: named.unwrap_or_else(|| revision(&template)), template })
+        let revision = noted(REVISION).unwrap_or_else(|| revision(&template));
+        Some(Self { revision, template, source_version: noted(SOURCE_VERSION) })
     }
 
     /// What of it is worth knowing to a decision.
@@ -74,6 +80,8 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
         spec.template = proved.template.clone();
         shown.clone_from(&proved.revision);
         annotations.insert(PLAN_HASH.to_owned(), plan_hash(spec));
+        annotations.remove(SOURCE_VERSION);
+        annotations.extend(proved.source_version.clone().map(|version| (SOURCE_VERSION.to_owned(), version)));
         let failed = FailedSeen {
             revision: step.next.revision.clone(),
             spec: step.next.failed_spec.clone().unwrap_or_default(),

@@ -162,8 +162,13 @@ fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim
             claim.name, pod.name
         ),
     };
+    let refusal = observed.volumes.not_replaced.as_ref();
     match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), reach::due(pipeline, observed, pod)) {
         (OnZoneLoss::Wait, _) => by_hand,
+        (OnZoneLoss::Recreate, Ok(_)) if refusal.is_some() => format!(
+            "It is not made anew (queue.onZoneLoss), since the API server does not let its claim be deleted: {}. {by_hand}",
+            refusal.map_or("", String::as_str)
+        ),
         (OnZoneLoss::Recreate, Ok(at)) => {
             format!(
                 "Kafka has what was on it, and it is made anew if no node takes it until {at} (queue.onZoneLoss)"

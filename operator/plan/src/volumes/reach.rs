@@ -2,7 +2,8 @@
 //! spec says `queue.onZoneLoss: Recreate`, the claim is deleted, and Kubernetes makes another for the pod that waits, once it is known
 //! that nothing but copies of what Kafka still has was on it:
 //!
-//! - gateways commit after the insert, and since they do all volumes were empty at some time (`status.volumes.cacheSince`);
+//! - gateways commit after the insert, and since they do, and read these topics there, all volumes were empty at some time
+//!   (`status.volumes.cacheSince`);
 //! - Kafka has deleted nothing unread since then;
 //! - of every partition Kafka has all that is not committed.
 //!
@@ -14,7 +15,7 @@ use crate::{
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sluice_crds::{Commit, LossStatus, OnZoneLoss, TracePipeline};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// A gateway is waited for so long since it first found no node. Chosen: twice the time after which Kubernetes gives up the pods of a
 /// node that is away, so that a machine that is started again is back by then.
@@ -57,15 +58,14 @@ pub(crate) fn due(
     observed: &Observed,
     pod: &PodSeen,
 ) -> Result<Timestamp, &'static str> {
-    let status = pipeline.status.as_ref();
-    let since = status.and_then(|status| status.volumes.as_ref()?.cache_since.as_ref());
-    let loss = status.and_then(|status| status.loss.as_ref());
+    let loss = pipeline.status.as_ref().and_then(|status| status.loss.as_ref());
+    let since = known_since(pipeline).filter(|since| holds(since, loss) && !is_more_lost(loss, observed));
     if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
         Err("with delivery.commit AfterEnqueue what is on it may be the only copy")
-    } else if !since.is_some_and(|since| holds(since, loss)) {
+    } else if since.is_none() {
         Err(
-            "not all volumes were seen empty since delivery.commit is AfterInsert, or since Kafka last deleted messages unread, so \
-             that it may hold what Kafka no longer has",
+            "not all volumes were seen empty since delivery.commit is AfterInsert, the topics and brokers are these, and Kafka last \
+             deleted messages unread, so that it may hold what Kafka no longer has",
         )
     } else if !observed.has_uncommitted {
         Err("Kafka does not say that it still has all that is not committed")
@@ -85,9 +85,24 @@ pub(crate) fn cache_since(
     if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
         return None;
     }
-    let before = pipeline.status.as_ref().and_then(|status| status.volumes.as_ref()?.cache_since.clone());
+    let before = known_since(pipeline).cloned();
     let is_known_now = plan.is_some_and(|plan| plan.volume.as_ref().is_some_and(|volume| volume.is_empty));
     before.filter(|since| holds(since, loss)).or_else(|| is_known_now.then(|| now.clone()))
+}
+
+/// What the status says, while the topics and brokers are those that it was said of: what is read of others is no copy of these.
+fn known_since(pipeline: &TracePipeline) -> Option<&Time> {
+    let (status, kafka) = (pipeline.status.as_ref()?, &pipeline.spec.source.kafka);
+    let said: BTreeSet<&str> = status.topics.iter().map(|topic| topic.name.as_str()).collect();
+    let wanted: BTreeSet<&str> = kafka.topics.iter().map(String::as_str).collect();
+    let is_same = said == wanted && status.bootstrap_servers == kafka.bootstrap_servers;
+    status.volumes.as_ref()?.cache_since.as_ref().filter(|_| is_same)
+}
+
+/// Whether gateways have counted losses that the status does not say yet.
+fn is_more_lost(loss: Option<&LossStatus>, observed: &Observed) -> bool {
+    let known = |gateway: &u32| loss.and_then(|loss| loss.gateways.get(&gateway.to_string())).copied();
+    observed.messages_lost.iter().any(|(gateway, count)| *count > known(gateway).unwrap_or(0))
 }
 
 /// What was lost by then is not on them: they were empty.

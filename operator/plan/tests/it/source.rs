@@ -10,7 +10,10 @@ fn a_group_that_gateways_have_read_in_is_the_only_one_that_would_do() {
     let in_group = |asked: &str, running: Option<&str>| {
         let mut pipeline = with("/spec/source/kafka/consumerGroup", json!(asked));
         let consumer_group = running.map(str::to_owned);
-        pipeline.status = Some(TracePipelineStatus { consumer_group, ..TracePipelineStatus::default() });
+        // Gateways were started with it.
+        let image = Some("gateway:1".to_owned());
+        pipeline.status =
+            Some(TracePipelineStatus { consumer_group, image, ..TracePipelineStatus::default() });
         plan(&pipeline, &observed(&pipeline, 12), &defaults())
     };
     for (asked, running) in [

@@ -4,7 +4,7 @@ use super::{growing, unscheduled};
 use crate::statuses::{condition, running, said};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::json;
-use sluice_crds::{Commit, LossStatus, OnZoneLoss, TracePipeline, VolumesStatus};
+use sluice_crds::{Commit, LossStatus, OnZoneLoss, TopicStatus, TracePipeline, VolumesStatus};
 use sluice_plan::{
     Observed,
     scale::Moment,
@@ -29,9 +29,17 @@ fn lost() -> (TracePipeline, Observed) {
     let (_, waiting) = running(&json!({"readyReplicas": 2}), &[pod]);
     let (mut pipeline, facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1)]);
     pipeline.spec.queue.on_zone_loss = Some(OnZoneLoss::Recreate);
-    let volumes = VolumesStatus { cache_since: Some(at(50)), ..VolumesStatus::default() };
-    pipeline.status.get_or_insert_default().volumes = Some(volumes);
+    was_empty(&mut pipeline);
     (pipeline, Observed { workload: waiting.workload, has_uncommitted: true, ..facts })
+}
+
+/// At second 50, with the source that the spec has.
+fn was_empty(pipeline: &mut TracePipeline) {
+    let kafka = pipeline.spec.source.kafka.clone();
+    let status = pipeline.status.get_or_insert_default();
+    status.volumes = Some(VolumesStatus { cache_since: Some(at(50)), ..VolumesStatus::default() });
+    status.topics = kafka.topics.into_iter().map(|name| TopicStatus { name, partitions: 12 }).collect();
+    status.bootstrap_servers = kafka.bootstrap_servers;
 }
 
 fn given_up(second: u64, pipeline: &TracePipeline, facts: &Observed) -> Vec<String> {
@@ -51,7 +59,7 @@ fn a_volume_that_holds_nothing_but_copies_is_given_up_after_ten_minutes() {
 #[test]
 fn a_volume_that_may_hold_more_is_not_given_up_and_why_is_said() {
     type Change = fn(&mut TracePipeline, &mut Observed);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 10] = [
         ("", |pipeline, _| pipeline.spec.queue.on_zone_loss = Some(OnZoneLoss::Wait)),
         ("may be the only copy", |pipeline, _| pipeline.spec.delivery.commit = Commit::AfterEnqueue),
         ("not all volumes were seen empty", |pipeline, _| {
@@ -60,6 +68,13 @@ fn a_volume_that_may_hold_more_is_not_given_up_and_why_is_said() {
         ("not all volumes were seen empty", |pipeline, _| {
             let loss = LossStatus { messages: 1, last_time: at(51), gateways: [].into() };
             pipeline.status.as_mut().unwrap().loss = Some(loss);
+        }),
+        ("not all volumes were seen empty", |_, facts| drop(facts.messages_lost.insert(0, 1))),
+        ("not all volumes were seen empty", |pipeline, _| {
+            pipeline.status.as_mut().unwrap().topics[0].name = "another".into();
+        }),
+        ("not all volumes were seen empty", |pipeline, _| {
+            pipeline.status.as_mut().unwrap().bootstrap_servers[0] = "another:9092".into();
         }),
         ("Kafka does not say", |_, facts| facts.has_uncommitted = false),
         ("since when no node takes it", |_, facts| {
@@ -90,8 +105,7 @@ fn volumes_are_copies_from_when_all_were_seen_empty_until_that_may_have_changed(
 
     // From then on it holds, also while they are in use.
     let mut known = pipeline.clone();
-    let volumes = VolumesStatus { cache_since: Some(at(50)), ..VolumesStatus::default() };
-    known.status.get_or_insert_default().volumes = Some(volumes);
+    was_empty(&mut known);
     assert_eq!(since(&known, &facts), Some(at(50)));
     let lost = |second| LossStatus { messages: 1, last_time: at(second), gateways: [].into() };
     known.status.as_mut().unwrap().loss = Some(lost(50));
