@@ -16,7 +16,10 @@ use sluice_kafka::{
     ranges::{Content, Kept, Rule, Token, Version},
 };
 use sluice_spool::Options;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
 
@@ -68,12 +71,16 @@ pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
     Stowed { block, frames }
 }
 
+/// Volumes made by this process, so that no two tests have the same directory, whatever they call it.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
 /// A directory of the test's own, removed when it ends.
 pub(crate) struct Volume(PathBuf);
 
 impl Volume {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sluice-frames-{name}-{}", std::process::id()));
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("sluice-frames-{name}-{process}-{number}"));
         drop(std::fs::remove_dir_all(&path));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
