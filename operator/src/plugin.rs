@@ -74,7 +74,7 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
         Command::Lag(named) => {
             let pipeline = cluster.pipeline(&named.name).await?;
             let topics = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
-            let lag = lag::Partitions::of(topics, &cluster.metrics(&pipeline).await?);
+            let lag = lag::PipelineLag::of(topics, &cluster.metrics(&pipeline).await?);
             terminal.answer(named.json, &lag, &lag.to_string())?;
             Ok(if lag.is_whole() { EXIT_WELL } else { EXIT_NOT_WELL })
         }

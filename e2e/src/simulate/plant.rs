@@ -321,6 +321,8 @@ impl Gateway {
             insert_failures: 0,
             memory_bytes: whole(memory(self.leaked, each)),
             memory_limit_bytes: whole(LIMIT_BYTES),
+            // A message is one row here: nothing that is decided depends on how many there are.
+            rows_in_flight: whole(self.held),
             spool_blocks: 0,
             sink_behind: self.behind_seconds >= BEHIND_SECONDS,
             partitions,

@@ -287,6 +287,7 @@ impl Health for Status {
         }
         metrics.ready.set(i64::from(self.ready().is_ok()));
         metrics.ledger_imbalance_rows.set(self.account.imbalance());
+        metrics.rows_in_flight.set(i64::try_from(self.account.in_flight()).unwrap_or(i64::MAX));
         catch_up(&metrics.rows_abandoned, self.account.abandoned());
         if let Some(stats) = self.consumer.get() {
             self.refresh_consumer(stats);

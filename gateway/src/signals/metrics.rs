@@ -71,6 +71,8 @@ pub struct Metrics {
     pub partitions_stopped: IntGauge,
     /// Blocks that wait for an insert or are being inserted.
     pub blocks_in_flight: IntGauge,
+    /// Rows that were walked and of which nobody has said what became.
+    pub rows_in_flight: IntGauge,
     /// 1 while sealed blocks wait for the sink; what workers wait for then is the sink, though they may read on.
     pub sink_behind: IntGauge,
     /// Partitions that are owned.
@@ -295,6 +297,10 @@ impl Metrics {
                 "Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
+            rows_in_flight: make.gauge(
+                "rows_in_flight",
+                "Rows walked and not yet settled: in open blocks, in blocks that wait for an insert, and on the queue volume.",
+            ),
             sink_behind: make.gauge("sink_behind", "1 while sealed blocks have waited for the sink for 2 s."),
             partitions_owned: make.gauge("partitions_owned", "Partitions that this gateway reads."),
             lag_messages: make.gauges(

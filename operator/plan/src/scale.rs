@@ -74,6 +74,8 @@ pub struct Figures {
     pub sink_wait: f64,
     /// Share of the gateways whose sealed blocks wait for `ClickHouse`.
     pub sink_behind: f64,
+    /// Rows that gateways have read and that are not settled.
+    pub rows_in_flight: u64,
     /// Whether gateways that were added lately read no more than fewer did.
     pub in_vain: bool,
     /// Whether inserts fail time and again.
@@ -435,6 +437,7 @@ impl Situation<'_> {
             capacity: next.capacity.or(self.policy.capacity_hint),
             sink_wait: rates.sink_now,
             sink_behind: rates.behind_now,
+            rows_in_flight: rates.rows_in_flight,
             in_vain: false,
             inserts_fail: rates.inserts_keep_failing,
             stuck: self.stuck(rates),

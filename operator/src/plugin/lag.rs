@@ -14,13 +14,16 @@ const COMMITTED: &str = "sluice_gateway_committed_offset";
 const POSITION: &str = "sluice_gateway_position";
 const RETENTION: &str = "sluice_gateway_retention_seconds_left";
 const STILL: &str = "sluice_gateway_partition_still";
+const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 
 /// Every partition of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Partitions {
+pub(super) struct PipelineLag {
     /// By topic and number.
     partitions: Vec<OfPartition>,
+    /// Rows that gateways have read and that are not settled; not set while none says it.
+    rows_in_flight: Option<u64>,
     /// Gateways that give no answer, with the reason.
     silent: BTreeMap<String, String>,
 }
@@ -44,7 +47,7 @@ struct OfPartition {
     still: Option<String>,
 }
 
-impl Partitions {
+impl PipelineLag {
     /// What the gateways say; partitions of the topics that none of them names are there without a gateway.
     pub(super) fn of(topics: &[TopicStatus], said: &[Said]) -> Self {
         let mut known: BTreeMap<(String, u32), OfPartition> = BTreeMap::new();
@@ -75,7 +78,11 @@ impl Partitions {
         }
         let silent =
             said.iter().filter_map(|said| Some((said.pod.clone(), said.text.as_ref().err()?.clone())));
-        Self { partitions: known.into_values().collect(), silent: silent.collect() }
+        Self {
+            partitions: known.into_values().collect(),
+            rows_in_flight: rows_in_flight(said),
+            silent: silent.collect(),
+        }
     }
 
     /// Whether every partition has a gateway that answers for it.
@@ -84,7 +91,14 @@ impl Partitions {
     }
 }
 
-impl fmt::Display for Partitions {
+/// Rows between Kafka and the table, of all gateways that say it.
+fn rows_in_flight(said: &[Said]) -> Option<u64> {
+    let texts = said.iter().filter_map(|said| said.text.as_ref().ok());
+    let rows = texts.flat_map(|text| lines(text)).filter(|line| line.name == ROWS_IN_FLIGHT);
+    rows.filter_map(|line| line.whole()).reduce(u64::saturating_add)
+}
+
+impl fmt::Display for PipelineLag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header =
             ["TOPIC", "PARTITION", "GATEWAY", "LAG", "COMMITTED", "POSITION", "RETENTION LEFT", "STILL"];
@@ -104,7 +118,9 @@ impl fmt::Display for Partitions {
         let rows: Vec<_> = rows.collect();
         let lag = self.partitions.iter().filter_map(|one| one.lag_messages).fold(0_u64, u64::saturating_add);
         f.write_str(&table(&header, &rows))?;
-        writeln!(f, "{lag} messages behind in {} partitions", rows.len())?;
+        let in_flight =
+            self.rows_in_flight.map_or_else(String::new, |rows| format!(", {rows} rows in flight"));
+        writeln!(f, "{lag} messages behind in {} partitions{in_flight}", rows.len())?;
         for (gateway, why) in &self.silent {
             writeln!(f, "{gateway} gives no answer: {why}")?;
         }
@@ -122,6 +138,7 @@ mod tests {
         sluice_gateway_retention_seconds_left{partition=\"0\",topic=\"spans\"} 7260.5\n\
         sluice_gateway_lag_messages{partition=\"1\",topic=\"spans\"} 1200\n\
         sluice_gateway_partition_still{partition=\"1\",topic=\"spans\",reason=\"sink\"} 1\n\
+        sluice_gateway_rows_in_flight 41000\n\
         sluice_gateway_spool_bytes 9\n";
 
     fn said(pod: &str, text: Result<&str, &str>) -> Said {
@@ -135,19 +152,20 @@ mod tests {
     #[test]
     fn every_partition_is_told_with_who_reads_it() {
         let found =
-            Partitions::of(&topics(), &[said("p-gateway-0", Ok(ONE)), said("p-gateway-1", Err("refused"))]);
+            PipelineLag::of(&topics(), &[said("p-gateway-0", Ok(ONE)), said("p-gateway-1", Err("refused"))]);
         assert_eq!(
             found.to_string(),
             "TOPIC  PARTITION  GATEWAY       LAG  COMMITTED  POSITION  RETENTION LEFT  STILL\n\
              spans          0  p-gateway-0     3         17        20       2 h 1 min  -\n\
              spans          1  p-gateway-0  1200          -         -               -  sink\n\
              spans          2  -               -          -         -               -  -\n\
-             1203 messages behind in 3 partitions\n\
+             1203 messages behind in 3 partitions, 41000 rows in flight\n\
              p-gateway-1 gives no answer: refused\n"
         );
         assert!(!found.is_whole());
         let json = serde_json::to_value(&found).unwrap();
         assert_eq!(json["partitions"][1]["lagMessages"], 1_200);
+        assert_eq!(json["rowsInFlight"], 41_000);
         assert_eq!(json["partitions"][2]["gateway"], serde_json::Value::Null);
         assert_eq!(json["silent"]["p-gateway-1"], "refused");
     }
@@ -155,8 +173,8 @@ mod tests {
     #[test]
     fn it_is_whole_when_every_partition_is_answered_for() {
         let of_two = [TopicStatus { name: "spans".into(), partitions: 2 }];
-        assert!(Partitions::of(&of_two, &[said("p-gateway-0", Ok(ONE))]).is_whole());
-        assert!(!Partitions::of(&topics(), &[said("p-gateway-0", Ok(ONE))]).is_whole());
-        assert!(!Partitions::of(&of_two, &[said("p-gateway-0", Ok(ONE)), said("b", Err("x"))]).is_whole());
+        assert!(PipelineLag::of(&of_two, &[said("p-gateway-0", Ok(ONE))]).is_whole());
+        assert!(!PipelineLag::of(&topics(), &[said("p-gateway-0", Ok(ONE))]).is_whole());
+        assert!(!PipelineLag::of(&of_two, &[said("p-gateway-0", Ok(ONE)), said("b", Err("x"))]).is_whole());
     }
 }

@@ -19,6 +19,7 @@ const COMMITTED_OFFSET: &str = "sluice_gateway_committed_offset";
 const LAG_MESSAGES: &str = "sluice_gateway_lag_messages";
 const POSITION: &str = "sluice_gateway_position";
 pub(super) const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
+const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
 /// Classes of failures that are the rows' own: such a block is sent on in parts, or its rows go to the dead-letter topic, and nothing waits.
@@ -53,6 +54,7 @@ struct Found {
     pool_free_bytes: Option<u64>,
     memory_limit_bytes: Option<u64>,
     partitions_owned: Option<u64>,
+    rows_in_flight: Option<u64>,
     spool_blocks: Option<u64>,
     sink_behind: Option<u64>,
     partitions: BTreeSet<u32>,
@@ -84,6 +86,7 @@ pub fn read(
         insert_failures: found.insert_failures,
         memory_bytes: found.memory_bytes()?,
         memory_limit_bytes: found.memory_limit_bytes.ok_or(Missing(MEMORY_BUDGET))?,
+        rows_in_flight: found.rows_in_flight.unwrap_or(0),
         spool_blocks: found.spool_blocks.unwrap_or(0),
         sink_behind: found.sink_behind.ok_or(Missing(SINK_BEHIND))? > 0,
         partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
@@ -115,6 +118,7 @@ impl Found {
             }
             MEMORY_BUDGET => add(&mut self.memory_limit_bytes, line),
             PARTITIONS_OWNED => add(&mut self.partitions_owned, line),
+            ROWS_IN_FLIGHT => add(&mut self.rows_in_flight, line),
             SPOOL_BLOCKS => add(&mut self.spool_blocks, line),
             SINK_BEHIND => add(&mut self.sink_behind, line),
             POSITION => self.positions.extend(place(line, topics).zip(line.whole())),
@@ -181,6 +185,7 @@ mod tests {
             insert_failures: 3,
             memory_bytes: 94_371_840,
             memory_limit_bytes: 268_435_456,
+            rows_in_flight: 41_000,
             spool_blocks: 3,
             sink_behind: true,
             partitions: vec![4, 9],

@@ -1,6 +1,6 @@
 //! A decision in words, for status and events: what was seen, what it takes, and why not more or fewer.
 
-use super::{Cause, Figures, gate::Hold, pace::Wish};
+use super::{Cause, Figures, gate::Hold, numbers, pace::Wish};
 use std::fmt::Write as _;
 
 /// From how many gateways to how many.
@@ -88,8 +88,12 @@ fn because(cause: Cause, figures: &Figures) -> String {
             } else {
                 String::new()
             };
+            let on_their_way = match figures.rows_in_flight {
+                0 => String::new(),
+                rows => format!(", {} rows are on their way to it", thousands(numbers::count(rows))),
+            };
             format!(
-                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{behind}{failing}",
+                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{on_their_way}{behind}{failing}",
                 figures.sink_wait * 100.0
             )
         }
@@ -142,6 +146,17 @@ mod tests {
         for (number, expected) in [(0.0, "0"), (950.4, "950"), (12_345.0, "12.3 k"), (4_500_000.0, "4.5 M")] {
             assert_eq!(thousands(number), expected);
         }
+    }
+
+    #[test]
+    fn a_sink_that_is_the_limit_is_told_with_what_waits_for_it() {
+        let figures = Figures { sink_wait: 0.8, ..Figures::default() };
+        let nothing = because(Cause::SinkLimited, &figures);
+        assert_eq!(nothing, "; SinkLimited: 80 % of the workers' time goes to waiting for ClickHouse");
+        let waiting = Figures { rows_in_flight: 41_000, sink_behind: 0.5, inserts_fail: true, ..figures };
+        let words = because(Cause::SinkLimited, &waiting);
+        let more = ", 41.0 k rows are on their way to it, and in 50 % of the gateways blocks wait for it, and inserts fail";
+        assert_eq!(words, format!("{nothing}{more}"));
     }
 
     #[test]

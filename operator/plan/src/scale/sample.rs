@@ -188,6 +188,9 @@ pub struct PodSample {
     pub memory_bytes: u64,
     /// The memory limit; 0 when it is not known.
     pub memory_limit_bytes: u64,
+    /// Rows that were read and are not settled: in open blocks, on their way to `ClickHouse`, on the queue volume. 0 of a gateway whose
+    /// version does not say it.
+    pub rows_in_flight: u64,
     /// Blocks on the queue volume that are not inserted. Not bytes: files stay for a while, and damaged ones for good, when nothing in
     /// them is to be inserted.
     pub spool_blocks: u64,

@@ -80,6 +80,8 @@ pub struct Rates {
     pub message_bytes: Option<f64>,
     /// The largest share of a memory limit in use.
     pub memory_share: f64,
+    /// Rows of all gateways that are not settled.
+    pub rows_in_flight: u64,
     /// Blocks on queue volumes.
     pub spool_blocks: u64,
 }
@@ -139,6 +141,7 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
+    rates.rows_in_flight = last.pods.iter().map(|pod| pod.rows_in_flight).fold(0, u64::saturating_add);
     rates.spool_blocks = last.pods.iter().map(|pod| pod.spool_blocks).sum();
     let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
     let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));
