@@ -39,6 +39,7 @@ use clap::Args;
 use crate::process::interrupt;
 use crate::stack::paths::remove_folder;
 use crate::{say, throughput};
+pub use kafka_front::Way;
 pub use report::{Outcome, Report, Round};
 use scenario::Scenario;
 use scene::Stage;

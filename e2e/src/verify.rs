@@ -27,9 +27,8 @@ use crate::simulate;
 use crate::stack::{self, TargetArgs};
 use step::Steps;
 
-/// Tests of the end-to-end program at the same time. They wait for pods and servers more than they compute, and those that
-/// stop a shared server keep the others out themselves.
-const END_TO_END_THREADS: &str = "4";
+/// More threads than the end-to-end program has tests: each of them waits for its turn itself (`e2e/tests/it/turns.rs`).
+const END_TO_END_THREADS: &str = "128";
 
 /// What is checked.
 #[derive(Args, Clone, Debug)]

@@ -24,7 +24,7 @@ use tokio::process::Command;
 use tokio::task::spawn_blocking;
 use tokio::time::interval;
 
-use crate::environment::{self, READY};
+use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
 
 /// Partitions: enough for many numbers of gateways, of which few are worth having.
@@ -68,8 +68,7 @@ const CAUGHT_UP_SECONDS: i64 = 30;
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     let body = async |scene: &mut Scene| {
-        let front = front(scene).await?;
-        let spec = |mode: &str| spec(mode, &front.url());
+        let front = scene.front().await?;
         scene.start(&spec("Recommend")).await?;
         let load = scene.load(SPANS_PER_SECOND);
         Box::pin(only_recommended(scene, &load)).await?;
@@ -245,17 +244,8 @@ fn autoscaler(pipeline: &str) -> Value {
     })
 }
 
-/// A front for the server, where the local stack's pods reach this machine.
-async fn front(scene: &Scene) -> Result<SinkFront> {
-    scene.environment.local_clickhouse_only()?;
-    let server = environment::servers().await?.clickhouse;
-    let upstream = server.strip_prefix("http://").context("ClickHouse's URL is not http")?;
-    SinkFront::start_on(kubernetes::NODE_ADDRESS, upstream).await
-}
-
-fn spec(mode: &str, clickhouse: &str) -> Value {
+fn spec(mode: &str) -> Value {
     json!({
-        "sink": {"clickhouse": {"endpoints": [clickhouse]}},
         "partitionsPerReplica": PARTITIONS,
         "scaling": {
             "mode": mode, "minReplicas": 1, "maxReplicas": REPLICAS_MAX,

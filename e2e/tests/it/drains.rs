@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::faults::{SinkFront, Way};
+use e2e::produce::Load;
 use serde_json::{Value, json};
 use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 
@@ -27,20 +29,21 @@ const FLOW: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() -> Result<()> {
-    scene::run("drains", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+    scene::run("drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let front = scene.front().await?;
         scene.start(&spec(2, "Abort")).await?;
         let load = scene.load(SPANS_PER_SECOND);
-        away(scene, &load).await?;
+        away(scene, &front, &load).await?;
         needed(scene).await?;
         abort(scene).await?;
-        scene.environment.start_clickhouse().await?;
+        front.go(Way::Open);
         // Tried again by itself.
         scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
         scene.pipeline.apply(&spec(2, "Abort")).await?;
         scene.pipeline.wait_ready(FLOW).await?;
-        away(scene, &load).await?;
+        away(scene, &front, &load).await?;
         force(scene).await?;
-        scene.environment.start_clickhouse().await?;
+        front.go(Way::Open);
         let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
         ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
         Ok(())
@@ -53,10 +56,10 @@ fn spec(replicas: u32, on_timeout: &str) -> Value {
 }
 
 /// Both gateways read, and then cannot insert what they read.
-async fn away(scene: &Scene, load: &e2e::produce::Load) -> Result<()> {
+async fn away(scene: &Scene, front: &SinkFront, load: &Load) -> Result<()> {
     let rows = scene.oracle().rows().await? + SPANS_AWAY;
     scene.wait_rows(rows, FLOW).await?;
-    scene.environment.stop_clickhouse().await?;
+    front.go(Way::Refused);
     scene.wait_acked(load, SPANS_AWAY, FLOW).await
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Run by `cargo verify`, which brings the servers up, builds the images and installs the operator. Each test has its own
 //! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
-//! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`scene::Uses`).
+//! Tests that stop a server or the operator, or measure a speed, run alone, the others beside each other (`turns`).
 
 mod audit;
 mod autoscaled;
@@ -35,5 +35,6 @@ mod rollout;
 mod scene;
 mod schema;
 mod secured;
+mod turns;
 mod volumes;
 mod waves;

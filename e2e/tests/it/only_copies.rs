@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::cluster::{Seen, until};
+use e2e::faults::Way;
 use serde_json::{Value, json};
 use sluice_crds::status::condition::VOLUMES_DRAINED;
 
@@ -29,18 +30,19 @@ const FLOW: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> Result<()> {
-    scene::run("only_copies", Uses::ServersAlone, PARTITIONS, async |scene: &mut Scene| {
+    scene::run("only_copies", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        let front = scene.front().await?;
         scene.start(&spec(2)).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(ROWS_BEFORE, FLOW).await?;
-        scene.environment.stop_clickhouse().await?;
+        front.go(Way::Refused);
         scene.wait_acked(&load, SPANS_AWAY, FLOW).await?;
         let sent = load.stop().await?;
         // From here on Kafka has nothing that anybody would read again.
         scene.wait_committed().await?;
         killed(scene).await?;
         taken_away(scene).await?;
-        scene.environment.start_clickhouse().await?;
+        front.go(Way::Open);
         drained(scene).await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;
         ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);

@@ -49,7 +49,7 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
         Ok(())
     };
     // The class is left to nobody.
-    let played = scene::run("replaced", Uses::ServersAlone, 4, body).await;
+    let played = scene::run("replaced", Uses::Servers, 4, body).await;
     let removed = async { remove_class(&Environment::resolve().await?.cluster).await };
     played.and(removed.await)
 }

@@ -39,7 +39,7 @@ const CGROUP_DEPTH_MAX: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Result<()> {
-    scene::run("resize", Uses::ServersAlone, 4, async |scene: &mut Scene| {
+    scene::run("resize", Uses::Servers, 4, async |scene: &mut Scene| {
         // Another cluster's nodes are not this machine.
         scene.environment.local_clickhouse_only()?;
         scene.start(&json!({"gateway": {"resources": {"resize": "InPlace"}}})).await?;

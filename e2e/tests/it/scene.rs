@@ -1,6 +1,6 @@
 //! The scene of one test: its namespace, topic, database and pipeline, made before it and removed after it.
 //!
-//! Limits: one test at a time may stop what the others share, or need the machine for itself; it waits for them, and they for it.
+//! Limits: what it is made of is each test's own; what all share, and who may stop it, is a matter of turns.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,50 +8,24 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use e2e::cluster::{Evidence, Namespace, Seen, until};
+use e2e::faults::SinkFront;
 use e2e::oracle::{Database, Oracle, Patience, Verdict};
 use e2e::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
 use e2e::produce::{Compression, Feed, Load, Producer, Sent, Topic};
 use e2e::say;
 use e2e::spans::{Encoding, Run, Shape};
+use e2e::stack::kubernetes;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::environment::{Environment, READY};
-
-/// Held for reading by tests that need the shared servers and the operator, for writing by those that run alone.
-static SHARED: RwLock<()> = RwLock::const_new(());
+use crate::environment::{self, Environment, READY};
+pub use crate::turns::Uses;
 
 /// Scenes opened by this process, so that no two have the same names.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// How long rows may take to come. A stall of a minute is longer than any back-off of the gateway.
 pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
-
-/// What a test does to what all tests share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uses {
-    /// Uses the servers and the operator as they are.
-    Servers,
-    /// Stops one of them, or measures how fast something is: no other test runs meanwhile.
-    ServersAlone,
-}
-
-/// The right to run, until dropped.
-pub enum Turn {
-    Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
-}
-
-impl Uses {
-    /// Waits for the right to run.
-    pub async fn turn(self) -> Turn {
-        match self {
-            Uses::Servers => Turn::Beside(SHARED.read().await),
-            Uses::ServersAlone => Turn::Alone(SHARED.write().await),
-        }
-    }
-}
 
 /// Everything that one test has for itself.
 pub struct Scene {
@@ -176,6 +150,18 @@ impl Made {
 }
 
 impl Scene {
+    /// Puts a front of its own between this scene's gateways, which are not there yet, and `ClickHouse`, where the local stack's pods reach
+    /// this machine: what a test does there, no other test sees.
+    pub async fn front(&mut self) -> Result<SinkFront> {
+        self.environment.local_clickhouse_only()?;
+        let server = environment::servers().await?.clickhouse;
+        let upstream = server.strip_prefix("http://").context("ClickHouse's URL is not http")?;
+        let front = SinkFront::start_on(kubernetes::NODE_ADDRESS, upstream).await?;
+        let settings = Settings { clickhouse: front.url(), ..self.pipeline.settings().clone() };
+        self.pipeline = Pipeline::new(&self.namespace, settings);
+        Ok(front)
+    }
+
     /// Makes the Secret of the `ClickHouse` user that gateways use.
     pub async fn apply_credentials(&self) -> Result<()> {
         let clickhouse = &self.environment.clickhouse_pods;

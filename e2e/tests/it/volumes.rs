@@ -46,8 +46,8 @@ async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Re
         ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
         Ok(())
     };
-    // The storage class is everybody's.
-    let played = scene::run("volumes", Uses::ServersAlone, 4, body).await;
+    // The storage class is everybody's. The other test that changes it runs alone.
+    let played = scene::run("volumes", Uses::Servers, 4, body).await;
     let restored =
         async { lets_grow(&crate::environment::Environment::resolve().await?.cluster, false).await };
     played.and(restored.await)
