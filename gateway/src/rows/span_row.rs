@@ -30,6 +30,9 @@
 //! have no call on the way of a usual attribute from the wire to the row (4,490 instructions before). What did not: texts of 8 to 32
 //! bytes as two copies of a fixed size, one over the end of the other (9 % more instructions, 6 % more time).
 
+mod ids;
+mod words;
+
 use crate::rows::attributes::{self, AttributeWriter, Elements, Set};
 use crate::rows::resources::{self, EncodedResources};
 use sluice_clickhouse::{
@@ -58,7 +61,7 @@ const TIME_MAX: u64 = i64::MAX.unsigned_abs();
 const ROW_LEN_MAX: usize = ROW_BYTES_MAX as usize;
 
 /// Bytes of a row's columns of fixed size, of its words and of the lengths of its strings: 3 numbers of 8, 2 words of
-/// [`WORD_BYTES`], 8 lengths of 5; and the counts of empty arrays.
+/// [`words::BYTES`], 8 lengths of 5; and the counts of empty arrays.
 const FIXED_BYTES: usize = 128;
 
 /// Small buffers of a worker: of [`Scratch`] 2, of events and links 6, of the writers 5, of groups 1. Each may become twice as large
@@ -225,10 +228,10 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
         let (nanos, original) = usable(span.start_time_unix_nano, self.fallback_nanos);
         room::make(row, FIXED_BYTES + plain_bytes(span) + shared.len(), limit)?;
         put_datetime64(row, nanos);
-        put_ids(row, span);
+        ids::put(row, span);
         put_seldom(row, span.trace_state);
         put_string(row, span.name);
-        put_word(row, kind(span.kind));
+        words::put(row, words::kind(span.kind));
         row.extend_from_slice(shared);
         let extra = original.map(|value| (ORIGINAL_START, value));
         writer.write(row, &Set { columns: &columns.span, attributes: &span.attributes, extra }, limit)?;
@@ -236,7 +239,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             room::make(row, span.status_message.len(), limit)?;
         }
         put_u64(row, span.end_time_unix_nano.saturating_sub(span.start_time_unix_nano));
-        put_word(row, status(span.status_code));
+        words::put(row, words::status(span.status_code));
         put_seldom(row, span.status_message);
         if span.events.is_empty() {
             row.extend_from_slice(&[0; 2]);
@@ -399,59 +402,6 @@ fn service_name<'a>(resource: &Resource<'a>) -> Result<&'a [u8], Malformed> {
     Ok(b"")
 }
 
-/// `TraceId`, `SpanId`, `ParentSpanId`. Ids of the specified lengths are turned into digits 16 bytes at a time, of which the
-/// compiler makes vector instructions.
-#[inline]
-fn put_ids(row: &mut Vec<u8>, span: &Span<'_>) {
-    let parent = if span.parent_span_id.is_empty() { &NO_ID } else { span.parent_span_id };
-    let (Ok(trace), Ok(own), Ok(parent)) =
-        (span.trace_id.try_into(), span.span_id.try_into(), parent.try_into())
-    else {
-        return [span.trace_id, span.span_id, span.parent_span_id]
-            .into_iter()
-            .for_each(|id| put_hex(row, id));
-    };
-    let spans = u128::from(u64::from_le_bytes(parent)) << 64 | u128::from(u64::from_le_bytes(own));
-    let (trace, spans) = (hex(trace), hex(spans.to_le_bytes()));
-    let (own, parent) = spans.as_flattened().split_at(16);
-    row.push(32);
-    row.extend_from_slice(trace.as_flattened());
-    row.push(16);
-    row.extend_from_slice(own);
-    if span.parent_span_id.is_empty() {
-        row.push(0);
-    } else {
-        row.push(16);
-        row.extend_from_slice(parent);
-    }
-}
-
-/// Stands in for the parent of a span that has none.
-const NO_ID: [u8; 8] = [0; 8];
-
-/// The two digits of every byte.
-#[inline]
-fn hex(id: [u8; 16]) -> [[u8; 2]; 16] {
-    let mut digits = [[0; 2]; 16];
-    for (pair, byte) in digits.iter_mut().zip(id) {
-        *pair = [digit(byte >> 4), digit(byte & 15)];
-    }
-    digits
-}
-
-/// Appends an id as a string of lower-case hex digits.
-fn put_hex(row: &mut Vec<u8>, id: &[u8]) {
-    put_len(row, id.len() * 2);
-    for byte in id {
-        row.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-    }
-}
-
-#[inline]
-const fn digit(number: u8) -> u8 {
-    number + if number < 10 { b'0' } else { b'a' - 10 }
-}
-
 /// Appends a string that most spans do not have.
 #[inline]
 fn put_seldom(row: &mut Vec<u8>, bytes: &[u8]) {
@@ -459,39 +409,6 @@ fn put_seldom(row: &mut Vec<u8>, bytes: &[u8]) {
         row.push(0);
     } else {
         put_string(row, bytes);
-    }
-}
-
-/// Bytes of the longest word, its length included.
-const WORD_BYTES: usize = 12;
-
-/// Appends one of a few words. They are all copied at full length, which takes no call and no branch.
-#[inline]
-fn put_word(row: &mut Vec<u8>, word: &[u8; WORD_BYTES]) {
-    let end = row.len() + 1 + usize::from(word[0]);
-    row.extend_from_slice(word);
-    row.truncate(end);
-}
-
-/// `SpanKind` as a string with its length: opentelemetry.proto.trace.v1.Span.SpanKind; a number that the
-/// specification does not have is unspecified.
-fn kind(kind: i32) -> &'static [u8; WORD_BYTES] {
-    match kind {
-        1 => b"\x08Internal   ",
-        2 => b"\x06Server     ",
-        3 => b"\x06Client     ",
-        4 => b"\x08Producer   ",
-        5 => b"\x08Consumer   ",
-        _ => b"\x0bUnspecified",
-    }
-}
-
-/// `StatusCode` as a string with its length: opentelemetry.proto.trace.v1.Status.StatusCode.
-fn status(code: i32) -> &'static [u8; WORD_BYTES] {
-    match code {
-        1 => b"\x02Ok         ",
-        2 => b"\x05Error      ",
-        _ => b"\x05Unset      ",
     }
 }
 
