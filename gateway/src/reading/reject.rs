@@ -227,19 +227,11 @@ fn advice(refused: &Refused) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_gateway_config::{Format, InsertFormat};
+    use crate::signals::metrics::reference;
 
     #[test]
     fn the_advice_for_a_batch_is_a_config_that_is_accepted() {
-        let sizing = Sizing {
-            limit: ByteSize::mib(192),
-            workers: 2,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-            format: Format::OtlpProto,
-            insert_concurrency: 2,
-            insert_format: InsertFormat::RowBinary,
-        };
+        let sizing = reference::sizing();
         let advice = |bytes| BadBatch::TooLarge { bytes }.advice(&sizing);
         let larger = advice((2 << 20) - 1);
         assert!(larger.contains("recordBatchBytesMax: 2MiB with memory.limit: 192MiB"), "{larger}");

@@ -354,13 +354,13 @@ fn put_links<E>(row: &mut Vec<u8>, span: &Span<'_>, scratch: Nested<'_>) -> Resu
     for link in &span.links {
         let id = link?.trace_id;
         room::make(row, 2 * id.len(), limit)?;
-        put_hex(row, id);
+        ids::put_hex(row, id);
     }
     put_len(row, len);
     for link in &span.links {
         let id = link?.span_id;
         room::make(row, 2 * id.len(), limit)?;
-        put_hex(row, id);
+        ids::put_hex(row, id);
     }
     put_len(row, len);
     for link in &span.links {

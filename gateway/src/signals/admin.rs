@@ -234,8 +234,8 @@ fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::metrics::reference::metrics;
     use http_body_util::BodyExt as _;
-    use sluice_gateway_config::{Budget, ByteSize, Format, InsertFormat, Sizing};
     use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -263,19 +263,6 @@ mod tests {
         fn remaining(&self) -> Remaining {
             Remaining { is_draining: self.0.load(Ordering::Relaxed), ..Remaining::default() }
         }
-    }
-
-    fn metrics() -> Metrics {
-        let sizing = Sizing {
-            limit: ByteSize::mib(192),
-            workers: 2,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-            format: Format::OtlpProto,
-            insert_concurrency: 2,
-            insert_format: InsertFormat::RowBinary,
-        };
-        Metrics::new(&Budget::divide(&sizing).unwrap())
     }
 
     async fn asked(way: Way, method: &str, path: &str, health: &Told) -> (u16, String) {

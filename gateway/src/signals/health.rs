@@ -306,11 +306,11 @@ impl Health for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::metrics::reference::metrics;
     use crate::volume::{
         block_frames::tests::{Volume as Folder, damage, stowed},
         spool::Ended,
     };
-    use sluice_gateway_config::{Budget, ByteSize, Format, InsertFormat, Sizing};
     use sluice_kafka::{PartitionId, watchdog::Reason};
 
     fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
@@ -318,21 +318,8 @@ mod tests {
         Still { id, reason, since: Duration::from_secs(125), is_stuck }
     }
 
-    fn metrics() -> Arc<Metrics> {
-        let sizing = Sizing {
-            limit: ByteSize::mib(192),
-            workers: 2,
-            partitions_active_max: 8,
-            record_batch_bytes_max: ByteSize::mib(1),
-            format: Format::OtlpProto,
-            insert_concurrency: 2,
-            insert_format: InsertFormat::RowBinary,
-        };
-        Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()))
-    }
-
     fn status() -> (Status, Arc<ConsumerStats>) {
-        let status = Status::new(metrics(), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+        let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
         let consumer = Arc::new(ConsumerStats::default());
         status.consumes(consumer.clone());
         (status, consumer)
@@ -396,7 +383,7 @@ mod tests {
     async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
         let folder = Folder::new("not-open");
         let pool = Arc::new(Pool::new(4 << 20, 1, 1));
-        let of = |volume: Volume| Status::new(metrics(), pool.clone(), Some(volume));
+        let of = |volume: Volume| Status::new(Arc::new(metrics()), pool.clone(), Some(volume));
         let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
 
         assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
@@ -426,7 +413,7 @@ mod tests {
         while stowed.frames.is_in_memory() {
             tokio::task::yield_now().await;
         }
-        let status = Status::new(metrics(), pool, None);
+        let status = Status::new(Arc::new(metrics()), pool, None);
         status.spools(spool.clone());
         assert!(!status.remaining().is_damaged);
         damage(&folder.files()[0]);

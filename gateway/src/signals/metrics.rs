@@ -406,3 +406,28 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
+
+/// What tests take where any gateway will do.
+#[cfg(test)]
+pub(crate) mod reference {
+    use super::{Budget, Metrics};
+    use sluice_gateway_config::{ByteSize, Format, InsertFormat, Sizing};
+
+    /// The smallest of the reference sizes: 192 MiB for 2 workers, 8 active partitions, record batches to 1 MiB.
+    pub fn sizing() -> Sizing {
+        Sizing {
+            limit: ByteSize::mib(192),
+            workers: 2,
+            partitions_active_max: 8,
+            record_batch_bytes_max: ByteSize::mib(1),
+            format: Format::OtlpProto,
+            insert_concurrency: 2,
+            insert_format: InsertFormat::RowBinary,
+        }
+    }
+
+    /// Its metrics.
+    pub fn metrics() -> Metrics {
+        Metrics::new(&Budget::divide(&sizing()).unwrap())
+    }
+}

@@ -1,24 +1,18 @@
 use super::*;
-use crate::blocks::buffers::{CHUNK_BYTES, Purpose};
+use crate::{
+    blocks::buffers::{CHUNK_BYTES, Purpose},
+    signals::metrics::reference,
+};
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;
-use sluice_gateway_config::{ByteSize, Format, InsertFormat, budget::Budget};
+use sluice_gateway_config::{ByteSize, Format};
 use sluice_kafka::ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
 
 /// One of two workers, and where it reports to.
 fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
-    let sizing = Sizing {
-        limit: ByteSize::mib(256),
-        workers: 2,
-        partitions_active_max: 8,
-        record_batch_bytes_max: ByteSize::mib(1),
-        format: Format::OtlpProto,
-        insert_concurrency: 2,
-        insert_format: InsertFormat::RowBinary,
-    };
-    let metrics = Arc::new(Metrics::new(&Budget::divide(&sizing).unwrap()));
+    let metrics = Arc::new(reference::metrics());
     let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 2, memory: {limit: 256MiB}, \
                   source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
                   sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
@@ -39,7 +33,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         workers: 2,
         route: Route::new(1),
         reader: Reader::new(Format::OtlpProto, ByteSize::mib(1)),
-        sizing,
+        sizing: reference::sizing(),
         on_missing: OnMissing::Stop,
         columns: TableColumns::default(),
         row_buffers_max: 4,

@@ -44,7 +44,7 @@ fn hex(id: [u8; 16]) -> [[u8; 2]; 16] {
 }
 
 /// Appends an id as a string of lower-case hex digits.
-fn put_hex(row: &mut Vec<u8>, id: &[u8]) {
+pub(super) fn put_hex(row: &mut Vec<u8>, id: &[u8]) {
     put_len(row, id.len() * 2);
     for byte in id {
         row.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);

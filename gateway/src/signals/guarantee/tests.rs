@@ -1,6 +1,7 @@
 //! Tables of what servers say and what can be promised.
 
 use super::*;
+use crate::signals::metrics::reference::metrics;
 use sluice_clickhouse::deduplication::Version;
 use sluice_clickhouse::{
     deduplication::{Forced, View},
@@ -138,15 +139,6 @@ fn a_small_window_is_short_before_a_rate_was_measured_and_while_nothing_comes() 
     }
     assert_eq!(of(10_000, &unmeasured).age_budget, 500 * SECOND);
     assert_eq!(of(10_000, &idle).age_budget, 50_000 * SECOND);
-}
-
-fn metrics() -> crate::signals::metrics::Metrics {
-    let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
-                  source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
-                  sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
-    crate::signals::metrics::Metrics::new(
-        sluice_gateway_config::parse::from_yaml(config).unwrap().check().unwrap().budget(),
-    )
 }
 
 /// The series of the guarantee that is 1.
