@@ -43,12 +43,13 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
     Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },
     Target { name: "otlp_rows", corpus: "otlp", runs: 15_000 },
     Target { name: "frame_read", corpus: "frame_read", runs: 20_000 },
     Target { name: "frame_round_trip", corpus: "frame_round_trip", runs: 5_000 },
+    Target { name: "native_block", corpus: "native_block", runs: 3_000 },
     Target { name: "rowbinary_skip", corpus: "rowbinary_skip", runs: 10_000 },
     Target { name: "gateway_config", corpus: "gateway_config", runs: 1_000 },
 ];

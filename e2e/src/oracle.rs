@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clickhouse::{Client, Row};
 use serde::{Deserialize, Serialize};
+use sluice_gateway_config::Layout;
 use tokio::time::Instant;
 
 use crate::produce::Sent;
@@ -109,7 +110,8 @@ impl Database {
 
     /// What counts the spans of `run` in `table`.
     pub fn oracle(&self, table: &str, run: Run) -> Oracle {
-        Oracle { server: self.server.clone(), table: format!("`{}`.`{table}`", self.name), run }
+        let table = format!("`{}`.`{table}`", self.name);
+        Oracle { server: self.server.clone(), table, layout: Layout::Json, run }
     }
 }
 
@@ -119,6 +121,7 @@ pub struct Oracle {
     server: Server,
     /// Quoted name of the table, with its database.
     table: String,
+    layout: Layout,
     run: Run,
 }
 
@@ -163,9 +166,15 @@ pub struct Patience {
 }
 
 impl Oracle {
+    /// The same of a table with another layout than `Json`. It counts; rows are read back with types from `Json` alone.
+    #[must_use]
+    pub fn laid_out(self, layout: Layout) -> Oracle {
+        Oracle { layout, ..self }
+    }
+
     /// Counts once, against what was sent.
     pub async fn count(&self, sent: &Sent) -> Result<Count> {
-        let query = count_query(&self.table, self.run, sent);
+        let query = count_query((&self.table, self.layout), self.run, sent);
         self.server.limited(&query, self.server.client.query_raw(&query).fetch_one::<Count>()).await
     }
 
@@ -232,15 +241,28 @@ fn verdict(sent: &Sent, count: Count, elapsed: Duration) -> Verdict {
     }
 }
 
-fn count_query(table: &str, run: Run, sent: &Sent) -> String {
+/// The number of a row's span; -1 without one.
+fn number_in(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Json => "ifNull(SpanAttributes.`sluice`.`seq`.:`Int64`, -1)",
+        Layout::Map => "toInt64OrDefault(SpanAttributes['sluice.seq'], toInt64(-1))",
+        Layout::Nested => {
+            "if(has(`SpanAttributesInt.Key`, 'sluice.seq'), \
+             `SpanAttributesInt.Value`[indexOf(`SpanAttributesInt.Key`, 'sluice.seq')], -1)"
+        }
+    }
+}
+
+fn count_query((table, layout): (&str, Layout), run: Run, sent: &Sent) -> String {
     let mut produced = sent.acked.clone();
     produced.extend(&sent.doubtful);
     format!(
         "SELECT countIf(produced) AS rows, uniqExactIf(number, acked) AS unique_acked, \
          uniqExactIf(number, produced) AS unique, countIf(NOT produced) AS foreign \
-         FROM (SELECT ifNull(SpanAttributes.`sluice`.`seq`.:`Int64`, -1) AS number, \
+         FROM (SELECT {number} AS number, \
          startsWith(TraceId, '{prefix}') AS ours, ours AND ({acked}) AS acked, ours AND ({produced}) AS produced \
          FROM {table})",
+        number = number_in(layout),
         prefix = run.trace_id_prefix(),
         acked = condition(&sent.acked),
         produced = condition(&produced),

@@ -117,7 +117,7 @@ pub struct Generator {
     wire: Wire,
     encoding: Encoding,
     /// The message as JSON, if that is the encoding.
-    text: String,
+    text: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Generator {
             Shape::Rich => Body::Rich(rich::Shop::new(run)),
             Shape::Loadgen => Body::Loadgen,
         };
-        Generator { run, body, wire: Wire::default(), encoding: Encoding::default(), text: String::new() }
+        Generator { run, body, wire: Wire::default(), encoding: Encoding::default(), text: Vec::new() }
     }
 
     /// The same in another encoding.
@@ -157,10 +157,18 @@ impl Generator {
             Encoding::OtlpProto => self.wire.as_bytes(),
             Encoding::OtlpJson => {
                 json::write(self.wire.as_bytes(), &mut self.text);
-                self.text.as_bytes()
+                &self.text
             }
         }
     }
+}
+
+/// A message of traces as OTLP/JSON. What that has no words for stays what it is, and makes a text that is not OTLP/JSON: bytes that
+/// are not UTF-8, ids of another length.
+pub fn otlp_json(message: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    json::write(message, &mut text);
+    text
 }
 
 /// Field numbers of `opentelemetry/proto/trace/v1/trace.proto`, those that this generator writes.

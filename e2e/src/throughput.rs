@@ -25,11 +25,12 @@ mod tally;
 mod threads;
 pub mod witness;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use sluice_gateway_config::Layout;
 
 use crate::cargo::{cargo, release_folder};
 use crate::process::{Job, command, interrupt};
@@ -69,6 +70,10 @@ pub struct ThroughputArgs {
     /// How the gateway's blocks go over the wire; may be given twice, for both in turn
     #[arg(long = "format", value_enum, default_values_t = [InsertFormat::RowBinary])]
     formats: Vec<InsertFormat>,
+
+    /// How attributes lie in the gateway's table; may be given several times, for each in turn
+    #[arg(long = "layout", value_enum, default_values_t = [TableLayout::Json])]
+    layouts: Vec<TableLayout>,
 
     /// Where the gateway's rows go
     #[arg(long, value_enum, default_value_t = SinkChoice::Null)]
@@ -119,7 +124,7 @@ Sinks:
 With --format native the gateway has 256 MiB, and needs --sink clickhouse: the null sink reads rows alone.
 
 Peers are run by `sh -c` with BROKERS, TOPIC, GROUP and SINK (URL) in their environment, and with DATABASE,
-TABLE and ENGINE, where a table of the gateway's layout is ready. They read TOPIC as GROUP from the earliest
+TABLE and ENGINE, where a table of the gateway's (first) layout is ready. They read TOPIC as GROUP from the earliest
 offset and commit; when nothing is left they get SIGTERM. Everything they start counts as theirs. A script
 build.sh beside a peer's program is run before anything is measured. Ready to use (e2e/peers/README.md):
   --peer otelcol=e2e/peers/otel-collector/run.sh
@@ -159,6 +164,27 @@ enum MessageEncoding {
     OtlpJson,
 }
 
+/// The three layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TableLayout {
+    /// One column of JSON a set: every value in its type
+    Json,
+    /// One map of text a set
+    Map,
+    /// Groups of keys and values a set, one for each type
+    Nested,
+}
+
+impl TableLayout {
+    fn layout(self) -> Layout {
+        match self {
+            TableLayout::Json => Layout::Json,
+            TableLayout::Map => Layout::Map,
+            TableLayout::Nested => Layout::Nested,
+        }
+    }
+}
+
 /// The two load shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LoadShape {
@@ -192,13 +218,27 @@ impl ThroughputArgs {
         }
     }
 
+    /// Who runs: the gateway with each layout and format, then the peers.
+    fn entrants(&self, gateway: &Path) -> Vec<Entrant> {
+        let mut entrants = Vec::new();
+        for layout in self.layouts.iter().map(|layout| layout.layout()) {
+            let formats = self.formats.iter();
+            entrants.extend(formats.map(|format| Entrant::Gateway(gateway.to_owned(), *format, layout)));
+        }
+        // One at least: there is a default.
+        if let Some(first) = self.layouts.first() {
+            entrants.extend(self.peers.iter().map(|peer| Entrant::Peer(peer.clone(), first.layout())));
+        }
+        entrants
+    }
+
     /// Where an entrant's rows go, one run after the other.
     fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
         match (entrant, self.sink, self.peer_sink) {
-            (Entrant::Gateway(..), SinkChoice::Null, _) | (Entrant::Peer(_), _, SinkChoice::Null) => {
+            (Entrant::Gateway(..), SinkChoice::Null, _) | (Entrant::Peer(..), _, SinkChoice::Null) => {
                 &[Finish::NullSink]
             }
-            (Entrant::Peer(_), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
+            (Entrant::Peer(..), SinkChoice::Null, SinkChoice::Clickhouse) => &[Finish::Server(Engine::Null)],
             (_, SinkChoice::Clickhouse, _) => {
                 &[Finish::Server(Engine::Null), Finish::Server(Engine::MergeTree)]
             }
@@ -215,6 +255,10 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
         args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
         "--format native needs --sink clickhouse: the null sink reads rows alone"
     );
+    anyhow::ensure!(
+        args.spool.is_none() || args.layouts.len() == 1,
+        "--spool compares the runs of one layout; give --layout once"
+    );
     interrupt::watch()?;
     let gateway = match &args.gateway {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
@@ -224,7 +268,7 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     let began_stack = begin_stack()?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
-    let outcome = runtime.block_on(measure(args, gateway, &mut report));
+    let outcome = runtime.block_on(measure(args, &gateway, &mut report));
     if began_stack {
         say::progress("stack", "stopping; its data stays for the next time");
         stack::down(false)?;
@@ -309,13 +353,10 @@ fn build(peer: &Peer) -> anyhow::Result<()> {
     Job { part: &peer.name, doing: "build, unless it is built already", log }.run(&mut command(script))
 }
 
-async fn measure(args: &ThroughputArgs, gateway: PathBuf, report: &mut Report) -> anyhow::Result<()> {
+async fn measure(args: &ThroughputArgs, gateway: &Path, report: &mut Report) -> anyhow::Result<()> {
     let mut course =
-        Course::lay(&gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
-    let of_format = |format: &InsertFormat| Entrant::Gateway(gateway.clone(), *format);
-    let mut entrants: Vec<_> = args.formats.iter().map(of_format).collect();
-    entrants.extend(args.peers.iter().cloned().map(Entrant::Peer));
-    let outcome = rounds(args, &entrants, &mut course, report).await;
+        Course::lay(gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
+    let outcome = rounds(args, &args.entrants(gateway), &mut course, report).await;
     let kept = format!("configs and logs are in {}", course.folder().display());
     let outcome = outcome.context(kept);
     let removed = course.remove(outcome.is_ok()).await;
@@ -350,7 +391,9 @@ async fn rounds(
 }
 
 fn say_run(name: &str, run: &report::RunReport) {
-    say::progress(name, &format!("{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s));
+    let layout = run.layout.map(|layout| format!("{layout}: ")).unwrap_or_default();
+    let figures = format!("{layout}{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s);
+    say::progress(name, &figures);
 }
 
 #[cfg(test)]

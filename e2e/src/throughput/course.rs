@@ -140,7 +140,7 @@ impl Course {
 
     /// One run of an entrant over the whole topic.
     pub async fn run(&mut self, entrant: &Entrant, finish: Finish) -> Result<RunReport> {
-        let mut place = self.place(finish, false)?;
+        let mut place = self.place(entrant, finish, false)?;
         let spans = self.spans();
         let (raced, arrived) = match finish {
             Finish::NullSink => {
@@ -159,6 +159,7 @@ impl Course {
         let mut report =
             RunReport::new(entrant.name(), spans, raced.wall.as_secs_f64(), raced.usage, arrived);
         report.threads = raced.threads;
+        report.layout = entrant.told_layout();
         if let Finish::Server(engine) = finish {
             report.engine = Some(engine.name());
         }
@@ -171,7 +172,7 @@ impl Course {
     }
 
     /// A folder, a group and a route of its own for a run.
-    fn place(&mut self, finish: Finish, with_volume: bool) -> Result<Place> {
+    fn place(&mut self, entrant: &Entrant, finish: Finish, with_volume: bool) -> Result<Place> {
         let number = self.groups.len();
         let group = format!("{}-{number}", self.topic.name());
         self.groups.push(group.clone());
@@ -186,6 +187,7 @@ impl Course {
             sink: crate::stack::clickhouse::HOST_URL.to_owned(),
             database: format!("sluice_throughput_{:x}_{number}", self.run.id),
             table: TABLE.to_owned(),
+            layout: entrant.layout(),
             engine: match finish {
                 Finish::NullSink => Engine::Null.name(),
                 Finish::Server(engine) => engine.name(),
@@ -219,7 +221,7 @@ impl Course {
         (sink, engine): (&Sink, Engine),
     ) -> Result<(Raced, Arrived)> {
         let raced = self.race(entrant, route, folder, Goal::Committed).await?;
-        Ok((raced, sink.arrived(self.run, &self.sent, engine).await?))
+        Ok((raced, sink.arrived((self.run, &self.sent), engine, route.layout).await?))
     }
 
     /// Runs the process until it is done; says how long that took and what it cost.

@@ -7,7 +7,9 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::json;
+use sluice_gateway_config::Layout;
 
+use super::report::layout_name;
 use crate::gateway::{self, Orders};
 use crate::pipeline::merged;
 use crate::spans::Encoding;
@@ -78,10 +80,10 @@ impl FromStr for Peer {
 /// Who runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
-    /// The gateway, by its program, with blocks in this format.
-    Gateway(PathBuf, InsertFormat),
-    /// Another program.
-    Peer(Peer),
+    /// The gateway, by its program, with blocks in this format and a table of this layout.
+    Gateway(PathBuf, InsertFormat, Layout),
+    /// Another program, for which a table of this layout is ready.
+    Peer(Peer, Layout),
 }
 
 /// What is read and where it goes.
@@ -103,6 +105,8 @@ pub struct Route {
     pub database: String,
     /// The table.
     pub table: String,
+    /// How attributes lie in it.
+    pub layout: Layout,
     /// The engine that a peer should give to a table that it makes itself.
     pub engine: &'static str,
     /// Where the gateway tells of itself.
@@ -116,23 +120,38 @@ impl Entrant {
     pub fn name(&self) -> &str {
         match self {
             Entrant::Gateway(..) => "gateway",
-            Entrant::Peer(peer) => &peer.name,
+            Entrant::Peer(peer, _) => &peer.name,
+        }
+    }
+
+    /// How attributes lie in the table that is made for it.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Entrant::Gateway(_, _, layout) | Entrant::Peer(_, layout) => *layout,
+        }
+    }
+
+    /// The layout as the report names it; a peer may make a table of its own.
+    pub fn told_layout(&self) -> Option<&'static str> {
+        match self {
+            Entrant::Gateway(_, _, layout) => Some(layout_name(*layout)),
+            Entrant::Peer(..) => None,
         }
     }
 
     /// Whether an exit code is that of an end on SIGTERM. The gateway ends by itself then; a shell around a peer may be ended by
     /// the signal, while the peer does what it has to.
     pub fn ends_well(&self, exit_code: i32) -> bool {
-        exit_code == 0 || matches!(self, Entrant::Peer(_)) && exit_code == ENDED_BY_SIGTERM
+        exit_code == 0 || matches!(self, Entrant::Peer(..)) && exit_code == ENDED_BY_SIGTERM
     }
 
     /// The command for a run; files that it needs go to `folder`.
     pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
         match self {
-            Entrant::Gateway(program, format) => {
+            Entrant::Gateway(program, format, _) => {
                 Ok(gateway::command(program, &write_config(route, *format, folder)?))
             }
-            Entrant::Peer(Peer { command: text, .. }) => {
+            Entrant::Peer(Peer { command: text, .. }, _) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", text]);
                 command.env("BROKERS", &route.brokers).env("TOPIC", &route.topic).env("GROUP", &route.group);
@@ -174,7 +193,11 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
             "format": format,
             "recordBatchBytesMax": record_batch_max,
         }},
-        "sink": {"clickhouse": {"table": route.table, "insert": {"format": insert}}},
+        "sink": {"clickhouse": {
+            "table": route.table,
+            "insert": {"format": insert},
+            "schema": {"layout": route.layout},
+        }},
         "memory": {"limit": memory_limit},
     });
     if let Some(volume) = &route.volume {
@@ -214,8 +237,8 @@ mod tests {
 
     #[test]
     fn only_a_peer_may_be_ended_by_the_signal() {
-        let peer = Entrant::Peer("x=y".parse().unwrap());
-        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native);
+        let peer = Entrant::Peer("x=y".parse().unwrap(), Layout::Map);
+        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native, Layout::Json);
         assert!(peer.ends_well(143) && peer.ends_well(0) && !peer.ends_well(1));
         assert!(gateway.ends_well(0) && !gateway.ends_well(143));
     }

@@ -49,10 +49,13 @@ impl Kind {
             "LowCardinality" => Kind::of_type(inner)?,
             "Nullable" => Kind::Nullable(Box::new(Kind::of_type(inner)?)),
             "Array" => Kind::Array(Box::new(Kind::of_type(inner)?)),
-            "Map" => {
+            // In rows, a list of named pairs is what a map is.
+            "Map" | "Nested" => {
                 let (key, value) =
                     inner.rsplit_once(", ").with_context(|| format!("read the type {name}"))?;
-                Kind::Map(Box::new(Kind::of_type(key)?), Box::new(Kind::of_type(value)?))
+                let unnamed =
+                    |field: &str, name: &str| Kind::of_type(field.strip_prefix(name).unwrap_or(field));
+                Kind::Map(Box::new(unnamed(key, "Key ")?), Box::new(unnamed(value, "Value ")?))
             }
             "String" => Kind::Text,
             "JSON" => Kind::Json(declared_paths(inner)?),
@@ -216,6 +219,7 @@ mod tests {
                 ]),
             ),
             ("Map(LowCardinality(String), String)", Kind::Map(text(), text())),
+            ("Nested(Key LowCardinality(String), Value Bool)", Kind::Map(text(), Box::new(Kind::Fixed(1)))),
             ("Nullable(UInt8)", Kind::Nullable(Box::new(Kind::Fixed(1)))),
         ] {
             assert_eq!(Kind::of_type(name).unwrap(), kind, "{name}");

@@ -1,6 +1,7 @@
 //! What was measured, as a table and as JSON.
 
 use serde::Serialize;
+use sluice_gateway_config::Layout;
 
 use super::spool::{Comparison, Counts, Phase};
 use super::threads::ThreadTime;
@@ -15,6 +16,9 @@ pub struct RunReport {
     /// The server's table engine; absent with the null sink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<&'static str>,
+    /// How attributes lie in the gateway's table; absent for a peer, which may make its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<&'static str>,
     /// The format of its inserts.
     pub format: String,
     /// Spans in the topic.
@@ -91,6 +95,15 @@ pub fn shape_name(shape: Shape) -> &'static str {
     }
 }
 
+/// A layout's name on the command line and in the report.
+pub fn layout_name(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Json => "json",
+        Layout::Map => "map",
+        Layout::Nested => "nested",
+    }
+}
+
 /// Microseconds, bytes and counts as far as a report needs them: exact to 2^53.
 #[expect(
     clippy::cast_precision_loss,
@@ -119,6 +132,7 @@ impl RunReport {
         RunReport {
             name: name.to_owned(),
             engine: None,
+            layout: None,
             format: arrived.format,
             spans,
             rows: arrived.rows,
@@ -160,11 +174,12 @@ impl RunReport {
         })
     }
 
-    fn cells(&self) -> [String; 14] {
+    fn cells(&self) -> [String; 15] {
         let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         [
             self.name.clone(),
             self.engine.unwrap_or("null sink").to_owned(),
+            self.layout.unwrap_or("-").to_owned(),
             self.format.clone(),
             self.spans.to_string(),
             self.rows.to_string(),
@@ -181,9 +196,10 @@ impl RunReport {
     }
 }
 
-const HEADINGS: [&str; 14] = [
+const HEADINGS: [&str; 15] = [
     "name",
     "sink",
+    "layout",
     "format",
     "spans",
     "rows",
@@ -199,7 +215,7 @@ const HEADINGS: [&str; 14] = [
 ];
 
 /// Columns of words, which stand to the left; numbers stand to the right.
-const WORDS: usize = 3;
+const WORDS: usize = 4;
 
 const SPOOL_HEADINGS: [&str; 5] =
     ["name", "spans read from Kafka", "blocks to the volume", "blocks from it", "volume MiB"];
@@ -278,7 +294,8 @@ mod tests {
             bytes: 98_500_000,
             server_cpu_us: None,
         };
-        RunReport::new("gateway", 1_000_000, 2.25, usage, arrived)
+        let run = RunReport::new("gateway", 1_000_000, 2.25, usage, arrived);
+        RunReport { layout: Some(layout_name(Layout::Map)), ..run }
     }
 
     #[test]
@@ -286,7 +303,7 @@ mod tests {
         let report = Report { shape: "rich", runs: vec![run()], spool: None };
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"shape":"rich","runs":[{"name":"gateway","format":"RowBinary","spans":1000000,"rows":1000000,"lost":0,"doubled":0,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
+            r#"{"shape":"rich","runs":[{"name":"gateway","layout":"map","format":"RowBinary","spans":1000000,"rows":1000000,"lost":0,"doubled":0,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
         );
     }
 

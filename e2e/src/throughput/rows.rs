@@ -39,6 +39,10 @@ enum Column {
     TraceId,
     /// Where the number is, in a column of JSON or a map.
     SpanAttributes(Kind),
+    /// Where its key is, among the keys of integers; the column of their values is behind it.
+    IntKeys,
+    /// Where the number is then.
+    IntValues,
     Other(Kind),
 }
 
@@ -73,6 +77,8 @@ impl Layout {
             Ok(match (name.as_str(), Kind::of_type(type_name)?) {
                 ("TraceId", Kind::Text) => Column::TraceId,
                 ("SpanAttributes", kind) => Column::SpanAttributes(kind),
+                ("SpanAttributesInt.Key", _) => Column::IntKeys,
+                ("SpanAttributesInt.Value", _) => Column::IntValues,
                 (_, kind) => Column::Other(kind),
             })
         };
@@ -94,12 +100,14 @@ impl Layout {
     }
 
     fn row(&self, bytes: &mut Bytes<'_>, prefix: &[u8]) -> Result<Found> {
-        let (mut ours, mut number) = (false, None);
+        let (mut ours, mut number, mut place) = (false, None, None);
         for column in &self.columns {
             match column {
                 Column::TraceId => ours = bytes.text()?.starts_with(prefix),
                 Column::SpanAttributes(Kind::Json(_)) => number = number_in_json(bytes)?,
                 Column::SpanAttributes(Kind::Map(_, value)) => number = number_in_map(bytes, value)?,
+                Column::IntKeys => place = place_of_number(bytes)?,
+                Column::IntValues => number = number_at(bytes, place)?,
                 Column::SpanAttributes(kind) | Column::Other(kind) => bytes.skip(kind)?,
             }
         }
@@ -131,13 +139,41 @@ fn number_in_json(bytes: &mut Bytes<'_>) -> Result<Option<u64>> {
     for _ in 0..bytes.length()? {
         let path = bytes.text()?;
         if path == NUMBER_KEY.as_bytes() && bytes.0.first() == Some(&TAG_INT64) {
-            let value = bytes.take(9)?[1..].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-            number = Some(value);
+            bytes.byte()?;
+            number = Some(int(bytes)?);
         } else {
             bytes.skip_tagged()?;
         }
     }
     Ok(number)
+}
+
+/// Where the number's key is in an array of keys.
+fn place_of_number(bytes: &mut Bytes<'_>) -> Result<Option<usize>> {
+    let mut found = None;
+    for place in 0..bytes.length()? {
+        if bytes.text()? == NUMBER_KEY.as_bytes() {
+            found = Some(place);
+        }
+    }
+    Ok(found)
+}
+
+/// The number at its place in an array of values.
+fn number_at(bytes: &mut Bytes<'_>, wanted: Option<usize>) -> Result<Option<u64>> {
+    let mut number = None;
+    for place in 0..bytes.length()? {
+        let value = int(bytes)?;
+        if wanted == Some(place) {
+            number = Some(value);
+        }
+    }
+    Ok(number)
+}
+
+/// A value of `Int64`.
+fn int(bytes: &mut Bytes<'_>) -> Result<u64> {
+    Ok(bytes.take(8)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
 fn number_in_map(bytes: &mut Bytes<'_>, value: &Kind) -> Result<Option<u64>> {
@@ -200,6 +236,23 @@ mod tests {
         layout.walk(&raw, RUN, |row| found.push(row.number)).unwrap();
         assert_eq!(found, [Some(263), None, Some(265)]);
         assert!(layout.walk(&raw[..raw.len() - 1], RUN, |_| ()).is_err(), "a row without its end");
+    }
+
+    #[test]
+    fn in_groups_the_number_is_where_its_key_is() {
+        let columns = ["TraceId", "SpanAttributesInt.Key", "SpanAttributesInt.Value"];
+        let types = ["String", "Array(LowCardinality(String))", "Array(Int64)"];
+        let columns = columns.iter().zip(types).map(|(name, kind)| ((*name).to_owned(), kind.to_owned()));
+        let insert =
+            "INSERT INTO t (`TraceId`, `SpanAttributesInt.Key`, `SpanAttributesInt.Value`) FORMAT RowBinary";
+        let layout = Layout::of_insert(insert, &Columns(columns.collect())).unwrap();
+        let id = format!("\x20{:0<32}", "000000000000abcd").into_bytes();
+        let (one, seven) = (1_i64.to_le_bytes(), 7_i64.to_le_bytes());
+        let with = [&id[..], b"\x02\x01k\x0asluice.seq\x02", &one, &seven].concat();
+        let without = [&id[..], b"\x01\x01k\x01", &one].concat();
+        let mut found = Vec::new();
+        layout.walk(&[with, without].concat(), RUN, |row| found.push(row.number)).unwrap();
+        assert_eq!(found, [Some(7), None]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use anyhow::{Context as _, Result};
+use sluice_gateway_config::Layout;
 
 use super::report::Arrived;
 use crate::oracle::{Database, Server};
@@ -79,13 +80,18 @@ impl Sink {
     }
 
     /// What arrived: all from the server's log, lost and doubled from the table where it keeps rows.
-    pub async fn arrived(&self, run: Run, sent: &produce::Sent, engine: Engine) -> Result<Arrived> {
+    pub async fn arrived(
+        &self,
+        (run, sent): (Run, &produce::Sent),
+        engine: Engine,
+        layout: Layout,
+    ) -> Result<Arrived> {
         self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
         let logged = self.server.text(&log_query(self.database.name()), "TSV").await?;
         let mut arrived = read_log(&logged)?;
         if engine == Engine::MergeTree
             // A peer that makes a table of another layout is counted by the log alone.
-            && let Ok(count) = self.database.oracle(TABLE, run).count(sent).await
+            && let Ok(count) = self.database.oracle(TABLE, run).laid_out(layout).count(sent).await
         {
             arrived.rows = count.rows + count.foreign;
             arrived.lost = Some(sent.acked.count() - count.unique_acked);

@@ -1,45 +1,110 @@
-//! Every odd value of OTLP goes in, and what gateway/VALUES.md says of it comes out of a `SELECT`.
+//! Every odd value of OTLP goes in, in both encodings, and what gateway/VALUES.md says of it comes out of a `SELECT` from a table of
+//! each layout.
 //!
-//! One message a case, named by its span. A case says what is selected from its row, as texts, and what that must be.
+//! One message a case, named by its span. A case says what is selected from its row, as texts, and what that must be. A message that
+//! OTLP/JSON has no words for is sent as text all the same: it is malformed then.
 
 mod cases;
 mod messages;
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use crate::process::{self, Stage};
+use anyhow::{Result, ensure};
+use e2e::letters::Place;
+use e2e::spans::{Encoding, otlp_json};
+use serde_json::{Value, json};
+use sluice_gateway_config::Layout;
+
+use crate::process::{self, Gateway, Stage};
+use cases::Case;
+
+const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_odd_value_has_its_documented_result() -> Result<()> {
-    process::run("odd_values", 2, async |stage: &Stage| {
+    of_encoding("odd_values", Encoding::OtlpProto).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_odd_value_in_json_has_its_documented_result() -> Result<()> {
+    of_encoding("odd_values_json", Encoding::OtlpJson).await
+}
+
+/// One topic, and a gateway for each layout, which read it at the same time.
+async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
+    process::run(test, 2, async |stage: &Stage| {
         let cases = cases::all();
-        for (number, case) in cases.iter().enumerate() {
-            stage.send(i32::try_from(number % 2)?, Some(&case.message)).await?;
+        let refused = send(stage, &cases, encoding).await?;
+        let mut gateways = Vec::new();
+        for layout in LAYOUTS {
+            gateways.push((layout, start(stage, layout, encoding).await?));
         }
-        // Beside the default of 1 MiB, the largest case has what a span and a batch need around its string.
-        let batches = json!({"source": {"kafka": {"recordBatchBytesMax": "2MiB", "partitionsActiveMax": 2}}});
-        let gateway = stage.start_with("odd", &batches).await?;
-        gateway.wait_lag(0).await?;
         let mut differences = Vec::new();
-        for case in &cases {
-            let (selected, expected): (Vec<_>, Vec<_>) = case.results.iter().cloned().unzip();
-            let selected: Vec<_> = selected.iter().map(|text| format!("toString({text})")).collect();
-            let tail = format!("WHERE {}", case.row);
-            let rows = gateway.select(&selected.join(", "), &tail).await?;
-            let found: Vec<Value> = rows.first().cloned().unwrap_or_default();
-            if rows.len() != 1 {
-                differences.push(format!("{}: {} rows", case.name, rows.len()));
+        for (layout, gateway) in gateways {
+            gateway.wait_lag(0).await?;
+            for case in &cases {
+                let is_refused = encoding == Encoding::OtlpJson && case.only_in_protobuf;
+                let found = differences_of(&gateway, case, layout, is_refused).await?;
+                differences
+                    .extend(found.into_iter().map(|found| format!("{layout:?}: {}: {found}", case.name)));
             }
-            let pairs = found.iter().zip(&expected).zip(&selected);
-            differences.extend(pairs.filter(|((found, expected), _)| **found != json!(expected)).map(
-                |((found, expected), selected)| {
-                    format!("{}: {selected} is {found}, not {expected:?}", case.name)
-                },
-            ));
+            gateway.letters().await?.ensure_exactly(&stage.topic, "malformed", &refused)?;
+            gateway.stop().await?;
         }
         ensure!(differences.is_empty(), "{}", differences.join("\n"));
-        gateway.stop().await
+        Ok(())
     })
     .await
+}
+
+/// Sends the message of every case; gives the places of those that no gateway may read.
+async fn send(stage: &Stage, cases: &[Case], encoding: Encoding) -> Result<BTreeSet<Place>> {
+    let mut refused = BTreeSet::new();
+    for (number, case) in cases.iter().enumerate() {
+        let partition = i32::try_from(number % 2)?;
+        let message = match encoding {
+            Encoding::OtlpProto => Cow::Borrowed(&case.message),
+            Encoding::OtlpJson => Cow::Owned(otlp_json(&case.message)),
+        };
+        let offset = stage.send(partition, Some(&message)).await?;
+        if encoding == Encoding::OtlpJson && case.only_in_protobuf {
+            refused.insert((partition, offset));
+        }
+    }
+    Ok(refused)
+}
+
+async fn start(stage: &Stage, layout: Layout, encoding: Encoding) -> Result<Gateway> {
+    let format = match encoding {
+        Encoding::OtlpProto => "OtlpProto",
+        Encoding::OtlpJson => "OtlpJson",
+    };
+    let change = json!({
+        // Beside the default of 1 MiB, the largest case has what a span and a batch need around its string.
+        "source": {"kafka": {"format": format, "recordBatchBytesMax": "2MiB", "partitionsActiveMax": 2}},
+        "sink": {"clickhouse": {"schema": {"layout": layout}}},
+    });
+    stage.start_with(&format!("{layout:?}").to_lowercase(), &change).await
+}
+
+/// What is not in the table of a layout as the case wants it.
+async fn differences_of(
+    gateway: &Gateway,
+    case: &Case,
+    layout: Layout,
+    is_refused: bool,
+) -> Result<Vec<String>> {
+    let (selected, expected): (Vec<_>, Vec<_>) = case.results(layout).unzip();
+    ensure!(!selected.is_empty(), "{} expects nothing of {layout:?}", case.name);
+    let rows = gateway.select(&selected.join(", "), &format!("WHERE {}", case.row)).await?;
+    if rows.len() != usize::from(!is_refused) {
+        return Ok(vec![format!("{} rows", rows.len())]);
+    }
+    let found: Vec<Value> = rows.into_iter().flatten().collect();
+    let pairs = found.iter().zip(expected).zip(selected);
+    let differences = pairs.filter(|((found, expected), _)| **found != json!(expected));
+    Ok(differences
+        .map(|((found, expected), selected)| format!("{selected} is {found}, not {expected:?}"))
+        .collect())
 }

@@ -118,7 +118,7 @@ impl JsonType {
     }
 
     /// The declared paths, in the order of the type.
-    #[cfg(feature = "client")]
+    #[cfg(feature = "native")]
     pub(crate) fn declared(&self) -> impl Iterator<Item = (&[u8], TypedValue)> {
         self.declared.iter().map(|(path, value)| (&**path, *value))
     }

@@ -28,7 +28,7 @@
 //! What is relied on and was tried against ClickHouse 26.7: a body cut anywhere stores nothing; one INSERT is one
 //! block, stored whole or not at all; the same token twice stores once; rows for other types than the table has are refused.
 
-#[cfg(feature = "client")]
+#[cfg(feature = "native")]
 pub mod block_rows;
 #[cfg(feature = "client")]
 pub mod body;
@@ -68,7 +68,7 @@ pub mod lookup;
 pub mod lz4;
 #[doc(hidden)]
 pub mod lz4_round_trip;
-#[cfg(feature = "client")]
+#[cfg(feature = "native")]
 pub mod native;
 pub mod outcome;
 #[cfg(feature = "client")]

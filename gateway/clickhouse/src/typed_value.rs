@@ -63,7 +63,7 @@ impl TypedValue {
     }
 
     /// Whether a column has its values in a dictionary; a row has the same bytes either way.
-    #[cfg(feature = "client")]
+    #[cfg(feature = "native")]
     pub(crate) fn is_low_cardinality(self) -> bool {
         self.low_cardinality
     }

@@ -10,6 +10,7 @@
 //! | [`otlp_rows`] | a Kafka message | its rows whole or not at all; each can be read, its paths are unique |
 //! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
 //! | [`frame_round_trip`] | rows | the frames made of them hold them, and the LZ4 blocks keep the format's rules |
+//! | [`native_block`] | a block's rows, or a Kafka message | columns that hold the same values as the rows, or a reason; rows of a message are rows |
 //! | [`rowbinary_skip`] | a value in `RowBinary` | its end or an error |
 //! | [`gateway_config`] | a config | a config or an error; a config is written and read back equal |
 //!
@@ -40,8 +41,10 @@ mod reader {
 pub mod frame_read;
 pub mod frame_round_trip;
 pub mod gateway_config;
+pub mod native_block;
 pub mod otlp_json;
 pub mod otlp_rows;
 pub mod otlp_walk;
 mod row;
 pub mod rowbinary_skip;
+mod values;

@@ -20,27 +20,36 @@ const KEYS_READ_PER_BYTE_MAX: u64 = 24;
 const TIMESTAMP_NANOS: i64 = 1_600_000_000_000_000_000;
 
 /// A message of one span called `n` with the attribute `k`, `v`.
-const GOOD: &[u8] = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
+pub(crate) const GOOD: &[u8] = b"\x0a\x11\x12\x0f\x12\x0d\x2a\x01n\x4a\x08\x0a\x01k\x12\x03\x0a\x01v";
 
 /// Every layout of attributes.
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
 /// What a worker keeps from message to message, for a table of one layout: nothing of one message may show in the next.
-struct Worker {
+pub(crate) struct Worker {
     columns: Vec<Column>,
     scratch: Scratch,
     rows: RowFrames,
 }
 
 impl Worker {
-    fn new(layout: Layout) -> Self {
-        let columns = TableColumns::of_layout(layout);
+    pub(crate) fn new(columns: TableColumns) -> Self {
         Self { columns: columns.columns(), scratch: Scratch::new(columns), rows: RowFrames::new() }
+    }
+
+    /// The frames of the rows of those among these messages that have any.
+    pub(crate) fn rows_of(&mut self, messages: &[&[u8]]) -> Vec<u8> {
+        let mut store = Vec::new();
+        for message in messages {
+            add(&mut self.scratch, &mut self.rows, &mut store, message).ok();
+        }
+        let Ok(_) = self.rows.finish(&mut store);
+        store
     }
 }
 
 thread_local! {
-    static WORKERS: RefCell<[Worker; 3]> = RefCell::new(LAYOUTS.map(Worker::new));
+    static WORKERS: RefCell<[Worker; 3]> = RefCell::new(LAYOUTS.map(TableColumns::of_layout).map(Worker::new));
 }
 
 /// Encodes the bytes between two good messages, in every layout.

@@ -16,9 +16,9 @@ use crate::cluster::metric_sum;
 impl Course {
     /// One run of each phase, in turn.
     pub async fn run_spooled(&mut self, gateway: &Entrant) -> Result<[RunReport; 3]> {
-        let live = self.place(Finish::NullSink, true)?;
+        let live = self.place(gateway, Finish::NullSink, true)?;
         let live = self.run_phase(gateway, live, Phase::Live).await?.0;
-        let place = self.place(Finish::NullSink, true)?;
+        let place = self.place(gateway, Finish::NullSink, true)?;
         let (spill, place) = self.run_phase(gateway, place, Phase::Spill).await?;
         let (drain, place) = self.run_phase(gateway, place, Phase::Drain).await?;
         // Some 100 bytes a span, which the next round's need the room of.
@@ -49,6 +49,7 @@ impl Course {
         let Raced { wall, usage, threads, .. } = raced;
         let mut report = RunReport::new(phase.name(), spans, wall.as_secs_f64(), usage, arrived);
         report.threads = threads;
+        report.layout = gateway.told_layout();
         report.spool = Some(counts);
         place.sink = Some(sink);
         Ok((report, place))

@@ -5,6 +5,7 @@ mod spans;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use sluice_gateway_config::Layout;
 
 use super::messages::{attribute, message, span};
 
@@ -14,35 +15,86 @@ pub struct Case {
     pub message: Vec<u8>,
     /// Condition that finds its row.
     pub row: String,
-    /// Expressions, and their values as texts.
-    pub results: Vec<(&'static str, String)>,
+    /// OTLP/JSON has no words for it: as text it is malformed.
+    pub only_in_protobuf: bool,
+    results: Vec<Expected>,
+}
+
+/// What is asked of a row.
+struct Expected {
+    /// The layout of the table; all of them for none.
+    layout: Option<Layout>,
+    select: String,
+    text: String,
 }
 
 impl Case {
-    fn new(name: &'static str, message: Vec<u8>, results: &[(&'static str, &str)]) -> Case {
-        let results = results.iter().map(|(select, value)| (*select, (*value).to_owned())).collect();
-        Case { name, message, row: format!("SpanName = '{name}'"), results }
+    fn new(name: &'static str, message: Vec<u8>) -> Case {
+        let row = format!("SpanName = '{name}'");
+        Case { name, message, row, only_in_protobuf: false, results: Vec::new() }
     }
 
     /// A span with these attributes.
-    fn attributes(
-        name: &'static str,
-        attributes: Vec<(&str, Value)>,
-        results: &[(&'static str, &str)],
-    ) -> Case {
+    fn attributes(name: &'static str, attributes: Vec<(&str, Value)>) -> Case {
         let attributes = attributes.into_iter().map(|(key, value)| attribute(key, value)).collect();
-        Case::new(name, message(span(name, attributes)), results)
+        Case::new(name, message(span(name, attributes)))
     }
 
     /// A span that `change` makes odd.
-    fn span(name: &'static str, change: impl FnOnce(&mut Span), results: &[(&'static str, &str)]) -> Case {
+    fn span(name: &'static str, change: impl FnOnce(&mut Span)) -> Case {
         let mut odd = span(name, vec![]);
         change(&mut odd);
-        Case::new(name, message(odd), results)
+        Case::new(name, message(odd))
     }
 
     fn found_by(self, row: &str) -> Case {
         Case { row: row.to_owned(), ..self }
+    }
+
+    fn only_in_protobuf(self) -> Case {
+        Case { only_in_protobuf: true, ..self }
+    }
+
+    /// Columns that every layout has.
+    fn everywhere(self, results: &[(&str, &str)]) -> Case {
+        self.expecting(None, results)
+    }
+
+    fn json(self, results: &[(&str, &str)]) -> Case {
+        self.expecting(Some(Layout::Json), results)
+    }
+
+    fn map(self, results: &[(&str, &str)]) -> Case {
+        self.expecting(Some(Layout::Map), results)
+    }
+
+    fn nested(self, results: &[(&str, &str)]) -> Case {
+        self.expecting(Some(Layout::Nested), results)
+    }
+
+    /// All attributes of the span as the other two layouts have them: a map, and groups as [`groups`] prints them.
+    fn span_as_text(self, map: &str, nested: &str) -> Case {
+        self.map(&[("SpanAttributes", map)]).nested(&[(&groups("SpanAttributes"), nested)])
+    }
+
+    /// The same of the resource.
+    fn resource_as_text(self, map: &str, nested: &str) -> Case {
+        self.map(&[("ResourceAttributes", map)]).nested(&[(&groups("ResourceAttributes"), nested)])
+    }
+
+    fn expecting(mut self, layout: Option<Layout>, results: &[(&str, &str)]) -> Case {
+        self.results.extend(results.iter().map(|(select, text)| Expected {
+            layout,
+            select: format!("toString({select})"),
+            text: (*text).to_owned(),
+        }));
+        self
+    }
+
+    /// Expressions, and their values as texts, in a table of this layout.
+    pub fn results(&self, layout: Layout) -> impl Iterator<Item = (&str, &str)> {
+        let of_layout = move |expected: &&Expected| expected.layout.is_none_or(|expected| expected == layout);
+        self.results.iter().filter(of_layout).map(|expected| (&*expected.select, &*expected.text))
     }
 }
 
@@ -56,3 +108,13 @@ pub fn all() -> Vec<Case> {
 
 /// Paths of the span's attributes.
 const PATHS: &str = "arraySort(JSONAllPaths(SpanAttributes))";
+
+/// The typed groups of a set that have anything: `Bool {'k':true} Int {'l':1}`.
+fn groups(set: &str) -> String {
+    let group = |name| {
+        let pairs = format!("mapFromArrays(`{set}{name}.Key`, `{set}{name}.Value`)");
+        format!("if(empty({pairs}), '', concat(' {name} ', toString({pairs})))")
+    };
+    let groups = ["Bool", "Double", "Int", "String", "Complex"].map(group);
+    format!("trimLeft(concat({}))", groups.join(", "))
+}

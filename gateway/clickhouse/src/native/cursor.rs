@@ -9,16 +9,20 @@ use super::Unfit;
 /// kilobytes, for the first strings of a dictionary and for declared paths that come back after thousands of rows.
 const ROOM_BYTES: usize = 4 << 20;
 
+/// How deep values may nest, as in [`crate::row_ends`].
+const DEPTH_MAX: u8 = 200;
+
 /// What is left of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
     room: usize,
+    depth: u8,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(rest: &'a [u8]) -> Self {
-        Self { rest, room: ROOM_BYTES }
+        Self { rest, room: ROOM_BYTES, depth: 0 }
     }
 
     /// Takes down that a column grows by bytes that the row does not have.
@@ -26,6 +30,22 @@ impl<'a> Cursor<'a> {
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Unfit> {
         self.room = self.room.checked_sub(bytes).ok_or(Unfit::Memory)?;
         Ok(())
+    }
+
+    /// Goes into a value that may have others in it.
+    #[inline]
+    pub(super) fn enter(&mut self) -> Result<(), Unfit> {
+        if self.depth == DEPTH_MAX {
+            return Err(Unfit::Value("values that are nested too deep"));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Leaves it.
+    #[inline]
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
     }
 
     /// What is left.

@@ -254,6 +254,24 @@ fn a_path_that_an_object_has_twice_is_not_turned() {
     assert_eq!(Turning::new(&shapes).append(&twice), Err(Unfit::Value("a path twice")));
 }
 
+/// Each object has the next one in its only path: without a limit, so many would take more than the stack has.
+#[test]
+fn values_that_nest_without_end_are_not_turned() {
+    let mut nested = Vec::new();
+    for _ in 0..200_000 {
+        put_len(&mut nested, 1);
+        put_string(&mut nested, b"k");
+        JsonLimits::default().put_type(&mut nested);
+    }
+    let too_deep = Err(Unfit::Value("values that are nested too deep"));
+    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&nested), too_deep);
+    let mut array = object(&[("k", &[])]);
+    for _ in 0..100_000 {
+        array.extend([tag::ARRAY, tag::DYNAMIC, 32, 1]);
+    }
+    assert_eq!(Turning::new(&[shape("j", "JSON")]).append(&array), too_deep);
+}
+
 #[test]
 fn a_row_that_ends_early_is_not_turned() {
     let mut row = object(&[("k", &int(1))]);

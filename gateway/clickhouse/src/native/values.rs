@@ -96,9 +96,10 @@ impl Values {
         }
     }
 
-    /// The same for types that are more than a few bytes, or rare.
+    /// The same for types that are more than a few bytes, or rare; all that have values in them are among these.
     #[inline(never)]
     fn append_other(&mut self, cursor: &mut Cursor<'_>, times: impl Times) -> Result<(), Unfit> {
+        cursor.enter()?;
         match self {
             Self::Fixed { width, values } => {
                 let value = cursor.take(*width)?;
@@ -111,10 +112,11 @@ impl Values {
                 let len = flags.raw().len() + times.count();
                 flags.raw().resize(len, flag);
                 if flag == 0 {
-                    return values.append(cursor, times);
+                    values.append(cursor, times)?;
+                } else {
+                    cursor.grow(NULL_BYTES)?;
+                    values.pad(times.count());
                 }
-                cursor.grow(NULL_BYTES)?;
-                values.pad(times.count());
             }
             Self::Pair(pair) => {
                 pair.0.append(cursor, times)?;
@@ -146,6 +148,7 @@ impl Values {
             }
             Self::LowCardinality(dictionary) => dictionary.append(cursor, times)?,
         }
+        cursor.leave();
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use prost::Message as _;
 use super::super::messages::{
     START, array, attribute, field, message, resource, scope, span, text, whole, with_invalid_utf8,
 };
-use super::{Case, PATHS};
+use super::{Case, PATHS, groups};
 
 pub fn bytes_that_are_not_text() -> Vec<Case> {
     let mut odd = span("??name", vec![attribute("??key", text("??value"))]);
@@ -18,23 +18,38 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
     odd.trace_state = "??".into();
     odd.status = Some(Status { code: 2, message: "??".into() });
     odd.events = vec![Event { name: "??".into(), time_unix_nano: START, ..Event::default() }];
-    let odd = with_invalid_utf8(message(odd));
-    let results = [
-        ("hex(SpanName)", "FFFE6E616D65"),
-        ("hex(JSONAllPaths(SpanAttributes)[1])", "FFFE6B6579"),
-        ("hex(TraceState)", "FFFE"),
-        ("hex(StatusMessage)", "FFFE"),
-        ("hex(Events.Name[1])", "FFFE"),
-    ];
-    let row = "SpanId = '6e6f742074657874'";
     let mut value = span("value that is not text", vec![attribute("k", text("??value"))]);
     value.span_id = b"not txt2".to_vec();
+    let replaced = vec![attribute("k", array(vec![Some(text("??value"))]))];
+    let (key, value_hex) = ("FFFE6B6579", "FFFE76616C7565");
     vec![
-        Case::new("bytes that are not text", odd, &results).found_by(row),
+        Case::new("bytes that are not text", with_invalid_utf8(message(odd)))
+            .found_by("SpanId = '6e6f742074657874'")
+            .only_in_protobuf()
+            .everywhere(&[
+                ("hex(SpanName)", "FFFE6E616D65"),
+                ("hex(TraceState)", "FFFE"),
+                ("hex(StatusMessage)", "FFFE"),
+                ("hex(Events.Name[1])", "FFFE"),
+            ])
+            .json(&[("hex(JSONAllPaths(SpanAttributes)[1])", key)])
+            .map(&[("arrayMap(x -> hex(x), mapKeys(SpanAttributes))", &format!("['{key}']"))])
+            .nested(&[("arrayMap(x -> hex(x), SpanAttributesString.Key)", &format!("['{key}']"))]),
+        Case::new("value that is not text", with_invalid_utf8(message(value)))
+            .only_in_protobuf()
+            .json(&[("hex(assumeNotNull(SpanAttributes.k.:String))", value_hex)])
+            .map(&[("hex(SpanAttributes['k'])", value_hex)])
+            .nested(&[("hex(SpanAttributesString.Value[1])", value_hex)]),
+        // In JSON text, two replacement characters.
         Case::new(
-            "value that is not text",
-            with_invalid_utf8(message(value)),
-            &[("hex(assumeNotNull(SpanAttributes.k.:String))", "FFFE76616C7565")],
+            "text of what is not text",
+            with_invalid_utf8(message(span("text of what is not text", replaced))),
+        )
+        .only_in_protobuf()
+        .json(&[("hex(assumeNotNull(SpanAttributes.k.:`Array(Nullable(String))`[1]))", value_hex)])
+        .span_as_text(
+            "{'k':'[\"\u{fffd}\u{fffd}value\"]'}",
+            "Complex {'@slice@k':'[\"\u{fffd}\u{fffd}value\"]'}",
         ),
     ]
 }
@@ -45,80 +60,89 @@ const TIMESTAMP: &str = "toUnixTimestamp64Nano(Timestamp)";
 /// That of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
 const MESSAGE_NANOS: &str = "1700000000000000000";
 
-pub fn times() -> Vec<Case> {
-    let at = |name, start, end, timestamp: &str, duration: u64, original: Option<u64>| {
-        let kept = original.map_or("\\N".to_owned(), |original| original.to_string());
-        let results = [
-            (TIMESTAMP, timestamp),
-            ("Duration", &duration.to_string()),
-            ("ifNull(toString(SpanAttributes.sluice.start_time_unix_nano.:UInt64), '\\\\N')", &kept),
-        ];
-        Case::span(name, |span| (span.start_time_unix_nano, span.end_time_unix_nano) = (start, end), &results)
+/// A span with such times, and the original of a start that no row can have.
+fn at(name: &'static str, (start, end): (u64, u64), timestamp: &str, duration: u64) -> Case {
+    let is_kept = timestamp == MESSAGE_NANOS;
+    let kept = |before: &str, after: &str| {
+        if is_kept { format!("{before}{start}{after}") } else { String::new() }
     };
+    Case::span(name, |span| (span.start_time_unix_nano, span.end_time_unix_nano) = (start, end))
+        .everywhere(&[(TIMESTAMP, timestamp), ("Duration", &duration.to_string())])
+        .json(&[("ifNull(toString(SpanAttributes.sluice.start_time_unix_nano.:UInt64), '')", &kept("", ""))])
+        .map(&[("SpanAttributes", &format!("{{{}}}", kept("'sluice.start_time_unix_nano':'", "'")))])
+        .nested(&[(&groups("SpanAttributes"), &kept("String {'sluice.start_time_unix_nano':'", "'}"))])
+}
+
+pub fn times() -> Vec<Case> {
     let past_the_end = i64::MAX.unsigned_abs();
-    let event = |time_unix_nano| Event { name: "e".into(), time_unix_nano, ..Event::default() };
+    let start = START.to_string();
     vec![
-        at("time, end before start", START, START - 1, &START.to_string(), 0, None),
-        at("time, zero", 0, 5, MESSAGE_NANOS, 5, Some(0)),
-        at("time, both zero", 0, 0, MESSAGE_NANOS, 0, Some(0)),
-        at("time, no end", START, 0, &START.to_string(), 0, None),
-        at("time, one", 1, u64::MAX, "1", u64::MAX - 1, None),
-        at("time, the last", past_the_end - 1, past_the_end + 8, "9223372036854775806", 9, None),
-        at("time, behind the last", past_the_end, past_the_end, MESSAGE_NANOS, 0, Some(past_the_end)),
-        at("time, the largest", u64::MAX, u64::MAX, MESSAGE_NANOS, 0, Some(u64::MAX)),
-        Case::span(
-            "time, of events",
-            |span| span.events = vec![event(0), event(START), event(u64::MAX)],
-            &[
-                (
-                    "arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp)",
-                    &format!("[{MESSAGE_NANOS},{START},{MESSAGE_NANOS}]"),
-                ),
-                ("Events.Attributes.sluice.time_unix_nano.:UInt64", &format!("[0,NULL,{}]", u64::MAX)),
-            ],
-        ),
+        at("time, end before start", (START, START - 1), &start, 0),
+        at("time, zero", (0, 5), MESSAGE_NANOS, 5),
+        at("time, both zero", (0, 0), MESSAGE_NANOS, 0),
+        at("time, no end", (START, 0), &start, 0),
+        at("time, one", (1, u64::MAX), "1", u64::MAX - 1),
+        at("time, the last", (past_the_end - 1, past_the_end + 8), "9223372036854775806", 9),
+        at("time, behind the last", (past_the_end, past_the_end), MESSAGE_NANOS, 0),
+        at("time, the largest", (u64::MAX, u64::MAX), MESSAGE_NANOS, 0),
+        of_events(),
     ]
+}
+
+fn of_events() -> Case {
+    let event = |time_unix_nano| Event { name: "e".into(), time_unix_nano, ..Event::default() };
+    let (key, last) = ("'sluice.time_unix_nano'", u64::MAX);
+    Case::span("time, of events", |span| span.events = vec![event(0), event(START), event(last)])
+        .everywhere(&[(
+            "arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp)",
+            &format!("[{MESSAGE_NANOS},{START},{MESSAGE_NANOS}]"),
+        )])
+        .json(&[("Events.Attributes.sluice.time_unix_nano.:UInt64", &format!("[0,NULL,{last}]"))])
+        .map(&[("Events.Attributes", &format!("[{{{key}:'0'}},{{}},{{{key}:'{last}'}}]"))])
+        .nested(&[("Events.AttributesString", &format!("[[({key},'0')],[],[({key},'{last}')]]"))])
 }
 
 pub fn fields() -> Vec<Case> {
     vec![
-        Case::span(
-            "ids, of other lengths",
-            |span| (span.span_id, span.parent_span_id) = (vec![1, 2, 3], vec![0xab; 20]),
-            &[("SpanId", "010203"), ("ParentSpanId", &"ab".repeat(20))],
-        ),
-        Case::span(
-            "ids, empty",
-            |span| (span.trace_id, span.span_id) = (vec![], vec![]),
-            &[("TraceId", ""), ("SpanId", "")],
-        ),
-        Case::span("ids, zero", |span| span.trace_id = vec![0; 16], &[("TraceId", &"0".repeat(32))]),
-        Case::span(
-            "numbers, unknown",
-            |span| (span.kind, span.status) = (99, Some(Status { code: 7, message: "m".into() })),
-            &[("SpanKind", "Unspecified"), ("StatusCode", "Unset"), ("StatusMessage", "m")],
-        ),
-        Case::span(
-            "numbers, negative",
-            |span| (span.kind, span.status) = (-1, Some(Status { code: -1, message: String::new() })),
-            &[("SpanKind", "Unspecified"), ("StatusCode", "Unset")],
-        ),
-        Case::span(
-            "links, odd",
-            |span| {
-                let attributes = vec![attribute("l", array(vec![]))];
-                span.links = vec![
-                    Link { trace_id: vec![], attributes, flags: 0x301, ..Link::default() },
-                    Link { trace_id: vec![0xab], trace_state: "s=1".into(), ..Link::default() },
-                ];
-            },
-            &[
-                ("Links.TraceId", "['','ab']"),
-                ("Links.TraceState", "['','s=1']"),
-                ("Links.Attributes.l.:`Array(Nullable(String))`", "[[],[]]"),
-                ("arrayMap(a -> length(JSONAllPaths(a)), Links.Attributes)", "[1,0]"),
-            ],
-        ),
+        Case::span("ids, of other lengths", |span| {
+            (span.span_id, span.parent_span_id) = (vec![1, 2, 3], vec![0xab; 20]);
+            span.links = vec![Link { trace_id: vec![0xab], ..Link::default() }];
+        })
+        .only_in_protobuf()
+        .everywhere(&[
+            ("SpanId", "010203"),
+            ("ParentSpanId", &"ab".repeat(20)),
+            ("Links.TraceId", "['ab']"),
+        ]),
+        Case::span("ids, empty", |span| (span.trace_id, span.span_id) = (vec![], vec![]))
+            .everywhere(&[("TraceId", ""), ("SpanId", "")]),
+        Case::span("ids, zero", |span| span.trace_id = vec![0; 16])
+            .everywhere(&[("TraceId", &"0".repeat(32))]),
+        Case::span("numbers, unknown", |span| {
+            (span.kind, span.status) = (99, Some(Status { code: 7, message: "m".into() }));
+        })
+        .everywhere(&[("SpanKind", "Unspecified"), ("StatusCode", "Unset"), ("StatusMessage", "m")]),
+        Case::span("numbers, negative", |span| {
+            (span.kind, span.status) = (-1, Some(Status { code: -1, message: String::new() }));
+        })
+        .everywhere(&[("SpanKind", "Unspecified"), ("StatusCode", "Unset")]),
+        Case::span("links, odd", |span| {
+            let attributes = vec![attribute("l", array(vec![]))];
+            span.links = vec![
+                Link { trace_id: vec![], attributes, flags: 0x301, ..Link::default() },
+                Link { trace_id: vec![0xab; 16], trace_state: "s=1".into(), ..Link::default() },
+            ];
+        })
+        .everywhere(&[
+            ("Links.TraceId", &format!("['','{}']", "ab".repeat(16))),
+            ("Links.TraceState", "['','s=1']"),
+        ])
+        .json(&[
+            ("Links.Attributes.l.:`Array(Nullable(String))`", "[[],[]]"),
+            ("arrayMap(a -> length(JSONAllPaths(a)), Links.Attributes)", "[1,0]"),
+        ])
+        .map(&[("Links.Attributes", "[{'l':'[]'},{}]")])
+        .nested(&[("Links.AttributesComplex", "[[('@slice@l','[]')],[]]")]),
     ]
 }
 
@@ -156,36 +180,34 @@ pub fn parts() -> Vec<Case> {
     let unknown =
         [field(1_000, b"new"), field(2, &[field(2, &unknown), field(99, b"new")].concat())].concat();
     let undeclared = "arrayConcat(JSONAllPaths(SpanAttributes), JSONDynamicPaths(ResourceAttributes))";
+    let shop = ("{'service.name':'shop'}", "String {'service.name':'shop'}");
     vec![
-        Case::new(
-            "parts, resource behind",
-            field(1, &behind),
-            &[("ServiceName", "shop"), ("ResourceAttributes.service.name", "shop"), ("ScopeName", "scope")],
-        ),
+        Case::new("parts, resource behind", field(1, &behind))
+            .everywhere(&[("ServiceName", "shop"), ("ScopeName", "scope")])
+            .json(&[("ResourceAttributes.service.name", "shop")])
+            .resource_as_text(shop.0, shop.1),
         Case::new(
             "parts, no resource and no scope",
             whole(ResourceSpans {
                 scope_spans: vec![scope_spans("parts, no resource and no scope", None)],
                 ..ResourceSpans::default()
             }),
-            &[
-                ("ServiceName", ""),
-                ("ResourceAttributes.service.name IS NULL", "1"),
-                ("JSONDynamicPaths(ResourceAttributes)", "[]"),
-                ("ScopeName", ""),
-                ("ScopeVersion", ""),
-            ],
-        ),
-        Case::new(
-            "parts, unknown fields",
-            field(1, &unknown),
-            &[("TraceId", "000102030405060708090a0b0c0d0e0f"), (PATHS, "[]")],
-        ),
-        Case::new(
-            "parts, without a column",
-            with_what_has_no_column("parts, without a column"),
-            &[(undeclared, "[]"), ("ResourceAttributes.service.name", "shop"), ("ScopeName", "scope")],
-        ),
+        )
+        .everywhere(&[("ServiceName", ""), ("ScopeName", ""), ("ScopeVersion", "")])
+        .json(&[
+            ("ResourceAttributes.service.name IS NULL", "1"),
+            ("JSONDynamicPaths(ResourceAttributes)", "[]"),
+        ])
+        .resource_as_text("{}", ""),
+        Case::new("parts, unknown fields", field(1, &unknown))
+            .everywhere(&[("TraceId", "000102030405060708090a0b0c0d0e0f")])
+            .json(&[(PATHS, "[]")])
+            .span_as_text("{}", ""),
+        Case::new("parts, without a column", with_what_has_no_column("parts, without a column"))
+            .everywhere(&[("ScopeName", "scope")])
+            .json(&[(undeclared, "[]"), ("ResourceAttributes.service.name", "shop")])
+            .span_as_text("{}", "")
+            .resource_as_text(shop.0, shop.1),
         Case::new(
             "parts, a service name that is no string",
             whole(ResourceSpans {
@@ -196,8 +218,10 @@ pub fn parts() -> Vec<Case> {
                 scope_spans: vec![scope_spans("parts, a service name that is no string", None)],
                 ..ResourceSpans::default()
             }),
-            &[("ServiceName", ""), ("ResourceAttributes.service.name", "4")],
-        ),
+        )
+        .everywhere(&[("ServiceName", "")])
+        .json(&[("ResourceAttributes.service.name", "4")])
+        .resource_as_text("{'service.name':'4'}", "Int {'service.name':4}"),
     ]
 }
 
@@ -211,30 +235,39 @@ pub fn large() -> Vec<Case> {
     let keys: Vec<String> = (0..ATTRIBUTES).map(|number| format!("key.{number}")).collect();
     let many = keys.iter().zip(0..).map(|(key, number)| (key.as_str(), Value::IntValue(number))).collect();
     let huge = "x".repeat(STRING_BYTES);
+    let all_of = |column: &str| format!("(length({column}), replaceAll({column}, 'x', ''))");
     vec![
         Case::attributes(
             "large, a string of 1 MiB",
             vec![("k", text(&huge)), ("behind", Value::BoolValue(true))],
-            &[
-                ("length(assumeNotNull(SpanAttributes.k.:String))", "1048576"),
-                ("replaceAll(assumeNotNull(SpanAttributes.k.:String), 'x', '')", ""),
-                ("SpanAttributes.behind.:Bool", "true"),
-            ],
-        ),
-        Case::attributes(
-            "large, 5,000 attributes",
-            many,
-            &[
+        )
+        .json(&[
+            (&all_of("assumeNotNull(SpanAttributes.k.:String)"), "(1048576,'')"),
+            ("SpanAttributes.behind.:Bool", "true"),
+        ])
+        .map(&[(&all_of("SpanAttributes['k']"), "(1048576,'')"), ("SpanAttributes['behind']", "true")])
+        .nested(&[
+            (&all_of("SpanAttributesString.Value[1]"), "(1048576,'')"),
+            ("SpanAttributesBool.Value", "[true]"),
+        ]),
+        Case::attributes("large, 5,000 attributes", many)
+            .json(&[
                 ("length(JSONAllPaths(SpanAttributes))", "5000"),
                 ("SpanAttributes.key.`0`.:Int64", "0"),
                 ("SpanAttributes.key.`4999`.:Int64", "4999"),
-            ],
-        ),
+            ])
+            .map(&[
+                ("length(SpanAttributes)", "5000"),
+                ("(SpanAttributes['key.0'], SpanAttributes['key.4999'])", "('0','4999')"),
+            ])
+            .nested(&[
+                ("length(SpanAttributesInt.Key)", "5000"),
+                ("SpanAttributesInt.Value = range(5000)", "1"),
+            ]),
         // Above what the first cases fill, so that a frame ends within it.
-        Case::attributes(
-            "large, a key of 64 KiB",
-            vec![(&"k".repeat(65_536), text("v"))],
-            &[("length(JSONAllPaths(SpanAttributes)[1])", "65536")],
-        ),
+        Case::attributes("large, a key of 64 KiB", vec![(&"k".repeat(65_536), text("v"))])
+            .json(&[("length(JSONAllPaths(SpanAttributes)[1])", "65536")])
+            .map(&[("length(mapKeys(SpanAttributes)[1])", "65536")])
+            .nested(&[("length(SpanAttributesString.Key[1])", "65536")]),
     ]
 }
