@@ -175,7 +175,6 @@ fn a_partition_that_begins_anew_is_paused_and_unassigned_only_where_the_next_off
 }
 
 #[test]
-#[test]
 fn what_a_leader_has_said_of_a_partition_stays_while_it_begins_anew() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
@@ -202,6 +201,7 @@ fn what_a_leader_has_said_of_a_partition_stays_while_it_begins_anew() {
     assert_eq!(end(&assignment), None, "it is another owner's");
 }
 
+#[test]
 fn the_group_takes_a_partition_that_begins_anew() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
@@ -255,6 +255,8 @@ fn what_kafka_no_longer_had_is_counted_by_the_owner_whose_commit_passes_it() {
                 let generation = owned.generation;
                 owned.ranges.closed(generation, &closed(range));
             }
+            let known = assignment.known(clock::now())[&id(0)].lost;
+            assert_eq!(known + lost(), 30, "it is known from the beginning, and not twice");
             committed(&mut assignment, *outcome);
         }
         assert_eq!(lost(), counted);
