@@ -191,7 +191,7 @@ fn what_a_leader_has_said_of_a_partition_stays_while_it_begins_anew() {
         assignment.ask_logs(now);
         std::thread::yield_now();
     }
-    assert_eq!(assignment.steps().unassign, [id.clone()]);
+    assert_eq!(assignment.steps().unassign, std::slice::from_ref(&id));
     assignment.ask_logs(now);
     assignment.begin(id.clone(), &beginning(None), &stats);
     assert_eq!(end(&assignment), Some(9), "its leader is asked again after an interval");
