@@ -17,6 +17,7 @@ use crate::{
     assignment::Assignment,
     clock,
     partition::PartitionId,
+    past::PastReader,
     retention::{Look, Retention},
     stats::{ConsumerStats, PartitionStats},
     topic_limits::LimitsReader,
@@ -68,6 +69,8 @@ pub struct Inspection {
     retention: Retention,
     /// `None` when its thread could not be started.
     limits: Option<LimitsReader>,
+    /// Likewise.
+    past: Option<PastReader>,
     /// Of which partitions it was said that they were overtaken.
     overtaken: BTreeSet<PartitionId>,
 }
@@ -78,8 +81,11 @@ impl Inspection {
         let limits = LimitsReader::start(kafka.clone()).inspect_err(
             |error| tracing::warn!(%error, "the thread that learns the topics' limits could not be started"),
         );
+        let past = PastReader::start(kafka.clone()).inspect_err(
+            |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
+        );
         let (watchdog, retention) = (Watchdog::default(), Retention::default());
-        Self { watchdog, retention, limits: limits.ok(), overtaken: BTreeSet::new() }
+        Self { watchdog, retention, limits: limits.ok(), past: past.ok(), overtaken: BTreeSet::new() }
     }
 
     /// Looks at every partition and publishes what is found. What comes out is to be done with the consumer now.
@@ -106,7 +112,14 @@ impl Inspection {
         let numbers = stats.partitions();
         let numbers = |id| numbers.get(id).copied().unwrap_or_default();
         let looks = known.iter().filter_map(|(id, known)| Some((id.clone(), look_of(known, numbers(id))?)));
-        let left = self.retention.look(common.now, &looks.collect());
+        let looks = looks.collect();
+        if let Some(past) = &mut self.past {
+            self.retention.learn_past(past.take());
+        }
+        let left = self.retention.look(common.now, &looks, |id| known.contains_key(id));
+        if let Some(past) = &mut self.past {
+            past.ask(self.retention.wants_past(common.now, &looks), common.now);
+        }
         let seconds = left.into_iter().filter_map(|(id, left)| Some((id, left.seconds?)));
         stats.publish_seconds_left(seconds.collect());
         let overtaken = known.iter().map(|(id, known)| (id.clone(), overtaken_of(known, numbers(id))));
@@ -180,7 +193,7 @@ fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
         log_start: numbers.log_start_offset?,
         end: numbers.end_offset?,
         position: known.settled?,
-        // Where the log ended before tells.
+        // Where the log ended before tells, or the brokers do.
         age: None,
     })
 }

@@ -8,7 +8,7 @@ fn id(partition: i32) -> PartitionId {
 
 fn inspection() -> Inspection {
     let (watchdog, retention) = (Watchdog::default(), Retention::default());
-    Inspection { watchdog, retention, limits: None, overtaken: BTreeSet::new() }
+    Inspection { watchdog, retention, limits: None, past: None, overtaken: BTreeSet::new() }
 }
 
 /// All that was read is in.

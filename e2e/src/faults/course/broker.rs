@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::damage::refusing;
 use super::spooled::is_same;
 use super::volume::as_real;
 use super::{INSERTS_BEFORE, SPANS_AFTER};
@@ -43,6 +44,9 @@ const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
 /// The same, before they are counted there.
 const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
+
+/// The gateway's metric of the time until more would.
+const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
 
 /// The gateway's metric of spans that it has read from messages.
 const SPANS_READ: &str = "sluice_gateway_spans_total";
@@ -177,9 +181,12 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.gateway(0).signal(Signal::TERM)?;
     scene.gateway(0).end_within(PATIENCE).await?;
     let messages = forget_next(scene).await?;
+    let refusing = refusing(scene.stage);
     scene.start_again(0, Some("gateway-0"))?;
-    let started = Instant::now();
-    let recovery = scene.recovered(started).await?;
+    // It has not seen when the messages came that wait now.
+    scene.wait_metric(0, SECONDS_LEFT, |seconds| seconds > 0.0).await?;
+    drop(refusing);
+    let recovery = scene.recovered(Instant::now()).await?;
     lost(scene, messages, recovery).await
 }
 
