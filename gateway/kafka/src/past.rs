@@ -35,6 +35,9 @@ pub const STEPS: u32 = 12;
 /// The least time between two rounds. Chosen: brokers that do not answer are asked again before it matters.
 const ASK_INTERVAL: Duration = Duration::from_mins(1);
 
+/// How long all questions of a round may take; who was not asked by then is asked with the next one. Chosen: below [`ASK_INTERVAL`].
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How long brokers may take for an answer.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(5), message: Duration::from_secs(5) };
 
@@ -94,6 +97,7 @@ pub struct PastReader {
     /// When the last round began; `None` before the first.
     begun: Option<Instant>,
     is_under_way: bool,
+    rounds: usize,
 }
 
 impl PastReader {
@@ -119,10 +123,15 @@ impl PastReader {
         let (requests, requests_in) = bounded::<Vec<Wanted>>(1);
         let (answers_out, answers) = bounded(1);
         let work = move || {
+            let mut is_told = false;
             while let Ok(wanted) = requests_in.recv() {
-                let goes_on = || requests_in.try_recv() != Err(TryRecvError::Disconnected);
+                let deadline = Instant::now() + ROUND_TIMEOUT;
+                let goes_on =
+                    || Instant::now() < deadline && requests_in.try_recv() != Err(TryRecvError::Disconnected);
                 let mut said = Vec::with_capacity(wanted.len());
-                if let Err(error) = round(&open, wanted, goes_on, &mut said) {
+                if let Err(error) = round(&open, wanted, goes_on, &mut said)
+                    && !std::mem::replace(&mut is_told, true)
+                {
                     tracing::warn!(%error, "how old messages are that wait is not known; asking again");
                 }
                 if answers_out.send(said).is_err() {
@@ -131,16 +140,20 @@ impl PastReader {
             }
         };
         thread::Builder::new().name("past".to_owned()).spawn(work)?;
-        Ok(Self { requests, answers, begun: None, is_under_way: false })
+        Ok(Self { requests, answers, begun: None, is_under_way: false, rounds: 0 })
     }
 
     /// Asks about these partitions, unless it is being asked, or was just now.
-    pub fn ask(&mut self, wanted: Vec<Wanted>, now: Instant) {
+    pub fn ask(&mut self, mut wanted: Vec<Wanted>, now: Instant) {
         let is_soon = self.begun.is_some_and(|begun| now.saturating_duration_since(begun) < ASK_INTERVAL);
         if wanted.is_empty() || self.is_under_way || is_soon {
             return;
         }
         self.begun = Some(now);
+        // Each time another one is first: whoever takes all the time keeps nobody else waiting for ever.
+        let first = self.rounds % wanted.len();
+        wanted.rotate_left(first);
+        self.rounds += 1;
         // The thread has gone only when it has panicked; the estimates do without it then.
         self.is_under_way = self.requests.try_send(wanted).is_ok();
     }
@@ -153,7 +166,7 @@ impl PastReader {
     }
 }
 
-/// Asks about one partition after another. Who does not answer for one would keep the others waiting: the next round asks again.
+/// Asks about one partition after another; the next round asks again about those that nobody has answered for. Gives why, of the last.
 fn round<E, A: FnMut(&Wanted) -> Result<Past, E>>(
     open: impl Fn() -> Result<A, E>,
     wanted: Vec<Wanted>,
@@ -161,11 +174,14 @@ fn round<E, A: FnMut(&Wanted) -> Result<Past, E>>(
     said: &mut Answers,
 ) -> Result<(), E> {
     let mut ask = open()?;
+    let mut outcome = Ok(());
     for one in wanted.into_iter().take_while(|_| goes_on()) {
-        let past = ask(&one)?;
-        said.push((one.id, past));
+        match ask(&one) {
+            Ok(past) => said.push((one.id, past)),
+            Err(error) => outcome = Err(error),
+        }
     }
-    Ok(())
+    outcome
 }
 
 #[cfg(test)]
@@ -247,11 +263,11 @@ mod tests {
             thread::yield_now();
         };
         reader.ask(vec![wanted(0, 0), wanted(1, 0), wanted(2, 0)], start);
-        assert_eq!(finish(&mut reader), [0]);
+        assert_eq!(finish(&mut reader), [0, 2]);
         reader.ask(vec![wanted(2, 0)], start + ASK_INTERVAL / 2);
         assert!(!reader.is_under_way, "it was asked just now");
-        reader.ask(vec![wanted(2, 0)], start + ASK_INTERVAL);
-        assert_eq!(finish(&mut reader), [2]);
+        reader.ask(vec![wanted(0, 0), wanted(2, 0)], start + ASK_INTERVAL);
+        assert_eq!(finish(&mut reader), [2, 0], "another one is asked first");
         drop(reader);
         assert!(ended.recv_timeout(Duration::from_secs(10)).is_err_and(|error| error.is_disconnected()));
     }
