@@ -130,14 +130,6 @@ struct Owned {
     offset_told: i64,
 }
 
-impl Owned {
-    /// Offsets of ranges that have ended and are not committed.
-    fn uncommitted(&self) -> u64 {
-        let behind = self.ranges.committed_offset().map_or(0, |offset| self.ranges.tail() - offset);
-        u64::try_from(behind).unwrap_or(0)
-    }
-}
-
 impl Assignment {
     /// Nothing is owned yet.
     pub fn new(inboxes: Vec<Inbox>, reports: Receiver<Report>, orders: OrderSink, policy: Policy) -> Self {
@@ -190,13 +182,18 @@ impl Assignment {
             partitions: self.owned.len() + arriving,
             reading: owned().filter(|owned| !owned.is_released).count(),
             ranges: owned().map(|owned| owned.ranges.unsettled()).sum(),
-            uncommitted: owned().map(Owned::uncommitted).sum(),
+            uncommitted: owned().map(|owned| owned.ranges.uncommitted()).sum(),
         }
     }
 
     /// Offsets of ranges of these partitions that have ended and are not committed.
     pub fn uncommitted(&self, ids: &[PartitionId]) -> u64 {
-        ids.iter().filter_map(|id| self.owned.get(id)).map(Owned::uncommitted).sum()
+        ids.iter().filter_map(|id| self.owned.get(id)).map(|owned| owned.ranges.uncommitted()).sum()
+    }
+
+    /// Those of them that could be: everything below is settled.
+    pub fn committable(&self, ids: &[PartitionId]) -> u64 {
+        ids.iter().filter_map(|id| self.owned.get(id)).map(|owned| owned.ranges.committable()).sum()
     }
 
     /// A sender per worker that wakes it.

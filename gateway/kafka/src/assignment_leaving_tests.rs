@@ -57,6 +57,38 @@ fn what_is_not_committed_is_counted_and_nothing_is_waited_for_beyond_the_end() {
 }
 
 #[test]
+fn what_is_settled_and_not_committed_is_told_from_what_is_not_settled() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let (first, second) = (OffsetRange { first: 0, next: 2 }, OffsetRange { first: 2, next: 5 });
+    for range in [first, second] {
+        reports.send(Report::Closed { id: id(0), generation, closed: closed(range) }).unwrap();
+    }
+    let seen = |assignment: &mut Assignment| {
+        assignment.tend(&stats);
+        (assignment.uncommitted(&[id(0)]), assignment.committable(&[id(0)]))
+    };
+    let commit = |assignment: &mut Assignment, outcome| {
+        let owned = assignment.owned.get_mut(&id(0)).unwrap();
+        owned.ranges.commit(clock::now()).unwrap();
+        owned.ranges.committed(generation, outcome);
+    };
+    // Not one commit of this owner was ever stored.
+    assert_eq!(seen(&mut assignment), (5, 0));
+    commit(&mut assignment, CommitOutcome::Stored);
+    assert_eq!(seen(&mut assignment), (5, 0), "the ranges are planned, and sent");
+    reports.send(Report::Settled { id: id(0), generation, range: first }).unwrap();
+    assert_eq!(seen(&mut assignment), (5, 2));
+    commit(&mut assignment, CommitOutcome::Unknown);
+    assert_eq!(seen(&mut assignment), (5, 2), "nobody has it");
+    commit(&mut assignment, CommitOutcome::Stored);
+    assert_eq!(seen(&mut assignment), (3, 0));
+}
+
+#[test]
 fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
     for ends in [false, true] {
         let (mut assignment, _reports, _) = assignment();

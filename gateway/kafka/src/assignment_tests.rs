@@ -4,6 +4,7 @@ use crate::{
     inspection::Known,
     partition::OffsetRange,
     ranges::{Closed, CommitOutcome, Content, Cut, Fill, Log, Rule, Settings, Version},
+    stats::PartitionStats,
 };
 use crossbeam_channel::bounded;
 use sluice_gateway_config::InitialOffset;
@@ -174,6 +175,33 @@ fn a_partition_that_begins_anew_is_paused_and_unassigned_only_where_the_next_off
 }
 
 #[test]
+fn what_a_leader_has_said_of_a_partition_stays_while_it_begins_anew() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    let (asks, asked) = bounded(16);
+    let ask = move |id: &PartitionId| {
+        asks.send(id.partition).unwrap();
+        Some(Log { start: 1, end: 9 })
+    };
+    assignment.logs = Some(LogReader::start_with(ask).unwrap());
+    let id = released(&mut assignment, 0, Renew::OutOfRange);
+    let end = |assignment: &Assignment| assignment.completed(&id, PartitionStats::default()).end_offset;
+    let now = Instant::now();
+    while end(&assignment).is_none() {
+        assignment.ask_logs(now);
+        std::thread::yield_now();
+    }
+    assert_eq!(assignment.steps().unassign, std::slice::from_ref(&id));
+    assignment.ask_logs(now);
+    assignment.begin(id.clone(), &beginning(None), &stats);
+    assert_eq!(end(&assignment), Some(9), "its leader is asked again after an interval");
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), [0]);
+    assignment.lose(std::slice::from_ref(&id));
+    assignment.ask_logs(now);
+    assert_eq!(end(&assignment), None, "it is another owner's");
+}
+
+#[test]
 fn the_group_takes_a_partition_that_begins_anew() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
@@ -227,6 +255,8 @@ fn what_kafka_no_longer_had_is_counted_by_the_owner_whose_commit_passes_it() {
                 let generation = owned.generation;
                 owned.ranges.closed(generation, &closed(range));
             }
+            let known = assignment.known(clock::now())[&id(0)].lost;
+            assert_eq!(known + lost(), 30, "it is known from the beginning, and not twice");
             committed(&mut assignment, *outcome);
         }
         assert_eq!(lost(), counted);

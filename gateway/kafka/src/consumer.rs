@@ -93,7 +93,9 @@ pub enum Error {
         partitions: usize,
     },
     /// The coordinator has not confirmed the last commit. What is in is read again by the next owner, and dropped by its tokens.
-    #[error("everything is in, but {offsets} offsets were not committed when the time to leave was over")]
+    #[error(
+        "everything is in or kept, but {offsets} offsets of what is in were not committed when the time to leave was over"
+    )]
     NotCommitted {
         /// How many offsets.
         offsets: u64,
@@ -315,23 +317,28 @@ impl Consumer {
         };
         let unfinished = assignment.unfinished();
         drop(assignment);
-        let Gone { uncommitted, .. } = context.let_go(&owned, waits, true);
+        let Gone { committable, .. } = context.let_go(&owned, waits, true);
         // The workers end now, whoever still has the client: the commit thread may, as long as the coordinator is away.
         context.assignment().dismiss();
         // A client that its thread still had would be closed there, or not at all.
         if let Some(logs) = logs {
             logs.wait(deadline);
         }
-        match (unfinished, uncommitted) {
-            (0, 0) => Ok(()),
-            (0, offsets) => Err(Error::NotCommitted { offsets }),
-            // Nothing was committed of it, and the next run goes on with it.
-            _ if is_kept => Ok(()),
-            (partitions, _) => Err(Error::NotDrained { partitions }),
-        }
+        how_left(unfinished, is_kept, committable)
         // Dropping the last reference to the client closes it. A dynamic member leaves the group by that. A static one does not
         // (KIP-345: librdkafka sends no LeaveGroup when it is closed), so that a pod that comes back has its partitions at once;
         // only [`Drain`], which unsubscribes, makes it leave.
+    }
+}
+
+/// How a process has left: with so many partitions of which not everything was settled, which is kept or not, and so many offsets of what
+/// was settled that are not committed.
+fn how_left(unfinished: usize, is_kept: bool, committable: u64) -> Result<(), Error> {
+    match (unfinished, committable) {
+        (partitions, _) if partitions > 0 && !is_kept => Err(Error::NotDrained { partitions }),
+        (_, 0) => Ok(()),
+        // What is kept is for the next run, which goes on with it only from where it is committed.
+        (_, offsets) => Err(Error::NotCommitted { offsets }),
     }
 }
 
@@ -355,4 +362,25 @@ fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[
     }
     tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem; it goes on trying");
     *last = code;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_leaves_well_has_committed_what_is_in_and_kept_what_is_not() {
+        let how = |unfinished, is_kept, committable| match how_left(unfinished, is_kept, committable) {
+            Ok(()) => "well",
+            Err(Error::NotCommitted { offsets: 7 }) => "not committed",
+            Err(Error::NotDrained { partitions: 2 }) => "not drained",
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(how(0, false, 0), "well");
+        assert_eq!(how(0, false, 7), "not committed");
+        assert_eq!(how(2, false, 0), "not drained");
+        assert_eq!(how(2, false, 7), "not drained");
+        assert_eq!(how(2, true, 0), "well", "the next run goes on with what is kept");
+        assert_eq!(how(2, true, 7), "not committed", "what is kept does not hide it");
+    }
 }

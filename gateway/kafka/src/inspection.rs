@@ -8,6 +8,7 @@
 //!                       +--> Seen --> Watchdog --> resumed; still, for readiness and metrics
 //!  PartitionStats ------+
 //!                       `--> Look --> Retention --> seconds left, for metrics
+//!                       `--> overtaken: messages that are lost and not counted yet, for metrics
 //! ```
 //!
 //! Limits: those of [`crate::watchdog`] and [`crate::retention`].
@@ -16,6 +17,7 @@ use crate::{
     assignment::Assignment,
     clock,
     partition::PartitionId,
+    past::PastReader,
     retention::{Look, Retention},
     stats::{ConsumerStats, PartitionStats},
     topic_limits::LimitsReader,
@@ -23,7 +25,11 @@ use crate::{
     watchdog::{AtWorker, Common, Reason, Seen, Watchdog},
 };
 use sluice_gateway_config::Kafka;
-use std::{collections::BTreeMap, sync::atomic::Ordering, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Instant,
+};
 
 /// What the poll thread knows of a partition that is assigned. Of one that has not begun there are no offsets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct Known {
     pub worker: AtWorker,
     /// A block of it waits for someone to act on rows that are refused.
     pub halted: bool,
+    /// Messages that Kafka no longer had when it began; 0 once a commit has passed them, and they are counted.
+    pub lost: u64,
 }
 
 impl Known {
@@ -61,6 +69,10 @@ pub struct Inspection {
     retention: Retention,
     /// `None` when its thread could not be started.
     limits: Option<LimitsReader>,
+    /// Likewise.
+    past: Option<PastReader>,
+    /// Of which partitions it was said that they were overtaken.
+    overtaken: BTreeSet<PartitionId>,
 }
 
 impl Inspection {
@@ -69,7 +81,11 @@ impl Inspection {
         let limits = LimitsReader::start(kafka.clone()).inspect_err(
             |error| tracing::warn!(%error, "the thread that learns the topics' limits could not be started"),
         );
-        Self { watchdog: Watchdog::default(), retention: Retention::default(), limits: limits.ok() }
+        let past = PastReader::start(kafka.clone()).inspect_err(
+            |error| tracing::warn!(%error, "the thread that asks how old messages are could not be started"),
+        );
+        let (watchdog, retention) = (Watchdog::default(), Retention::default());
+        Self { watchdog, retention, limits: limits.ok(), past: past.ok(), overtaken: BTreeSet::new() }
     }
 
     /// Looks at every partition and publishes what is found. What comes out is to be done with the consumer now.
@@ -96,9 +112,20 @@ impl Inspection {
         let numbers = stats.partitions();
         let numbers = |id| numbers.get(id).copied().unwrap_or_default();
         let looks = known.iter().filter_map(|(id, known)| Some((id.clone(), look_of(known, numbers(id))?)));
-        let left = self.retention.look(common.now, &looks.collect());
+        let looks = looks.collect();
+        if let Some(past) = &mut self.past {
+            self.retention.learn_past(past.take());
+        }
+        let left = self.retention.look(common.now, &looks, |id| known.contains_key(id));
+        if let Some(past) = &mut self.past {
+            past.ask(self.retention.wants_past(common.now, &looks), common.now);
+        }
         let seconds = left.into_iter().filter_map(|(id, left)| Some((id, left.seconds?)));
         stats.publish_seconds_left(seconds.collect());
+        let overtaken = known.iter().map(|(id, known)| (id.clone(), overtaken_of(known, numbers(id))));
+        let overtaken = overtaken.filter(|(_, messages)| *messages > 0).collect();
+        self.say_overtaken(&overtaken);
+        stats.publish_overtaken(overtaken);
 
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
@@ -113,6 +140,31 @@ impl Inspection {
         stats.publish_still(check.still.clone());
         Change { pause, resume: check.resume }
     }
+
+    /// Says of each partition once that it is overtaken, until it is not.
+    fn say_overtaken(&mut self, overtaken: &BTreeMap<PartitionId, u64>) {
+        self.overtaken.retain(|id| overtaken.contains_key(id));
+        for (id, messages) in overtaken {
+            if self.overtaken.insert(id.clone()) {
+                tracing::error!(
+                    partition = %id,
+                    messages,
+                    "Kafka's retention has overtaken messages that were not read: they are lost"
+                );
+            }
+        }
+    }
+}
+
+/// Messages of a partition that Kafka does not have any more, that were not read, and that are not counted as lost yet.
+fn overtaken_of(known: &Known, numbers: PartitionStats) -> u64 {
+    if known.lost > 0 {
+        return known.lost;
+    }
+    // Rather too few for a moment than what is no message: that is passed over by the position alone.
+    let read = known.tail.map(|tail| tail.max(numbers.position.unwrap_or(tail)));
+    let overtaken = numbers.log_start_offset.zip(read).map(|(start, read)| start.saturating_sub(read));
+    overtaken.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0)
 }
 
 /// What the watchdog is told of a partition.
@@ -141,7 +193,7 @@ fn look_of(known: &Known, numbers: PartitionStats) -> Option<Look> {
         log_start: numbers.log_start_offset?,
         end: numbers.end_offset?,
         position: known.settled?,
-        // Where the log ended before tells.
+        // Where the log ended before tells, or the brokers do.
         age: None,
     })
 }

@@ -7,7 +7,8 @@ fn id(partition: i32) -> PartitionId {
 }
 
 fn inspection() -> Inspection {
-    Inspection { watchdog: Watchdog::default(), retention: Retention::default(), limits: None }
+    let (watchdog, retention) = (Watchdog::default(), Retention::default());
+    Inspection { watchdog, retention, limits: None, past: None, overtaken: BTreeSet::new() }
 }
 
 /// All that was read is in.
@@ -112,4 +113,25 @@ fn retention_is_told_of_what_is_not_settled() {
     let left = stats.seconds_left();
     assert_eq!(left.keys().collect::<Vec<_>>(), [&id(0)]);
     assert!((left[&id(0)] - 900.0).abs() < 1e-6, "{left:?}");
+}
+
+#[test]
+fn what_retention_has_overtaken_is_told_until_it_is_counted() {
+    let at = |log_start| PartitionStats { log_start_offset: Some(log_start), ..numbers() };
+    let of = |known: Known, numbers| {
+        let stats = ConsumerStats::default();
+        stats.replace([(id(0), numbers)].into());
+        let known = BTreeMap::from([(id(0), known)]);
+        inspection().look(common(Instant::now(), &known), &known, &stats);
+        stats.overtaken().remove(&id(0))
+    };
+    assert_eq!(of(known(), at(10)), None, "it begins where it is read");
+    assert_eq!(of(known(), at(13)), Some(3));
+    let open = PartitionStats { position: Some(12), ..at(13) };
+    assert_eq!(of(known(), open), Some(1), "of an open range, too, messages are here");
+    let waits = Known { committed: Some(5), settled: Some(5), unsettled: 1, ..known() };
+    assert_eq!(of(waits, at(10)), None, "what waits for the sink is here");
+    // Found when it began; blocks from before stand in front of what is missing.
+    assert_eq!(of(Known { lost: 4, ..waits }, at(10)), Some(4));
+    assert_eq!(of(Known::not_begun(AtWorker::Arriving), at(13)), None);
 }

@@ -32,6 +32,7 @@ mod log_reader;
 mod membership;
 mod oversize;
 mod partition;
+mod past;
 mod probe;
 pub mod ranges;
 mod rebalancing;

@@ -1,4 +1,4 @@
-//! Asks the brokers where the logs of owned partitions begin and end, every [`ASK_INTERVAL`].
+//! Asks the brokers where the logs of the partitions that the group has given us begin and end, every [`ASK_INTERVAL`].
 //!
 //! Why: librdkafka's statistics have both from answers to fetches. Of a partition that it has stopped fetching from they stay as they were,
 //! so that it would seem to be read to its end for ever.
@@ -77,7 +77,7 @@ impl LogReader {
         })
     }
 
-    fn start_with(
+    pub(crate) fn start_with(
         mut ask: impl FnMut(&PartitionId) -> Option<Log> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (requests, requests_in) = bounded::<Vec<PartitionId>>(1);
@@ -100,14 +100,14 @@ impl LogReader {
     }
 
     /// Takes what was said, and asks about these partitions when that is due. Others are forgotten.
-    pub fn tend(&mut self, owned: &[PartitionId], now: Instant) {
+    pub fn tend(&mut self, given: &[PartitionId], now: Instant) {
         self.take();
-        self.logs.retain(|id, _| owned.contains(id));
+        self.logs.retain(|id, _| given.contains(id));
         let is_due = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= ASK_INTERVAL);
-        if self.is_under_way || !is_due || owned.is_empty() {
+        if self.is_under_way || !is_due || given.is_empty() {
             return;
         }
-        let mut ids = owned.to_vec();
+        let mut ids = given.to_vec();
         ids.sort_by_key(|id| self.logs.get(id).map_or(0, |asked| asked.round));
         self.begun = Some(now);
         self.rounds += 1;

@@ -107,6 +107,8 @@ pub struct Ranges {
     flight: Flight,
     /// Those of them that go in parts, and those that the plan which was found names.
     partings: Partings,
+    /// Where the first one begins.
+    begun: i64,
     /// Where the last range ends.
     tail: i64,
     log_end: i64,
@@ -192,6 +194,7 @@ impl Ranges {
             ahead: beginning.planned.clone(),
             flight: Flight::default(),
             partings: Partings::found(plan.map_or(&[], |plan| &plan.parted), beginning.first),
+            begun: beginning.first,
             tail: beginning.first,
             log_end: committed.log.end,
             is_planned: !start.replaced,
@@ -402,6 +405,22 @@ impl Ranges {
     /// Up to where the broker has confirmed a commit that has our plan.
     pub fn committed_offset(&self) -> Option<i64> {
         self.committed
+    }
+
+    /// Offsets of ranges that have ended and are not committed.
+    pub fn uncommitted(&self) -> u64 {
+        self.not_committed(self.tail)
+    }
+
+    /// Those of them that could be: everything below is settled.
+    pub fn committable(&self) -> u64 {
+        self.not_committed(self.offset())
+    }
+
+    /// Before the first commit of this generation is stored, nothing of it is committed.
+    fn not_committed(&self, up_to: i64) -> u64 {
+        let from = self.committed.unwrap_or(self.begun);
+        u64::try_from(up_to.saturating_sub(from)).unwrap_or(0)
     }
 
     /// When the last stored commit was begun, or the partition assigned, by the clock of [`Now`].

@@ -63,6 +63,8 @@ pub struct Gone {
     pub undrained: usize,
     /// Offsets of ranges that had ended and were not committed.
     pub uncommitted: u64,
+    /// Those of them that a commit would have passed, since everything below was settled.
+    pub committable: u64,
 }
 
 /// librdkafka's callbacks. All of them run on the poll thread.
@@ -193,7 +195,7 @@ impl Rebalancing {
         let wait = if is_in_vain { Duration::ZERO } else { self.revoke_wait };
         let now = Instant::now();
         let waits = Waits { drained_by: now + wait, committed_by: now + wait + RESOLVE_WAIT };
-        let Gone { undrained, uncommitted } = self.let_go(revoked, waits, !taken_away);
+        let Gone { undrained, uncommitted, .. } = self.let_go(revoked, waits, !taken_away);
         let change = self.assignment().turns.lost(revoked);
         carry_out(consumer, &change);
         warn_of(consumer.incremental_unassign(&list(revoked)), "unassigned");
@@ -215,7 +217,8 @@ impl Rebalancing {
         } else {
             assignment.resolve(committed_by, &self.stats);
         }
-        let gone = Gone { undrained, uncommitted: assignment.uncommitted(ids) };
+        let (uncommitted, committable) = (assignment.uncommitted(ids), assignment.committable(ids));
+        let gone = Gone { undrained, uncommitted, committable };
         assignment.lose(ids);
         gone
     }

@@ -8,13 +8,17 @@
 //!
 //! | estimate | from | errs |
 //! | --- | --- | --- |
-//! | age | `retention.ms` − age of the message at the position | early: a segment goes with its youngest message |
+//! | age | `retention.ms` − age of the message at the position, as seen, or as asked ([`crate::past`]) | early: a segment goes with its youngest message |
 //! | size | where `retention.bytes` is set: messages in front of the position ÷ messages produced per second | early: the log may have room yet |
 //! | pace | messages in front of the position ÷ pace of the log's start over [`WINDOW`] | either way: it moves in steps |
 //!
 //! Limits: [`SAMPLES_MAX`] samples per partition, and [`OLDER_MAX`] of before while it is not settled so far; topics' limits are read by whoever calls [`read_limits`], and need not be.
 
-use crate::{partition::PartitionId, settings::probe_settings};
+use crate::{
+    partition::PartitionId,
+    past::{Past, Wanted},
+    settings::probe_settings,
+};
 use rdkafka::{
     ClientConfig,
     admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier},
@@ -99,6 +103,8 @@ struct Samples {
     recent: VecDeque<Sample>,
     /// Of before: the last one that ends at or in front of the position, and those that the position has still to pass.
     older: Vec<Sample>,
+    /// Of before this process was there, where that was asked.
+    past: Option<Past>,
 }
 
 impl Retention {
@@ -112,9 +118,36 @@ impl Retention {
         self.limits.values().any(|limits| limits.is_compacted)
     }
 
-    /// Looks at every owned partition. One that is not among them is forgotten.
-    pub fn look(&mut self, now: Instant, seen: &BTreeMap<PartitionId, Look>) -> BTreeMap<PartitionId, Left> {
-        self.samples.retain(|id, _| seen.contains_key(id));
+    /// Takes down how old messages are that were there before.
+    pub fn learn_past(&mut self, past: Vec<(PartitionId, Past)>) {
+        for (id, past) in past {
+            if let Some(samples) = self.samples.get_mut(&id) {
+                samples.past = Some(past);
+            }
+        }
+    }
+
+    /// The partitions, among those that were looked at, of which nobody knows how old the message at the position is.
+    pub fn wants_past(&self, now: Instant, seen: &BTreeMap<PartitionId, Look>) -> Vec<Wanted> {
+        let wanted = |(id, look): (&PartitionId, &Look)| {
+            let limit = self.limits.get(&id.topic)?.age?;
+            let samples = self.samples.get(id)?;
+            let is_known = look.age.is_some() || samples.age_seen(look.position, now).is_some();
+            let is_asked = samples.past.as_ref().is_some_and(|past| past.limit == limit);
+            let wants = look.position < look.end && !is_known && !is_asked;
+            wants.then(|| Wanted { id: id.clone(), limit, position: look.position })
+        };
+        seen.iter().filter_map(wanted).collect()
+    }
+
+    /// Looks at partitions. One that is not given to this process any more is forgotten; one that begins anew is not seen meanwhile.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        seen: &BTreeMap<PartitionId, Look>,
+        is_given: impl Fn(&PartitionId) -> bool,
+    ) -> BTreeMap<PartitionId, Left> {
+        self.samples.retain(|id, _| is_given(id));
         let left = |(id, look): (&PartitionId, &Look)| {
             let samples = self.samples.entry(id.clone()).or_default();
             let sample = Sample { at: now, log_start: look.log_start, end: look.end };
@@ -129,11 +162,12 @@ impl Retention {
 impl Samples {
     /// Keeps one sample a minute of the last hour, and of before what tells the age of a message at the position or behind it.
     fn add(&mut self, sample: Sample, position: i64) {
-        let Self { recent, older } = self;
+        let Self { recent, older, past } = self;
         // A topic that was made anew begins at 0 again; what was measured of the other says nothing.
         if recent.back().is_some_and(|last| sample.end < last.end || sample.log_start < last.log_start) {
             recent.clear();
             older.clear();
+            *past = None;
         }
         let is_due = |last: &Sample| sample.at.saturating_duration_since(last.at) >= SAMPLE_INTERVAL;
         if recent.back().is_none_or(is_due) {
@@ -169,6 +203,18 @@ impl Samples {
         }
     }
 
+    /// How old the message at a position is at the most: it was not there yet when the log ended at or before it.
+    fn age_seen(&self, position: i64, now: Instant) -> Option<Duration> {
+        let before = self.backward().find(|sample| sample.end <= position)?;
+        Some(now.saturating_duration_since(before.at))
+    }
+
+    /// The same, or what was said of the time before, if that is less.
+    fn age_at_most(&self, position: i64, now: Instant) -> Option<Duration> {
+        let said = self.past.as_ref().map(|past| past.age_at_most(position, now));
+        [self.age_seen(position, now), said].into_iter().flatten().min()
+    }
+
     /// From the last to the first.
     fn backward(&self) -> impl Iterator<Item = &Sample> {
         self.recent.iter().rev().chain(self.older.iter().rev())
@@ -184,17 +230,11 @@ fn left(look: &Look, limits: TopicLimits, samples: &Samples, now: Sample) -> Lef
     if look.position >= look.end {
         return Left { seconds: None, overtaken };
     }
-    let age = look.age.or_else(|| age_at_most(look.position, samples, now.at));
+    let age = look.age.or_else(|| samples.age_at_most(look.position, now.at));
     let by_age = limits.age.zip(age).map(|(limit, age)| limit.saturating_sub(age).as_secs_f64());
     let by_size = limits.bytes.and_then(|_| seconds(in_front, &samples.recent, now, |sample| sample.end));
     let by_pace = seconds(in_front, &samples.recent, now, |sample| sample.log_start);
     Left { seconds: [by_age, by_size, by_pace].into_iter().flatten().reduce(f64::min), overtaken }
-}
-
-/// How old the message at a position is at the most: it was not there yet when the log ended at or before it.
-fn age_at_most(position: i64, samples: &Samples, now: Instant) -> Option<Duration> {
-    let before = samples.backward().find(|sample| sample.end <= position)?;
-    Some(now.saturating_duration_since(before.at))
 }
 
 /// Seconds until `offset` of the log has moved over `distance` messages at the pace of the samples. `None` while it does not
@@ -279,147 +319,5 @@ fn limits(policy: Option<&str>, millis: Option<&str>, bytes: Option<&str>) -> To
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn id() -> PartitionId {
-        PartitionId { topic: "spans".into(), partition: 0 }
-    }
-
-    /// Plays looks, each with the minute it is at, and gives the last answer.
-    fn play(limits: TopicLimits, looks: &[(u64, Look)]) -> Left {
-        let start = Instant::now();
-        let mut retention = Retention::default();
-        retention.learn([("spans".into(), limits)]);
-        let mut last = None;
-        for (minute, look) in looks {
-            let now = start + Duration::from_mins(*minute);
-            last = retention.look(now, &BTreeMap::from([(id(), *look)])).remove(&id());
-        }
-        last.unwrap()
-    }
-
-    fn look(log_start: i64, position: i64, end: i64) -> Look {
-        Look { log_start, end, position, age: None }
-    }
-
-    fn seconds_of(left: Left) -> f64 {
-        assert_eq!(left.overtaken, 0);
-        left.seconds.unwrap()
-    }
-
-    #[test]
-    fn the_age_of_the_message_counts_against_the_limit() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(24)), ..TopicLimits::default() };
-        let old = Look { age: Some(Duration::from_hours(20)), ..look(0, 5, 9) };
-        assert!((seconds_of(play(limits, &[(0, old)])) - 4.0 * 3_600.0).abs() < 1e-6);
-        let older = Look { age: Some(Duration::from_hours(30)), ..old };
-        assert!(seconds_of(play(limits, &[(0, older)])).abs() < 1e-6);
-        assert_eq!(play(TopicLimits::default(), &[(0, old)]).seconds, None, "nothing to tell it from");
-    }
-
-    #[test]
-    fn the_age_is_told_from_where_the_log_ended_before() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(1)), ..TopicLimits::default() };
-        // The message at 100 came after minute 10, when the log ended there: by minute 40 it is at most 30 minutes old.
-        let left = play(limits, &[(0, look(0, 50, 90)), (10, look(0, 100, 100)), (40, look(0, 100, 400))]);
-        assert!((seconds_of(left) - 1_800.0).abs() < 1e-6, "{left:?}");
-    }
-
-    #[test]
-    fn a_sink_that_is_away_for_hours_leaves_the_age_known() {
-        let limits = TopicLimits { age: Some(Duration::from_hours(72)), ..TopicLimits::default() };
-        // All was read at minute 10, then nothing is settled while a message a minute comes.
-        let position = |minute: i64| minute.min(10);
-        let minutes = |last: i64| (0..=last).map(|minute| (u64::try_from(minute).unwrap(), minute));
-        let stands = |last| -> Vec<_> {
-            minutes(last).map(|(at, minute)| (at, look(0, position(minute), minute))).collect()
-        };
-        for hours in [2, 12, 48] {
-            let left = seconds_of(play(limits, &stands(60 * hours)));
-            let exact = f64::from(i32::try_from(72 * 60 - (60 * hours - 10)).unwrap()) * 60.0;
-            assert!((left - exact).abs() < 1e-6, "{hours} h: {left} s, not {exact}");
-        }
-        // The sink comes back: what the position has passed is not as old as where it stood.
-        let mut looks = stands(60 * 48);
-        let caught_up = 60 * 24;
-        looks.push((60 * 48 + 1, look(0, caught_up, 60 * 48 + 1)));
-        let left = seconds_of(play(limits, &looks)) / 3_600.0;
-        assert!((44.0..=48.0).contains(&left), "{left} h of 48");
-    }
-
-    #[test]
-    fn the_pace_of_the_start_and_of_the_end_are_estimates() {
-        let looks = [(0, look(0, 600, 10_000)), (10, look(100, 600, 20_000))];
-        // 500 messages in front, 100 in ten minutes.
-        assert!((seconds_of(play(TopicLimits::default(), &looks)) - 3_000.0).abs() < 1e-6);
-        // 10,000 produced in ten minutes: what a log of limited size drops at that pace.
-        let sized = TopicLimits { bytes: Some(1 << 30), ..TopicLimits::default() };
-        assert!((seconds_of(play(sized, &looks)) - 30.0).abs() < 1e-6);
-    }
-
-    #[test]
-    fn what_is_overtaken_is_counted_and_what_is_read_is_in_no_danger() {
-        let left = play(TopicLimits::default(), &[(0, look(70, 50, 100))]);
-        assert_eq!(left, Left { seconds: Some(0.0), overtaken: 20 });
-        let limits =
-            TopicLimits { age: Some(Duration::from_secs(1)), bytes: Some(1), ..TopicLimits::default() };
-        assert_eq!(play(limits, &[(0, look(70, 100, 100))]), Left { seconds: None, overtaken: 0 });
-        // All of it was dropped, and nothing has come since.
-        assert_eq!(play(limits, &[(0, look(100, 60, 100))]), Left { seconds: Some(0.0), overtaken: 40 });
-    }
-
-    #[test]
-    fn a_topic_that_was_made_anew_is_measured_anew() {
-        let looks = [(0, look(0, 600, 1_000)), (10, look(500, 600, 2_000)), (20, look(0, 5, 10))];
-        assert_eq!(play(TopicLimits::default(), &looks).seconds, None);
-    }
-
-    #[test]
-    fn limits_are_read_as_kafka_means_them() {
-        let hour = Some(Duration::from_hours(1));
-        let table = [
-            (
-                (Some("delete"), Some("3600000"), Some("-1")),
-                TopicLimits { age: hour, ..TopicLimits::default() },
-            ),
-            (
-                (Some("compact,delete"), Some("-1"), Some("10")),
-                TopicLimits { bytes: Some(10), is_compacted: true, ..TopicLimits::default() },
-            ),
-            (
-                (Some("compact"), Some("3600000"), Some("10")),
-                TopicLimits { is_compacted: true, ..TopicLimits::default() },
-            ),
-            ((None, Some("3600000"), None), TopicLimits { age: hour, ..TopicLimits::default() }),
-            ((None, None, Some("many")), TopicLimits::default()),
-        ];
-        for ((policy, millis, bytes), expected) in table {
-            assert_eq!(limits(policy, millis, bytes), expected);
-        }
-    }
-
-    proptest! {
-        /// Whatever is seen, the answer is a number that is not negative, memory is bounded, and zero means overtaken or old.
-        #[test]
-        fn an_estimate_is_never_negative_and_samples_are_bounded(
-            looks in prop::collection::vec((0u64..200, any::<i64>(), any::<i64>(), any::<i64>()), 1..200),
-            age in prop::option::of(0u64..100_000), bytes in prop::option::of(any::<u64>()),
-        ) {
-            let start = Instant::now();
-            let (mut retention, mut at) = (Retention::default(), 0);
-            retention.learn([("spans".into(), TopicLimits { age: age.map(Duration::from_secs), bytes, ..TopicLimits::default() })]);
-            for (seconds, log_start, position, end) in looks {
-                at += seconds;
-                let now = start + Duration::from_secs(at);
-                let seen = BTreeMap::from([(id(), look(log_start, position, end))]);
-                let left = retention.look(now, &seen)[&id()];
-                prop_assert!(left.seconds.is_none_or(|seconds| seconds >= 0.0), "{left:?}");
-                prop_assert!(left.overtaken == 0 || position < log_start);
-                let samples = &retention.samples[&id()];
-                prop_assert!(samples.recent.len() <= SAMPLES_MAX && samples.older.len() <= OLDER_MAX);
-            }
-        }
-    }
-}
+#[path = "retention_tests.rs"]
+mod tests;

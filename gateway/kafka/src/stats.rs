@@ -81,7 +81,7 @@ pub struct ConsumerStats {
     pub fresh_starts: AtomicU64,
     /// Ranges that were cut where an owner before may have sent longer ones.
     pub doubtful_ranges: AtomicU64,
-    /// Offsets that Kafka deleted before they were read.
+    /// Offsets that Kafka deleted before they were read, once a commit has passed them.
     pub messages_lost: AtomicU64,
     /// Partitions that this program must not read.
     pub partitions_halted: AtomicU64,
@@ -92,6 +92,7 @@ pub struct ConsumerStats {
     phase: AtomicU8,
     partitions: Mutex<BTreeMap<PartitionId, PartitionStats>>,
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
+    overtaken: Mutex<BTreeMap<PartitionId, u64>>,
     still: Mutex<Vec<Still>>,
 }
 
@@ -115,6 +116,7 @@ impl Default for ConsumerStats {
             phase: AtomicU8::new(Phase::Away as u8),
             partitions: Mutex::default(),
             seconds_left: Mutex::default(),
+            overtaken: Mutex::default(),
             still: Mutex::default(),
         }
     }
@@ -168,6 +170,17 @@ impl ConsumerStats {
     /// Publishes how long retention leaves.
     pub fn publish_seconds_left(&self, seconds_left: BTreeMap<PartitionId, f64>) {
         *locked(&self.seconds_left) = seconds_left;
+    }
+
+    /// Messages that Kafka's retention has overtaken and that are not [counted as lost](Self::messages_lost) yet, of partitions that have
+    /// any.
+    pub fn overtaken(&self) -> BTreeMap<PartitionId, u64> {
+        locked(&self.overtaken).clone()
+    }
+
+    /// Publishes them.
+    pub fn publish_overtaken(&self, overtaken: BTreeMap<PartitionId, u64>) {
+        *locked(&self.overtaken) = overtaken;
     }
 }
 

@@ -24,7 +24,7 @@
 //! | --- | --- | --- |
 //! | 0 | 64 | segment header |
 //! | [`SEAL_AT`] | 32 | the mark `seal`; zeros until the segment is sealed |
-//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `sent` or `sole`, the mark `done`; zeros until they are set |
+//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `kept`, `sole` or `sent`, the mark `done`; zeros until they are set |
 //! | [`RECORDS_AT`] | to the end | records, without gaps |
 //!
 //! Marks are written in place: what a block needs to be marked and settled is on the disk before the block is, so that
@@ -44,17 +44,18 @@
 //!
 //! **Mark**
 //!
-//! | at | bytes | `sent` | `sole` | `done` | `seal` |
-//! | --- | --- | --- | --- | --- | --- |
-//! | 0 | 4 | magic `sent` | magic `sole` | magic `done` | magic `seal` |
-//! | 4 | 4 | ordinal of the block | ordinal | ordinal | blocks in the segment |
-//! | 8 | 8 | sequence of the segment | sequence | sequence | sequence |
-//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | bytes of the segment |
-//! | 24 | 4 | zeros | zeros | zeros | zeros |
-//! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same |
+//! | at | bytes | `sent` | `sole` | `kept` | `done` | `seal` |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | 0 | 4 | magic `sent` | magic `sole` | magic `kept` | magic `done` | magic `seal` |
+//! | 4 | 4 | ordinal of the block | ordinal | ordinal | ordinal | blocks in the segment |
+//! | 8 | 8 | sequence of the segment | sequence | sequence | sequence | sequence |
+//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | 0 | bytes of the segment |
+//! | 24 | 4 | zeros | zeros | zeros | zeros | zeros |
+//! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same | the same |
 //!
-//! `sole` says that the block was not sent, and that nobody else has it to send; `sent` is written over it. A program that does not
-//! know it takes it for a mark that is not whole, and so the block for one that may have been sent.
+//! `sole` says that the block was not sent, and that nobody else has it to send; `kept` that it was synced, and no more. `sole` is written
+//! over that, and `sent` over both. A program that does not know one of them takes it for a mark that is not whole, and so the block for
+//! one that may have been sent.
 //!
 //! **Record**: a header, then the body: what the block's owner keeps with it, then its frames, one behind the other.
 //!
@@ -105,7 +106,7 @@ pub const RECORD_HEADER_BYTES: usize = 768;
 pub const SEAL_AT: u64 = 512;
 /// Where the marks of the blocks begin.
 pub const MARKS_AT: u64 = 4_096;
-/// Marks per block: `sent` and `done`.
+/// Marks per block: `sent`, or what stands in its place, and `done`.
 pub const MARKS_PER_BLOCK: usize = 2;
 /// Bytes of all blocks' marks.
 pub const MARKS_BYTES: usize = SEGMENT_BLOCKS_MAX as usize * MARKS_PER_BLOCK * MARK_BYTES;

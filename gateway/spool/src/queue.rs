@@ -3,6 +3,7 @@
 //! ```text
 //!  append, append, ... sync      the caller decides how many share a sync; what was appended before it is durable
 //!  held                          what is in it, in order
+//!  keep_blocks                   the same for these, and they are known from a torn tail: somebody relies on them
 //!  mark_sole                     nobody else has the block to send
 //!  mark_sent, sync               before a block's first send
 //!  read -> head, Body            its frames, piece by piece
@@ -229,6 +230,21 @@ impl<F: Files> Queue<F> {
                 }
             }
             queue.sync_directory()
+        })
+    }
+
+    /// [Makes durable](Self::sync_blocks) these blocks, on which somebody relies from now on, and marks them as such. What is found
+    /// [cut](crate::Cut) off later is then none of them. The marks are not synced, so that a loss of power may take them and leaves the
+    /// blocks; a process that dies leaves both.
+    pub fn keep_blocks(&mut self, ids: &[BlockId]) -> Result<(), Fatal> {
+        self.sync_blocks(ids)?;
+        self.guarded(|queue| {
+            for id in ids {
+                if let Some(segment) = queue.segments.get_mut(&id.segment) {
+                    segment.mark_kept(id.ordinal)?;
+                }
+            }
+            Ok(())
         })
     }
 

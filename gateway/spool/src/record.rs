@@ -138,6 +138,8 @@ pub enum MarkKind {
     Sent,
     /// It was not, and nobody else sends it. Stands in the place of `Sent`, which is written over it.
     Sole,
+    /// It is durable, and somebody may rely on that. Stands in the place of `Sent`, until that or `Sole` is written over it.
+    Kept,
     /// The block is settled.
     Done,
     /// The segment is complete and synced.
@@ -148,7 +150,7 @@ impl MarkKind {
     /// Its place among the marks of a block.
     pub fn slot(self) -> u64 {
         match self {
-            Self::Sent | Self::Sole | Self::Seal => 0,
+            Self::Sent | Self::Sole | Self::Kept | Self::Seal => 0,
             Self::Done => 1,
         }
     }
@@ -157,6 +159,7 @@ impl MarkKind {
         match self {
             Self::Sent => *b"sent",
             Self::Sole => *b"sole",
+            Self::Kept => *b"kept",
             Self::Done => *b"done",
             Self::Seal => *b"seal",
         }

@@ -48,7 +48,8 @@ pub struct Recovered {
     pub set_aside: Vec<SetAside>,
 }
 
-/// Records of a segment that were not written to their end: they are gone. Their sync had not returned, or they were damaged since.
+/// Records of a segment that were not written to their end: they are gone. Their sync had not returned, or they were damaged since. None of
+/// them was [kept](crate::Queue::keep_blocks), unless the power was lost as well.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The segment's file.
@@ -326,16 +327,15 @@ impl<F: FileAt> Left<F> {
         }
     }
 
-    /// What stands in the place of `sent`: that mark, or `sole`.
+    /// What stands in the place of `sent`: that mark, or `sole`, or `kept`.
     fn mark_of_sending(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
-        match self.mark(marks, ordinal, MarkKind::Sent) {
-            Place::Damaged => self.mark(marks, ordinal, MarkKind::Sole),
-            place => place,
-        }
+        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept];
+        let places = kinds.map(|kind| self.mark(marks, ordinal, kind));
+        places.into_iter().find(|place| *place != Place::Damaged).unwrap_or(Place::Damaged)
     }
 
     fn is_marked(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> bool {
-        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Done];
+        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept, MarkKind::Done];
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
     }
 
@@ -406,7 +406,11 @@ impl<F: FileAt> Left<F> {
         let (sent, done) = (self.mark_of_sending(marks, ordinal), self.mark(marks, ordinal, MarkKind::Done));
         match sent {
             Place::Set(mark) if entry.sent == Sent::Never => {
-                entry.sent = if mark.kind == MarkKind::Sole { Sent::Sole } else { Sent::At(mark.value) };
+                entry.sent = match mark.kind {
+                    MarkKind::Kept => Sent::Never,
+                    MarkKind::Sole => Sent::Sole,
+                    _ => Sent::At(mark.value),
+                };
             }
             Place::Damaged => entry.sent = Sent::Doubtful,
             Place::Set(_) | Place::Empty => {}

@@ -169,6 +169,16 @@ impl<F: FileAt> Segment<F> {
         Ok(())
     }
 
+    /// Marks a block as durable, where no mark says so yet.
+    pub fn mark_kept(&mut self, ordinal: u32) -> Result<(), Fatal> {
+        match self.entry(ordinal).filter(|entry| entry.state == State::Held).map(|entry| entry.sent) {
+            Some(Sent::Never) => self.write_mark(MarkKind::Kept, ordinal, 0),
+            // Its header may be all that says so.
+            Some(Sent::At(ms)) => self.write_mark(MarkKind::Sent, ordinal, ms),
+            Some(Sent::Sole | Sent::Doubtful) | None => Ok(()),
+        }
+    }
+
     /// Settles a block; says whether it was not settled before.
     pub fn settle(&mut self, ordinal: u32) -> Result<bool, Fatal> {
         if self.entry(ordinal).is_none_or(|entry| entry.state == State::Settled) {

@@ -7,7 +7,6 @@ use crate::{
     signals::health::Status,
     volume::spool::{Spool, Usage},
 };
-use anyhow::Context as _;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sluice_kafka::{Rest, Stop};
 use std::{
@@ -130,7 +129,7 @@ impl Running {
         });
         // What is still in flight is given up; it is not committed, so it is read again.
         io.shutdown_background();
-        result.context("not everything that was read is in; the rest is read again by the next owner")?;
+        result.map_err(not_left)?;
         kept?;
         made_anew.map_or(Ok(()), |found| Err(found.into()))
     }
@@ -139,6 +138,17 @@ impl Running {
     fn is_late(&self) -> bool {
         self.stop.deadline().is_some_and(|deadline| deadline.elapsed() >= LATE_MAX)
     }
+}
+
+/// What it means that the group was not left well.
+fn not_left(error: sluice_kafka::Error) -> anyhow::Error {
+    let meaning = match error {
+        sluice_kafka::Error::NotCommitted { .. } => {
+            "not all that is in is committed; the next owner sends that again, and the server drops what it still knows"
+        }
+        _ => "not everything that was read is in; the rest is read again by the next owner",
+    };
+    anyhow::Error::new(error).context(meaning)
 }
 
 /// Keeps on the queue volume what is not settled, once `keeps` says so.
@@ -207,6 +217,15 @@ mod tests {
         // Its thread has ended, and answers nobody.
         let error = ended(Some(spool)).unwrap_err();
         assert!(error.to_string().contains("did not make everything durable"), "{error}");
+    }
+
+    #[test]
+    fn a_last_commit_that_failed_is_a_failure_and_is_not_said_to_lack_rows() {
+        let (events, events_in) = bounded(1);
+        events.send(Event::Ended(Err(sluice_kafka::Error::NotCommitted { offsets: 7 }))).unwrap();
+        let error = running(None).wait(&events_in, Runtime::new().unwrap()).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.starts_with("not all that is in is committed") && text.contains("7 offsets"), "{text}");
     }
 
     #[test]

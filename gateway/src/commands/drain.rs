@@ -227,17 +227,15 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
         let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
         for (damaged, (_, _, missing)) in self.report.damaged.iter_mut().zip(Missing::found(recovered)) {
-            damaged.fate =
-                match (logs.whereabouts_of_missing(missing.covers.as_ref(), enqueues), missing.record) {
-                    (Some(Whereabouts::Settled), _) => Fate::Settled,
-                    (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
-                    (None, None) if enqueues => Fate::LostUnknown,
-                    // What is only committed once it is inserted is read again, whatever it was.
-                    (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
-                    (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
-                    (Some(Whereabouts::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
-                    (None, Some(_)) => Fate::Unknown,
-                };
+            damaged.fate = match (logs.whereabouts_of_missing(&missing, enqueues), missing.record) {
+                (Some(Whereabouts::Settled), _) => Fate::Settled,
+                (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
+                // What was not written to its end was never committed for that: it is read again, whatever it was.
+                (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
+                (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
+                (Some(Whereabouts::OnlyCopy(_)), Some(_)) => Fate::Nowhere,
+                (None, Some(_)) => Fate::Unknown,
+            };
             if let Some(record) = missing.record.filter(|_| !damaged.stays()) {
                 self.spool.end(record, Ended::Damaged);
             }

@@ -194,6 +194,14 @@ impl Status {
             let partition = id.partition.to_string();
             metrics.retention_seconds_left.with_label_values(&[&*id.topic, &partition]).set(seconds);
         }
+        metrics.messages_overtaken.reset();
+        for (id, messages) in stats.overtaken() {
+            let partition = id.partition.to_string();
+            metrics
+                .messages_overtaken
+                .with_label_values(&[&*id.topic, &partition])
+                .set(i64::try_from(messages).unwrap_or(i64::MAX));
+        }
         catch_up(&metrics.messages_lost, stats.messages_lost.load(Ordering::Relaxed));
         catch_up(&metrics.fresh_starts, stats.fresh_starts.load(Ordering::Relaxed));
         catch_up(&metrics.doubtful_ranges, stats.doubtful_ranges.load(Ordering::Relaxed));
@@ -440,6 +448,7 @@ mod tests {
         consumer.doubtful_ranges.store(3, Ordering::Relaxed);
         consumer.partitions_halted.store(4, Ordering::Relaxed);
         consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
+        consumer.publish_overtaken([(still(2, Reason::Sink, false).id, 6)].into());
         let mut open = status.account().open();
         open.walked(5);
         drop(open.seal(5));
@@ -453,6 +462,7 @@ mod tests {
                 "sluice_gateway_partitions_halted 4",
                 "sluice_gateway_ledger_imbalance_rows 5",
                 r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
+                r#"sluice_gateway_messages_overtaken{partition="2",topic="spans"} 6"#,
             ] {
                 assert!(text.contains(line), "{line} is not in {text}");
             }

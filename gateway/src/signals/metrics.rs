@@ -87,6 +87,8 @@ pub struct Metrics {
     pub retention_seconds_left: GaugeVec,
     /// Messages that retention overtook.
     pub messages_lost: IntCounter,
+    /// Those that are not counted yet.
+    pub messages_overtaken: IntGaugeVec,
     /// Partitions that began without knowing what was in flight before.
     pub fresh_starts: IntCounter,
     /// Ranges cut where an owner before may have sent longer ones.
@@ -325,7 +327,12 @@ impl Metrics {
             ),
             messages_lost: make.counter(
                 "messages_lost_total",
-                "Messages that Kafka's retention overtook before they were read; must stay 0.",
+                "Messages that Kafka's retention overtook before they were read, each counted once, by the owner whose commit passes it; must stay 0.",
+            ),
+            messages_overtaken: make.gauges(
+                "messages_overtaken",
+                "Messages that Kafka's retention has overtaken and that messages_lost_total does not count yet; absent where there are none.",
+                &["topic", "partition"],
             ),
             fresh_starts: make.counter(
                 "fresh_starts_total",

@@ -17,7 +17,8 @@
 //!    if the commit behind a record never came (the process died, the partition moved), its next owner and this volume send the same
 //!    rows under the same token, and the server drops one. A record of a range that nobody had planned could lie across the next owner's.
 //!    So the coordinator being away stops spilling, and then reading, as a full volume does.
-//! 2. **No commit before the sync.** A range counts as settled once its record is durable, a sync later than its append.
+//! 2. **No commit before the sync.** A range counts as settled once its record is durable, a sync later than its append, and a mark says that
+//!    it is ([`sluice_spool::Queue::keep_blocks`]): a record that is found torn was never relied on, whatever is committed by then.
 //! 3. **From then on the volume answers for it.** The block is sent whoever owns the partition, also by the next run of the process
 //!    and by `sluice-gateway drain`, and is never dropped because its offsets are committed: its record says that they may be
 //!    ([`crate::volume::passport`]), whatever the config says when it is found. One that lies beyond the committed offset is as with
@@ -34,7 +35,8 @@
 //! this volume comes back, and if that is later than the server remembers tokens, the table is asked for what became of it; where it
 //! cannot tell, its rows are counted as possibly doubled. So are those of a block whose commit was stored a moment before the process
 //! died, so that its mark was not written. A volume that is lost takes its rows with it, and a record that is damaged its own:
-//! `sluice_gateway_rows_lost_total` counts the latter.
+//! `sluice_gateway_rows_lost_total` counts the latter. A disk that loses what it has said to be synced, with its mark, leaves a record that
+//! looks like one that nobody relied on.
 
 use crate::{
     delivery::held::{Held, Ready},

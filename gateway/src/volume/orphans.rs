@@ -165,8 +165,8 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
     for missing in &question.missing {
-        let found = logs.whereabouts_of_missing(missing.covers.as_ref(), enqueues);
-        judge_missing(missing, (found, enqueues), adopter);
+        let found = logs.whereabouts_of_missing(missing, enqueues);
+        judge_missing(missing, (found, missing.is_enqueued(enqueues)), adopter);
     }
     let mut ready = Vec::new();
     let (mut settled, mut in_kafka, mut unfit) = (0_u64, 0_u64, 0_u64);
@@ -201,7 +201,7 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
-fn judge_missing(missing: &Missing, (found, enqueues): (Option<Whereabouts>, bool), adopter: &Adopter) {
+fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, bool), adopter: &Adopter) {
     let covers = missing.covers.as_ref();
     let partition = covers.map(|covers| partition_of(covers).to_string());
     let (first, next) = (covers.map(|covers| covers.first), covers.map(|covers| covers.next));
@@ -233,13 +233,13 @@ fn judge_missing(missing: &Missing, (found, enqueues): (Option<Whereabouts>, boo
                 "a record on the queue volume is damaged, and its rows are nowhere else: they are lost"
             );
         }
-        // Without that, its offsets were not committed before it was inserted: whoever owns its partition reads them, or misses them.
-        None if enqueues => {
+        None if is_enqueued => {
             adopter.metrics.spool.unknown_lost.inc();
             tracing::error!(
                 "a record on the queue volume is damaged with its header: its rows may be nowhere else, and nobody can say which they are"
             );
         }
+        // Its offsets were not committed before it was inserted: whoever owns its partition reads them, or misses them.
         None => tracing::error!(
             "a record on the queue volume is damaged with its header: nobody can say what it covers; it was not committed before it was inserted"
         ),

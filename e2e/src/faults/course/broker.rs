@@ -5,6 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::damage::refusing;
+use super::spooled::is_same;
+use super::volume::as_real;
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::{Seen, until};
 use crate::faults::kafka_front::{Leg, Passage, Verdict, Way};
@@ -39,6 +42,18 @@ const EXIT_NEW_START: i32 = 69;
 /// The gateway's metric of messages that went before it could read them.
 const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
+/// The same, before they are counted there.
+const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
+
+/// The gateway's metric of the time until more would.
+const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
+
+/// The gateway's metric of spans that it has read from messages.
+const SPANS_READ: &str = "sluice_gateway_spans_total";
+
+/// The gateway's metric of partitions that began without knowing what was in flight.
+const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broker {
@@ -60,6 +75,8 @@ pub enum Broker {
     HeartbeatLost,
     /// Messages behind the position are deleted.
     RetentionPasses,
+    /// The same under a running gateway, whose blocks wait for the sink.
+    RetentionPassesRunning,
     /// The topic is deleted and made again.
     TopicRecreated,
     /// It is, and grows beyond the old position, all while the gateway stands still.
@@ -75,6 +92,7 @@ impl Broker {
         scene.start_gateway(Some("gateway-0"))?;
         match self {
             Broker::RetentionPasses => return retention_passes(scene).await,
+            Broker::RetentionPassesRunning => return retention_passes_running(scene).await,
             Broker::TopicRecreated => return topic_recreated(scene).await,
             Broker::TopicRecreatedLonger => return topic_recreated_longer(scene).await,
             _ => {}
@@ -93,7 +111,10 @@ impl Broker {
                 answers_lost(scene, JOIN_GROUP, 2).await?
             }
             Broker::HeartbeatLost => heartbeat_lost(scene).await?,
-            Broker::RetentionPasses | Broker::TopicRecreated | Broker::TopicRecreatedLonger => Instant::now(),
+            Broker::RetentionPasses
+            | Broker::RetentionPassesRunning
+            | Broker::TopicRecreated
+            | Broker::TopicRecreatedLonger => Instant::now(),
         };
         let recovery = scene.recovered(since).await?;
         scene.wait_acked(SPANS_AFTER).await?;
@@ -159,22 +180,71 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_committed(0).await?;
     scene.gateway(0).signal(Signal::TERM)?;
     scene.gateway(0).end_within(PATIENCE).await?;
-    let committed = scene.topic.watermarks().await?;
+    let messages = forget_next(scene).await?;
+    let refusing = refusing(scene.stage);
+    scene.start_again(0, Some("gateway-0"))?;
+    // It has not seen when the messages came that wait now.
+    scene.wait_metric(0, SECONDS_LEFT, |seconds| seconds > 0.0).await?;
+    drop(refusing);
+    let recovery = scene.recovered(Instant::now()).await?;
+    lost(scene, messages, recovery).await
+}
+
+/// More comes behind what is there, and Kafka deletes the first messages of it in some partitions; gives how many.
+async fn forget_next(scene: &mut Scene<'_>) -> Result<u32> {
+    let read = scene.topic.watermarks().await?;
     scene.produce(SPANS_STORED).await?;
-    let forgotten = committed.iter().filter(|found| found.partition < PARTITIONS_FORGOTTEN);
+    let forgotten = read.iter().filter(|found| found.partition < PARTITIONS_FORGOTTEN);
     let before: Vec<(i32, i64)> =
         forgotten.map(|found| (found.partition, found.high + MESSAGES_FORGOTTEN)).collect();
     scene.topic.delete_records(&before).await?;
-    scene.start_again(0, Some("gateway-0"))?;
-    let started = Instant::now();
-    let recovery = scene.recovered(started).await?;
-    let messages = u32::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?;
-    scene.wait_metric(0, MESSAGES_LOST, |lost| (lost - f64::from(messages)).abs() < 0.5).await?;
+    Ok(u32::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?)
+}
+
+/// So many messages are lost, and the gateway has counted them.
+async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Expected> {
+    scene.wait_metric(0, MESSAGES_LOST, |lost| is_same(lost, f64::from(messages))).await?;
     Ok(Expected {
         lost: u64::from(messages) * Shape::Numbered.message_spans(),
         recovery_s: Some(recovery),
         ..Expected::default()
     })
+}
+
+/// ClickHouse is away, and the gateway has blocks that Kafka deletes the messages of, and those in front of it as well.
+async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.produce(SPANS_STORED).await?;
+    scene.wait_committed(0).await?;
+    let stage = scene.stage;
+    stage.servers.sink.go(Way::Refused);
+    let overtaken = overtake(scene).await;
+    stage.servers.sink.go(Way::Open);
+    let messages = overtaken?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    let expected = lost(scene, messages, recovery).await?;
+    // Everything else went on where it was.
+    scene.wait_metric(0, FRESH_STARTS, |starts| starts == 0.0).await?;
+    Ok(expected)
+}
+
+/// The gateway reads nothing while messages in front of it come and go; gives how many have gone. What it has read is nowhere else by then.
+async fn overtake(scene: &mut Scene<'_>) -> Result<u32> {
+    scene.produce(SPANS_STORED).await?;
+    let read = as_real(2 * SPANS_STORED);
+    scene.wait_metric(0, SPANS_READ, |spans| spans >= read).await?;
+    let stage = scene.stage;
+    let fetched = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == FETCH;
+    let silent = stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, fetched);
+    let messages = forget_next(scene).await?;
+    drop(silent);
+    // The other partitions are read on; these wait for their blocks, and what is missing in front of them is known.
+    let others =
+        read + as_real(SPANS_STORED) * f64::from(PARTITIONS - PARTITIONS_FORGOTTEN) / f64::from(PARTITIONS);
+    scene.wait_metric(0, SPANS_READ, |spans| spans >= others).await?;
+    scene.wait_metric(0, MESSAGES_OVERTAKEN, |overtaken| is_same(overtaken, f64::from(messages))).await?;
+    let counted = scene.wait_metric(0, MESSAGES_LOST, |_| true).await?;
+    ensure!(counted == 0.0, "{counted} messages are counted that the next owner would count again");
+    Ok(messages)
 }
 
 /// Offsets begin at 0 again, with other messages.

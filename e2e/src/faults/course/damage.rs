@@ -142,7 +142,7 @@ impl Damage {
 }
 
 /// From now on, until it is dropped, ClickHouse refuses inserts and answers everything else.
-fn refusing(stage: &Stage) -> Rule<'_, Passage, Verdict> {
+pub(super) fn refusing(stage: &Stage) -> Rule<'_, Passage, Verdict> {
     let busy = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries");
     stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(busy), |passage| passage.leg == Leg::Head)
 }

@@ -22,6 +22,9 @@ const SHUTDOWN_DEADLINE_SLOW: &str = "30s";
 /// By when a gateway must have ended that nothing can go in for: its deadline, and less than a grace period leaves behind it.
 const END_MAX: Duration = Duration::from_secs(10);
 
+/// What a gateway ends with when something was not in, or not committed, by its deadline.
+const NOT_LEFT: i32 = 1;
+
 /// How late a slow server's answers are.
 const SLOW: Duration = Duration::from_millis(400);
 
@@ -139,7 +142,8 @@ async fn term_silent_broker(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.gateway(0).signal(Signal::TERM)?;
     let ended = scene.gateway(0).end_within(END_MAX).await;
     scene.stage.servers.kafka_goes(Way::Open);
-    ended?;
+    let code = ended?;
+    ensure!(code == NOT_LEFT, "it ended with code {code} though nothing could be committed");
     scene.start_again(0, Some("gateway-0"))?;
     Ok(Instant::now())
 }

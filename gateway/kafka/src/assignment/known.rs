@@ -41,6 +41,9 @@ impl Assignment {
             paused: owned.is_paused,
             worker,
             halted: !owned.halted.is_empty(),
+            lost: owned
+                .lost
+                .map_or(0, |lost| u64::try_from(lost.next.saturating_sub(lost.first)).unwrap_or(0)),
         }
     }
 }

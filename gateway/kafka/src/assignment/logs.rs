@@ -7,11 +7,13 @@ use crate::{partition::PartitionId, stats::PartitionStats};
 use std::time::Instant;
 
 impl Assignment {
-    /// Has leaders asked about all partitions that are owned, when that is due.
+    /// Has leaders asked about all partitions that the group has given us, when that is due. One that begins anew is among them: what is
+    /// known of its log stays.
     pub fn ask_logs(&mut self, now: Instant) {
-        let owned = self.owned();
+        let mut given = self.owned();
+        given.extend(self.arrivals.arriving().cloned());
         if let Some(logs) = &mut self.logs {
-            logs.tend(&owned, now);
+            logs.tend(&given, now);
         }
     }
 

@@ -39,6 +39,10 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
         append(queue, naive, partition, bytes)?;
         naive.sync(queue)?;
     }
+    // Somebody relies on one that is marked, and on one that is not.
+    naive.keep(queue, 3)?;
+    append(queue, naive, 2, 700)?;
+    naive.keep(queue, naive.blocks.len() - 1)?;
     // Draining: marked, sent, settled, two at a time, out of order.
     for pair in [[1, 0], [2, 3]] {
         pair.iter().try_for_each(|at| naive.mark_sent(queue, *at))?;

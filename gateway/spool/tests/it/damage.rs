@@ -29,17 +29,9 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     for _ in 0..4 {
         let (head, body) = naive.make(1, BODY, false);
         let id = queue.append(&head, &[&body], 5).unwrap();
-        let (sent, sole, settled) =
-            (crate::naive::Asked::No, crate::naive::Asked::No, crate::naive::Asked::No);
-        naive.blocks.push(crate::naive::Block {
-            head,
-            body,
-            id: Some(id),
-            durable: true,
-            sent,
-            sole,
-            settled,
-        });
+        naive
+            .blocks
+            .push(crate::naive::Block { durable: true, ..crate::naive::Block::new(head, body, Some(id)) });
         naive.sync(&mut queue).unwrap();
     }
     naive.mark_sent(&mut queue, 1).unwrap();
@@ -365,6 +357,29 @@ fn a_mark_tells_a_lost_block_from_a_torn_tail() {
     assert_eq!((ordinals(&queue), lost(&report)), ([0].into(), [1].into()));
     assert_eq!((&report.cut[..], report.damaged_when_settled), (&[][..], 1));
     assert_eq!(disk.content(KEPT).len(), at(RECORDS_AT) + RECORD + 10, "it is kept as it was");
+}
+
+#[test]
+fn what_is_kept_is_known_from_a_torn_tail_and_was_sent_no_more_often_for_that() {
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    // Sent before it was appended, as one of five bytes is; and twice not.
+    for bytes in [5, 1, 1] {
+        naive.append(&mut queue, 1, bytes).unwrap();
+    }
+    naive.keep(&mut queue, 0).unwrap();
+    naive.keep(&mut queue, 1).unwrap();
+    let content = disk.content(FILE);
+    let last = content.len() - RECORD_HEADER_BYTES - 1;
+    let (_, queue, report) = opened(&content[..last + 10], FILE);
+    assert_eq!((ordinals(&queue), lost(&report)), ([0, 1].into(), BTreeSet::new()));
+    let [cut] = &report.cut[..] else { panic!("{report:?}") };
+    assert_eq!((cut.bytes, cut.blocks.len(), cut.headless), (10, 0, 1));
+    let sent: Vec<Sent> = queue.held().map(|held| held.sent).collect();
+    assert_eq!(sent, [Sent::At(1), Sent::Never]);
+    let (_, queue, report) = opened(&content[..last - 1], FILE);
+    assert_eq!((ordinals(&queue), lost(&report), report.cut.len()), ([0].into(), [1].into(), 0));
 }
 
 #[test]

@@ -27,7 +27,16 @@ pub struct Block {
     pub sent: Asked,
     /// Whether it was marked as nobody else's to send.
     pub sole: Asked,
+    /// Whether somebody relies on it.
+    pub kept: Asked,
     pub settled: Asked,
+}
+
+impl Block {
+    pub fn new(head: BlockHead, body: Vec<u8>, id: Option<BlockId>) -> Self {
+        let (sent, sole, kept, settled) = (Asked::No, Asked::No, Asked::No, Asked::No);
+        Self { head, body, id, durable: false, sent, sole, kept, settled }
+    }
 }
 
 /// Blocks in the order in which they were appended.
@@ -96,8 +105,7 @@ impl Naive {
             Err(AppendError::Fatal(fatal)) => Err(fatal),
         };
         let known = id.as_ref().ok().copied().flatten();
-        let (sent, sole, settled) = (Asked::No, Asked::No, Asked::No);
-        self.blocks.push(Block { head, body, id: known, durable: false, sent, sole, settled });
+        self.blocks.push(Block::new(head, body, known));
         id.map(|_| true)
     }
 
@@ -110,7 +118,7 @@ impl Naive {
     pub fn synced(&mut self) {
         for block in &mut self.blocks {
             block.durable = true;
-            for asked in [&mut block.sent, &mut block.sole, &mut block.settled] {
+            for asked in [&mut block.sent, &mut block.sole, &mut block.kept, &mut block.settled] {
                 *asked = if *asked == Asked::No { Asked::No } else { Asked::Synced };
             }
         }
@@ -147,6 +155,15 @@ impl Naive {
             block.sole = block.sole.max(Asked::Yes);
         }
         queue.mark_sole(block.id.unwrap())
+    }
+
+    /// Keeps one, and makes durable what its segment holds.
+    pub fn keep<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
+        let id = self.blocks[at].id.unwrap();
+        self.blocks[at].kept = self.blocks[at].kept.max(Asked::Yes);
+        queue.keep_blocks(&[id])?;
+        self.blocks[at].durable = true;
+        Ok(())
     }
 
     pub fn settle<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
@@ -213,11 +230,14 @@ impl Naive {
                     assert!(Some(ms) == head.first_sent_ms || (ms == 77 && block.sent != Asked::No));
                 }
                 Sent::Doubtful => {
-                    assert_ne!(asked.max(block.sole), Asked::No, "only a mark that was written is doubtful");
+                    let written = asked.max(block.sole).max(block.kept);
+                    assert_ne!(written, Asked::No, "only a mark that was written is doubtful");
                 }
             }
             block.sent = if held.sent.is_marked() { Asked::Synced } else { Asked::No };
             block.sole = if held.sent == Sent::Sole { Asked::Synced } else { Asked::No };
+            // Its mark may stand there, or another one.
+            block.kept = if block.kept == Asked::No { Asked::No } else { Asked::Synced };
             (block.id, block.durable, block.settled) = (Some(held.id), true, Asked::No);
             found.push(block);
         }

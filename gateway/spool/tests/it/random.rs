@@ -16,6 +16,7 @@ enum Action {
     Sync,
     MarkSent(usize),
     MarkSole(usize),
+    Keep(usize),
     Settle(usize),
     SettleOldest,
     SettlePartition(i32),
@@ -35,6 +36,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => Just(Action::Sync),
         3 => any::<usize>().prop_map(Action::MarkSent),
         3 => any::<usize>().prop_map(Action::MarkSole),
+        3 => any::<usize>().prop_map(Action::Keep),
         2 => any::<usize>().prop_map(Action::Settle),
         4 => Just(Action::SettleOldest),
         1 => (0..4).prop_map(Action::SettlePartition),
@@ -59,6 +61,7 @@ fn act(action: &Action, queue: &mut Queue<ModelDisk>, naive: &mut Naive, disk: &
         Action::MarkSole(number) => {
             naive.pick(number).map_or(Ok(()), |at| naive.mark_sole(queue, at)).unwrap();
         }
+        Action::Keep(number) => naive.pick(number).map_or(Ok(()), |at| naive.keep(queue, at)).unwrap(),
         Action::Settle(number) => naive.pick(number).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettleOldest => naive.pick(0).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettlePartition(partition) => naive.settle_partition(queue, partition).unwrap(),

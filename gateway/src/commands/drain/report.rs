@@ -44,10 +44,8 @@ pub enum Fate {
     Nowhere,
     /// Its rows are nowhere else, and it was given up: they are lost.
     GivenUp,
-    /// It was cut off, and its rows are nowhere else: they are lost.
+    /// It was not written to its end, and its rows are nowhere else: they are lost.
     Lost,
-    /// It was cut off, and nobody can say which offsets it covered: rows may be lost.
-    LostUnknown,
     /// Nobody can say which offsets it covers. It stays, until it is given up.
     Unknown,
 }
@@ -97,7 +95,6 @@ impl fmt::Display for Damaged {
             Fate::InKafka => "Kafka has its messages, and whoever owns the partition reads them",
             Fate::Nowhere => "its rows are nowhere else; --give-up-damaged gives them up",
             Fate::GivenUp | Fate::Lost => "its rows were nowhere else: they are lost",
-            Fate::LostUnknown => "nobody can say what it covered: its rows may be lost",
             Fate::Unknown => "nobody can say what it covers; --give-up-damaged gives it up",
         };
         write!(f, " in {file} ({reason}): {fate}")

@@ -226,6 +226,32 @@ async fn a_block_of_a_partition_that_has_gone_and_that_cannot_be_read_is_missed(
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_torn_record_may_be_an_only_copy_only_if_somebody_was_told_that_it_was_there() {
+    for syncs in [true, false] {
+        let (volume, pool) = (Volume::new("torn"), Pool::new(4 << 20, 1, 1));
+        let spool = volume.open(64 << 20);
+        if syncs {
+            spool.sync_appends();
+        }
+        let frames = enqueued(&pool, 20);
+        frames.release(0);
+        spool.spill(&frames);
+        while !frames.is_on_volume() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(frames.become_only_copy().is_some(), syncs);
+        // What a killed process leaves, less its last byte.
+        let file = &volume.files()[0];
+        let (content, left) = (std::fs::read(file).unwrap(), Volume::new("torn_left"));
+        std::fs::write(left.path().join(file.file_name().unwrap()), &content[..content.len() - 1]).unwrap();
+        let missing = left.open(64 << 20).left().take_missing();
+        let [missing] = &missing[..] else { panic!("{missing:?}") };
+        assert_eq!(missing.covers.as_ref().map(|covers| (covers.first, covers.rows)), Some((20, 7)));
+        assert_eq!((missing.is_enqueued(true), missing.is_enqueued(false)), (syncs, false));
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_full_volume_leaves_blocks_in_memory() {
     let (volume, pool) = (Volume::new("full"), Pool::new(4 << 20, 1, 1));
     let spool = volume.open(300_000);

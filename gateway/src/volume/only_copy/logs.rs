@@ -4,7 +4,7 @@
 //! only makes a block that is in the table look like one that is read again.
 
 use super::{Log, Subject, Whereabouts, whereabouts};
-use crate::volume::spool::LeftBlock;
+use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
 use sluice_kafka::{
     CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
@@ -79,17 +79,14 @@ impl Logs {
         whereabouts(block.subject(), &self.log(&block.partition()))
     }
 
-    /// What is true of a block that cannot be read and covers this; `None` when nobody knows what it covers. `is_enqueued` says whether its offsets may be
-    /// committed while it is on the volume.
-    pub fn whereabouts_of_missing(
-        &self,
-        covers: Option<&Coordinates>,
-        is_enqueued: bool,
-    ) -> Option<Whereabouts> {
-        let covers = covers?;
-        // Its cluster was in its body.
+    /// What is true of a block that cannot be read; `None` when nobody knows what it covers. `enqueues` says whether offsets are committed
+    /// once their rows are on the volume.
+    pub fn whereabouts_of_missing(&self, missing: &Missing, enqueues: bool) -> Option<Whereabouts> {
+        let covers = missing.covers.as_ref()?;
         let range = OffsetRange { first: covers.first, next: covers.next };
-        Some(whereabouts(Subject { range, cluster: None, is_enqueued }, &self.log(&partition_of(covers))))
+        // Its cluster was in its body.
+        let subject = Subject { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
+        Some(whereabouts(subject, &self.log(&partition_of(covers))))
     }
 
     /// How far the block of a range is that an owner of its partition has sent in parts.
@@ -108,5 +105,34 @@ impl OfPartition {
     fn new(bounds: Option<OffsetRange>, committed: Option<CommittedOffset>) -> Self {
         let plan = committed.as_ref().and_then(|c| Plan::decode(c.offset, &c.metadata).ok());
         Self { bounds, committed: committed.map(|committed| committed.offset), plan }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::only_copy::OnlyCopy;
+    use sluice_spool::{BlockId, PartitionName};
+
+    #[test]
+    fn a_record_that_was_not_written_to_its_end_is_the_only_copy_of_nothing_that_is_committed() {
+        let id = PartitionId { topic: "spans".into(), partition: 3 };
+        let bounds = Some(OffsetRange { first: 0, next: 100 });
+        let of = OfPartition { bounds, committed: Some(50), plan: None };
+        let logs = Logs { cluster: "c".to_owned(), begins_at_oldest: true, of: BTreeMap::from([(id, of)]) };
+        let torn = |first| {
+            let partition = PartitionName { topic: "spans".into(), partition: 3 };
+            let covers = Coordinates { partition: partition.into(), first, next: first + 10, rows: 7 };
+            Missing { record: None, covers: Some(covers) }
+        };
+        let damaged = |first| Missing { record: Some(BlockId { segment: 1, ordinal: 0 }), ..torn(first) };
+        // Another owner has read its messages by then, and inserted them.
+        assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(Whereabouts::Settled));
+        assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(Whereabouts::InKafka));
+        let alone = OffsetRange { first: 40, next: 50 };
+        let lost = Some(Whereabouts::OnlyCopy(OnlyCopy { alone }));
+        assert_eq!(logs.whereabouts_of_missing(&damaged(40), true), lost);
+        assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(Whereabouts::Settled));
+        assert_eq!(logs.whereabouts_of_missing(&Missing { covers: None, ..torn(40) }, true), None);
     }
 }

@@ -203,7 +203,8 @@ impl Keeper {
         }
         if syncs {
             let ids: Vec<BlockId> = appended.iter().filter_map(|(_, id, _)| *id).collect();
-            self.queue.sync_blocks(&ids)?;
+            // Before their offsets can be committed: a record that is found torn is then none of those.
+            self.queue.keep_blocks(&ids)?;
         }
         for (frames, id, bytes) in appended {
             if let (Some(ended), Some(id)) = (frames.end_spill(id, syncs), id) {

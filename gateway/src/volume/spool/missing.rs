@@ -11,7 +11,7 @@ const CUT: &str = "its end was not written, or is damaged";
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// To end it with; `None` for one that was cut off, of which nothing is on the volume any more.
+    /// To end it with; `None` for one that was not written to its end, of which nothing is on the volume any more.
     pub record: Option<BlockId>,
     /// What it covers; `None` when its header cannot be read either.
     pub covers: Option<Coordinates>,
@@ -24,6 +24,13 @@ impl From<Lost> for Missing {
 }
 
 impl Missing {
+    /// Whether its offsets may have been committed because it was on the volume, where `enqueues` says that this is done. Of one that was
+    /// not written to its end they were not: nobody is told of a record before it is [kept](sluice_spool::Queue::keep_blocks). Whoever
+    /// committed them has inserted its messages.
+    pub fn is_enqueued(&self, enqueues: bool) -> bool {
+        enqueues && self.record.is_some()
+    }
+
     /// All that was found when a queue was opened, each with its file and what is wrong with that.
     pub fn found(recovered: &Recovered) -> impl Iterator<Item = (&str, &str, Self)> {
         let aside = recovered.set_aside.iter().flat_map(|aside| {
