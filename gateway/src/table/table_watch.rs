@@ -17,7 +17,7 @@ use crate::{
     signals::metrics::Metrics,
     table::sink::{Error, Sink},
 };
-use sluice_clickhouse::{column::TableColumns, probe::ProbeError};
+use sluice_clickhouse::column::TableColumns;
 use std::{sync::Arc, time::Instant};
 use tokio::sync::Mutex;
 
@@ -90,7 +90,7 @@ impl TableWatch {
                 self.tell_changed(seen, &fit.columns);
                 Described::Unfit
             }
-            Err(error) if is_about_the_table(&error) => {
+            Err(error) if error.is_about_the_table() => {
                 tell_reason(seen, &error);
                 Described::Unfit
             }
@@ -126,13 +126,4 @@ fn tell_reason(seen: &mut Seen, error: &Error) {
         tracing::error!("rows wait: {reason}; they go in once the table is mended");
         seen.reason = reason;
     }
-}
-
-/// Whether the error says that the table is not what rows need, rather than that nobody answered.
-fn is_about_the_table(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Table { .. }
-            | Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
-    )
 }

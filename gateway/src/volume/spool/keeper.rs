@@ -1,9 +1,10 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, notes::Notes};
+use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, columns::ColumnFiles, notes::Notes};
 use crate::volume::block_frames::{BlockFrames, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use sluice_clickhouse::column::TableColumns;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Lost, Queue, ReadError};
 use std::{
     collections::VecDeque,
@@ -27,6 +28,9 @@ pub(super) struct Keeper {
     shared: Arc<Shared>,
     left: Left,
     notes: Notes,
+    columns: ColumnFiles,
+    /// Columns that blocks are encoded for and that are not written down yet.
+    unwritten: Option<(u64, Arc<TableColumns>)>,
     spills: VecDeque<Spill>,
     /// Who waits for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
@@ -40,12 +44,18 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, (left, notes): (Left, Notes)) -> Self {
+    pub fn new(
+        queue: Queue<Directory>,
+        shared: Arc<Shared>,
+        (left, notes, columns): (Left, Notes, ColumnFiles),
+    ) -> Self {
         let keeper = Self {
             queue,
             shared,
             left,
             notes,
+            columns,
+            unwritten: None,
             spills: VecDeque::new(),
             marked: Vec::new(),
             noting: Vec::new(),
@@ -108,6 +118,7 @@ impl Keeper {
             }
             Request::Note { note, done } => self.write_note(note, done)?,
             Request::Unnote(token) => self.notes.remove(token)?,
+            Request::Columns { number, columns } => self.unwritten = Some((number, columns)),
             Request::Look => {}
             Request::Close { done } => self.closing = Some(done),
         }
@@ -215,8 +226,24 @@ impl Keeper {
         Ok(())
     }
 
+    /// Writes down which columns blocks are encoded for, if that is not done. `false` when there is no room for it: then there is none for
+    /// a block either, which nobody could send once the table has others.
+    fn write_columns(&mut self) -> Result<bool, Fatal> {
+        let Some((number, columns)) = &self.unwritten else { return Ok(true) };
+        let is_written = self.columns.write(*number, columns)?;
+        if is_written {
+            self.unwritten = None;
+        } else {
+            self.refuse(&Full::Device);
+        }
+        Ok(is_written)
+    }
+
     /// Appends a block. `None` when there is no room for it.
     fn append(&mut self, Leaving { head, metadata, body }: Leaving) -> Result<Option<BlockId>, Fatal> {
+        if !self.write_columns()? {
+            return Ok(None);
+        }
         let bytes = body.len();
         let pieces: Vec<Bytes> =
             std::iter::once(metadata).chain(body.chunks().unwrap_or_default().iter().cloned()).collect();
