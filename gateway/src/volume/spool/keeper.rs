@@ -16,10 +16,26 @@ use tokio::sync::oneshot;
 /// How often marks are made durable when nobody asks, and how soon a block is tried again after there was no room. Chosen: a mark that is lost with the machine costs one retry under a known token.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How often it is said that there is no room: a full volume is tried again at every [`TICK`], for hours maybe.
+const SAY_INTERVAL: Duration = Duration::from_mins(10);
+
 /// A block on its way.
 struct Spill {
     frames: Arc<BlockFrames>,
     leaving: Leaving,
+}
+
+/// When it was said last that there is no room.
+#[derive(Default)]
+struct FullSaid(Option<Instant>);
+
+impl FullSaid {
+    /// Whether it is to be said now; then it counts as said.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.0.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
+        self.0 = if is_due { Some(now) } else { self.0 };
+        is_due
+    }
 }
 
 /// The owner of the queue.
@@ -37,6 +53,7 @@ pub(super) struct Keeper {
     /// Who waits for room for a note.
     noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
+    full: FullSaid,
     /// Whether something was appended or ended since the volume's use was told.
     has_changed: bool,
     /// Who waits for the end.
@@ -60,6 +77,7 @@ impl Keeper {
             marked: Vec::new(),
             noting: Vec::new(),
             last_tick: Instant::now(),
+            full: FullSaid::default(),
             has_changed: false,
             closing: None,
         };
@@ -269,9 +287,10 @@ impl Keeper {
     }
 
     /// There is no room: blocks stay in memory, and reading waits for inserts as it does without a volume.
-    fn refuse(&self, why: &dyn std::error::Error) {
+    fn refuse(&mut self, why: &dyn std::error::Error) {
         self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
-        if !self.shared.is_full.swap(true, Ordering::Relaxed) {
+        self.shared.is_full.store(true, Ordering::Relaxed);
+        if self.full.is_due(Instant::now()) {
             tracing::warn!(%why, "the queue volume takes no more blocks; reading waits for inserts");
         }
     }
@@ -301,4 +320,16 @@ impl Keeper {
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_stays_full_says_so_now_and_then() {
+        let (mut full, start) = (FullSaid::default(), Instant::now());
+        let said = (0..3_600).filter(|tick| full.is_due(start + *tick * TICK)).collect::<Vec<u32>>();
+        assert_eq!(said, [0, 600, 1_200, 1_800, 2_400, 3_000]);
+    }
 }
