@@ -261,7 +261,8 @@ impl Holding {
         if let Some(spill) = &mut self.spill {
             spill.look(self.shards.is_any_failing(), Instant::now());
         }
-        if let Some(enqueue) = &mut self.enqueue {
+        // Committed, blocks that the table has no columns for could not be read and encoded again.
+        if let Some(enqueue) = self.enqueue.as_mut().filter(|_| !self.shards.is_any_unfit()) {
             enqueue.look(&mut self.held);
         }
         if let Some(orphans) = &mut self.orphans {
@@ -342,6 +343,11 @@ impl Shards {
     /// Where their tables are looked at.
     pub fn sinks(&self) -> Vec<Sink> {
         self.shards.iter().map(|shard| shard.sink().clone()).collect()
+    }
+
+    /// Whether the table of any was seen not to fit the rows that are encoded now.
+    fn is_any_unfit(&self) -> bool {
+        self.shards.iter().any(|shard| shard.is_unfit())
     }
 
     /// Whether inserts into any of them fail.

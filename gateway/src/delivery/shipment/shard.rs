@@ -105,6 +105,11 @@ impl Shard {
         self.failing.load(Ordering::Relaxed)
     }
 
+    /// Whether its table was seen not to fit the rows that are encoded now.
+    pub fn is_unfit(&self) -> bool {
+        self.delivery.watch.is_unfit()
+    }
+
     /// Where its table is looked at.
     pub fn sink(&self) -> &Sink {
         &self.delivery.sink
