@@ -46,6 +46,18 @@ pub enum Trickle {
 }
 
 impl Trickle {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Trickle, &'static str, u32, &'static str); 3] = [
+        (
+            Trickle::Few,
+            "low-traffic",
+            3,
+            "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
+        ),
+        (Trickle::Killed, "low-traffic-kill", 3, "the same, with a SIGKILL of the gateway"),
+        (Trickle::Many, "low-traffic-96", 1, "the same in 96 partitions, without it"),
+    ];
+
     /// Gateways close blocks as they do where nothing else is said.
     pub fn change() -> Value {
         json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
