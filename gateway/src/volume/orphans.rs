@@ -331,21 +331,16 @@ fn judge_missing(missing: &Missing, (found, enqueues): (Option<Whereabouts>, boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::block_frames::tests::{Volume, left_behind};
-    use sluice_gateway_config::parse;
-
-    fn metrics() -> Metrics {
-        let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
-                      source: {kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}}, \
-                      sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
-        Metrics::new(parse::from_yaml(config).unwrap().check().unwrap().budget())
-    }
+    use crate::{
+        signals::metrics::reference,
+        volume::block_frames::tests::{Volume, left_behind},
+    };
 
     #[tokio::test(flavor = "current_thread")]
     async fn blocks_that_the_table_does_not_take_are_counted_said_and_asked_about_again() {
         let volume = Volume::new("unsent");
         let spool = left_behind(&volume, &[20, 30]).await;
-        let (metrics, mut unsent, start) = (metrics(), Unsent::default(), Instant::now());
+        let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
         let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
         let mut judged = Judged::default();
         for block in spool.left().take_all() {
