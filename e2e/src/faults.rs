@@ -27,6 +27,7 @@ mod segments;
 mod servers;
 mod sink_front;
 mod small_volume;
+mod sync_fails;
 mod wall_clock;
 
 use std::path::{Path, PathBuf};

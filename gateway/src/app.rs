@@ -353,6 +353,7 @@ impl Parts<'_> {
         let deliveries = deliveries?;
         if let Some((spool, delivery)) = self.spool.as_ref().zip(deliveries.first()) {
             let (left, columns) = (spool.left().clone(), delivery.targets.columns());
+            spool.encodes_for(columns, &self.columns);
             consumer.keeps(Box::new(move |id, generation, cluster| {
                 left.kept((id, generation), cluster, columns)
             }));

@@ -2,7 +2,9 @@
 
 pub mod broker;
 pub mod clock;
+pub mod columns;
 pub mod damage;
+pub mod failover;
 pub mod foreign;
 pub mod format_change;
 pub mod input;
@@ -19,6 +21,7 @@ pub mod server;
 pub mod shard;
 pub mod spooled;
 pub mod storm;
+pub mod sync;
 pub mod trickle;
 pub mod volume;
 
@@ -65,6 +68,9 @@ fn change(fault: Fault) -> Value {
         Fault::LongOutage => outage::change(),
         Fault::OnlyCopy(only_copy) => only_copy.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
+        Fault::ShardLost(lost) => lost.change(),
+        Fault::SyncFails { enqueues } => sync::change(enqueues),
+        Fault::Columns(_) => columns::Columns::change(),
         Fault::RuleChange => rule_change::change(0),
         Fault::Kill(_)
         | Fault::ClockJump
@@ -73,7 +79,7 @@ fn change(fault: Fault) -> Value {
         | Fault::Broker(_)
         | Fault::Refuse(_)
         | Fault::Storm(_)
-        | Fault::ShardLost => json!({}),
+        | Fault::Failover => json!({}),
     }
 }
 
@@ -93,7 +99,10 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Input(input) => input.play(scene).await,
         Fault::Storm(storm) => storm.play(scene).await,
         Fault::Leave(leave) => leave.play(scene).await,
-        Fault::ShardLost => shard::play(scene).await,
+        Fault::ShardLost(lost) => shard::play(scene, lost).await,
+        Fault::Failover => failover::play(scene).await,
+        Fault::SyncFails { .. } => sync::play(scene).await,
+        Fault::Columns(columns) => columns.play(scene).await,
         Fault::Volume(volume) => volume.play(scene).await,
         Fault::Spooled(spooled) => spooled.play(scene).await,
         Fault::Damage(damage) => damage.play(scene).await,

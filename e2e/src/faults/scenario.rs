@@ -1,9 +1,9 @@
 //! What is tried: each fault with its name, in the order of the path of a span.
 
 use super::course::{
-    broker::Broker, damage::Damage, input::Input, kill::Step, leave::Leave, only_copy::OnlyCopy,
-    process::Process, protocol::Protocol, refuse::Refusal, rows::Rows, server::Server, spooled::Spooled,
-    storm::Storm, trickle::Trickle, volume::Volume,
+    broker::Broker, columns::Columns, damage::Damage, input::Input, kill::Step, leave::Leave,
+    only_copy::OnlyCopy, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows, server::Server,
+    shard::Lost, spooled::Spooled, storm::Storm, sync, trickle::Trickle, volume::Volume,
 };
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
@@ -41,7 +41,9 @@ pub enum Fault {
     /// Little comes in.
     Trickle(Trickle),
     /// One of two shards is lost, and comes back.
-    ShardLost,
+    ShardLost(Lost),
+    /// One of a shard's endpoints is lost.
+    Failover,
     /// It refuses, or seems to.
     Refuse(Refusal),
     /// It does not take a block whole.
@@ -56,6 +58,13 @@ pub enum Fault {
     Spooled(Spooled),
     /// Blocks on it are damaged.
     Damage(Damage),
+    /// Its disk fails to sync.
+    SyncFails {
+        /// Offsets are committed once rows are on it.
+        enqueues: bool,
+    },
+    /// The table changes while blocks are on it.
+    Columns(Columns),
     /// ClickHouse is away for minutes under full load.
     LongOutage,
     /// Gateways die or leave while their volumes hold blocks.
@@ -159,49 +168,6 @@ const PROTOCOLS: [Scenario; 2] = [
         FEW,
         "groupProtocol: Consumer, SIGSTOP until another member has taken over; the INSERT on its way arrives after that",
     ),
-];
-
-const LEAVING: [Scenario; 4] = [
-    scenario(
-        "drain-and-resume",
-        Fault::Leave(Leave::Drain),
-        FEW,
-        "one of two static members is told to drain, and to resume, also in the middle of it",
-    ),
-    scenario(
-        "drain-dead-sink",
-        Fault::Leave(Leave::DrainDeadSink),
-        FEW,
-        "one of two is told to drain while connections to the sink are refused",
-    ),
-    scenario(
-        "term-slow-sink",
-        Fault::Leave(Leave::TermSlowSink),
-        FEW,
-        "SIGTERM while answers are 400 ms late",
-    ),
-    scenario(
-        "term-silent-broker",
-        Fault::Leave(Leave::TermSilentBroker),
-        FEW,
-        "SIGTERM while nothing passes to or from the broker",
-    ),
-];
-
-const TRICKLES: [Scenario; 3] = [
-    scenario(
-        "low-traffic",
-        Fault::Trickle(Trickle::Few),
-        FEW,
-        "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
-    ),
-    scenario(
-        "low-traffic-kill",
-        Fault::Trickle(Trickle::Killed),
-        FEW,
-        "the same, with a SIGKILL of the gateway",
-    ),
-    scenario("low-traffic-96", Fault::Trickle(Trickle::Many), ONE, "the same in 96 partitions, without it"),
 ];
 
 const BROKERS: [Scenario; 12] = [
@@ -321,43 +287,10 @@ const SERVERS: [Scenario; 8] = [
         "an INSERT is sent again once its token is forgotten, which nobody could know: its rows are doubled",
     ),
     scenario(
-        "shard-lost-and-back",
-        Fault::ShardLost,
+        "replica-fails-over",
+        Fault::Failover,
         FEW,
-        "SIGKILL of one of two shards, and of the gateway while it is lost; the other shard goes on",
-    ),
-];
-
-const ROWS: [Scenario; 5] = [
-    scenario(
-        "refused-rows",
-        Fault::Rows(Rows::Refused),
-        FEW,
-        "a constraint refuses one span of 6,007: those are dead letters, all others are in",
-    ),
-    scenario(
-        "refused-rows-kill",
-        Fault::Rows(Rows::RefusedKill),
-        u32::MAX,
-        "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
-    ),
-    scenario(
-        "refused-rows-skipped",
-        Fault::Rows(Rows::Skipped),
-        FEW,
-        "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
-    ),
-    scenario(
-        "refused-rows-stop",
-        Fault::Rows(Rows::Stops),
-        FEW,
-        "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
-    ),
-    scenario(
-        "block-too-large-splits",
-        Fault::Rows(Rows::TooLarge),
-        FEW,
-        "blocks above 12 KiB are refused with 252, too many partitions in one block",
+        "one of two ways to the server is gone with an INSERT on it, stored or not: the other has it under the same token",
     ),
 ];
 
@@ -456,6 +389,18 @@ pub fn all() -> Vec<Scenario> {
         .map(|(spooled, name, rounds, describe)| scenario(name, Fault::Spooled(spooled), rounds, describe));
     let damages =
         Damage::ALL.map(|(damage, name, describe)| scenario(name, Fault::Damage(damage), u32::MAX, describe));
+    let shards =
+        Lost::ALL.map(|(lost, name, describe)| scenario(name, Fault::ShardLost(lost), FEW, describe));
+    let leaving =
+        Leave::ALL.map(|(leave, name, describe)| scenario(name, Fault::Leave(leave), FEW, describe));
+    let trickles = Trickle::ALL
+        .map(|(trickle, name, rounds, describe)| scenario(name, Fault::Trickle(trickle), rounds, describe));
+    let rows =
+        Rows::ALL.map(|(rows, name, rounds, describe)| scenario(name, Fault::Rows(rows), rounds, describe));
+    let syncs = sync::ALL
+        .map(|(enqueues, name, describe)| scenario(name, Fault::SyncFails { enqueues }, FEW, describe));
+    let columns =
+        Columns::ALL.map(|(columns, name, describe)| scenario(name, Fault::Columns(columns), FEW, describe));
     let only_copies = OnlyCopy::ALL.map(|(only_copy, name, rounds, describe)| {
         scenario(name, Fault::OnlyCopy(only_copy), rounds, describe)
     });
@@ -464,16 +409,19 @@ pub fn all() -> Vec<Scenario> {
         &PROCESSES,
         &kip_848_kills,
         &PROTOCOLS,
-        &LEAVING,
-        &TRICKLES,
+        &leaving,
+        &trickles,
         &BROKERS,
         &SERVERS,
+        &shards,
         &refusals,
-        &ROWS,
+        &rows,
         &INPUTS,
         &volumes,
         &spooled,
         &damages,
+        &syncs,
+        &columns,
         &[OUTAGE],
         &only_copies,
     ]

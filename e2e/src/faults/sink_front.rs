@@ -119,6 +119,7 @@ struct Shared {
 /// A front that listens.
 pub struct SinkFront {
     address: SocketAddr,
+    upstream: String,
     gate: Arc<Gate<Passage, Verdict>>,
     way: watch::Sender<Way>,
     stored: watch::Receiver<Stored>,
@@ -151,7 +152,15 @@ impl SinkFront {
             stored: stored_out,
         };
         let accepting = tokio::spawn(accept(listener, Arc::new(shared)));
-        Ok(SinkFront { address, gate, way, stored, accepting })
+        Ok(SinkFront { address, upstream: upstream.to_owned(), gate, way, stored, accepting })
+    }
+
+    /// Another one in front of the same server.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub async fn beside(&self) -> Result<SinkFront> {
+        SinkFront::start(&self.upstream).await
     }
 
     /// Its URL.

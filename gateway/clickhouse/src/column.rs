@@ -307,6 +307,12 @@ impl TableColumns {
         let described = self.described.iter().find(|(name, _)| *name == column.name);
         described.map_or_else(|| column.column_type.to_string(), |(_, type_name)| type_name.clone())
     }
+
+    /// Name and type of each column, in the order of a row: what [`crate::table::columns_of`] makes these columns of again.
+    pub fn names_and_types(&self) -> Vec<(String, String)> {
+        let columns = self.columns();
+        columns.iter().map(|column| (column.name.clone(), self.type_name(column))).collect()
+    }
 }
 
 impl fmt::Display for Layout {

@@ -181,6 +181,39 @@ pub fn check(described: &[DescribedColumn]) -> Result<TableFit, Vec<Mismatch>> {
     Ok(TableFit { additional: additional.collect(), notes: notes(&columns), columns })
 }
 
+/// The columns that rows were encoded for, of their names and types ([`TableColumns::names_and_types`]).
+///
+/// # Errors
+/// Every mismatch: no rows are encoded for such columns.
+pub fn columns_of(names_and_types: &[(String, String)]) -> Result<TableColumns, Vec<Mismatch>> {
+    let described = |(name, type_name): &(String, String)| DescribedColumn {
+        name: name.clone(),
+        type_name: type_name.clone(),
+        default_kind: DefaultKind::Plain,
+    };
+    check(&names_and_types.iter().map(described).collect::<Vec<_>>()).map(|fit| fit.columns)
+}
+
+/// Finds out how rows that were encoded for some columns are written to a table, whose own rows may be encoded for others by now: an
+/// INSERT names its columns, so that those need only be there still, with types that the same bytes are read of. What they are
+/// called there goes before the rows.
+///
+/// # Errors
+/// Every column that is not, in the order of a row.
+pub fn check_encoded(
+    encoded: &TableColumns,
+    described: &[DescribedColumn],
+) -> Result<TableColumns, Vec<Mismatch>> {
+    let table = Described(described);
+    let columns = encoded.columns();
+    let mismatches: Vec<Mismatch> =
+        columns.iter().filter_map(|column| table.mismatch_encoded(column, encoded)).collect();
+    if !mismatches.is_empty() {
+        return Err(mismatches);
+    }
+    Ok(TableColumns { described: table.names_and_types(&columns), ..encoded.clone() })
+}
+
 /// A table as the server describes it.
 #[derive(Clone, Copy)]
 struct Described<'a>(&'a [DescribedColumn]);
@@ -193,10 +226,14 @@ impl<'a> Described<'a> {
     fn columns(self) -> TableColumns {
         let [resource, span, event, link] = AttributeSet::ALL.map(|set| self.attributes(set));
         let mut columns = TableColumns { resource, span, event, link, described: Vec::new() };
-        let ours = columns.columns();
-        let described = ours.iter().filter_map(|column| self.find(&column.name));
-        columns.described = described.map(|column| (column.name.clone(), column.type_name.clone())).collect();
+        columns.described = self.names_and_types(&columns.columns());
         columns
+    }
+
+    /// What the server calls them, as far as it has them.
+    fn names_and_types(self, columns: &[Column]) -> Vec<(String, String)> {
+        let described = columns.iter().filter_map(|column| self.find(&column.name));
+        described.map(|column| (column.name.clone(), column.type_name.clone())).collect()
     }
 
     /// How a set of attributes seems to be meant. Where there is nothing that tells, JSON is.
@@ -216,16 +253,43 @@ impl<'a> Described<'a> {
         if grouped { AttributeColumns::Nested } else { AttributeColumns::default() }
     }
 
+    /// The column, if an INSERT may name it.
+    fn writable(self, column: &str, expected: &str) -> Result<&'a DescribedColumn, Mismatch> {
+        let (column, expected) = (column.to_owned(), expected.to_owned());
+        match self.find(&column) {
+            None => Err(Mismatch::Missing { column, expected }),
+            Some(found) if found.default_kind.is_computed() => {
+                Err(Mismatch::Computed { column, expected, default_kind: found.default_kind })
+            }
+            Some(found) => Ok(found),
+        }
+    }
+
+    /// Why bytes that were encoded for a column are not what is read of it now.
+    fn mismatch_encoded(self, wanted: &Column, encoded: &TableColumns) -> Option<Mismatch> {
+        let (column, expected) = (wanted.name.clone(), encoded.type_name(wanted));
+        let found = match self.writable(&column, &expected) {
+            Ok(described) => described.type_name.clone(),
+            Err(mismatch) => return Some(mismatch),
+        };
+        let is_same = match wanted.column_type {
+            // Its paths and limits decide which bytes are written.
+            ColumnType::Json => JsonType::parse(&found) == JsonType::parse(&expected),
+            ColumnType::ArrayJson => {
+                array_element(&found).map(JsonType::parse) == array_element(&expected).map(JsonType::parse)
+            }
+            other => other.fit(&found) == TypeFit::Same,
+        };
+        (!is_same).then_some(Mismatch::Type { column, expected, found })
+    }
+
     fn mismatch(self, wanted: &Column) -> Option<Mismatch> {
         let column = wanted.name.clone();
         let expected = expected(wanted);
-        let Some(described) = self.find(&column) else {
-            return Some(Mismatch::Missing { column, expected });
+        let described = match self.writable(&column, &expected) {
+            Ok(described) => described,
+            Err(mismatch) => return Some(mismatch),
         };
-        let default_kind = described.default_kind;
-        if default_kind.is_computed() {
-            return Some(Mismatch::Computed { column, expected, default_kind });
-        }
         let found = described.type_name.clone();
         match wanted.column_type.fit(&found) {
             TypeFit::Same => None,

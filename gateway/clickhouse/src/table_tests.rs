@@ -229,3 +229,68 @@ fn additional_columns_are_left_to_the_server() {
     let additional = vec!["Day".to_owned(), "Tenant".to_owned(), "Note".to_owned()];
     assert_eq!(check(&columns).unwrap().additional, additional);
 }
+
+/// The messages for rows that were encoded for a table of these columns, once it has those.
+fn mismatches(before: &[DescribedColumn], now: &[DescribedColumn]) -> Vec<String> {
+    let mismatches = check_encoded(&fits(before), now).err().unwrap_or_default();
+    mismatches.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_rows_were_encoded_for_is_made_of_its_names_and_types_again() {
+    for layout in [Layout::Json, Layout::Map, Layout::Nested] {
+        let columns = found(layout);
+        assert_eq!(columns_of(&columns.names_and_types()).unwrap(), columns);
+        let undescribed = TableColumns::of_layout(layout);
+        assert_eq!(columns_of(&undescribed.names_and_types()).unwrap(), columns);
+    }
+    assert!(columns_of(&[]).is_err());
+}
+
+#[test]
+fn rows_of_other_columns_fit_while_theirs_are_there() {
+    // Their own places, although new rows go to others by now.
+    let groups = of_layout(Layout::Nested);
+    let mut now = groups.clone();
+    now.extend(["ResourceAttributes", "SpanAttributes"].map(|name| described(name, "JSON", "")));
+    assert_ne!(fits(&now), fits(&groups));
+    assert_eq!(check_encoded(&fits(&groups), &now).unwrap(), found(Layout::Nested));
+    // Types that read the same bytes, under the names that they have now.
+    let mut now = fitting();
+    now[1] = described("TraceId", "LowCardinality(String)", "");
+    now.push(described("Tenant", "String", "DEFAULT"));
+    let columns = check_encoded(&fits(&fitting()), &now).unwrap();
+    assert_eq!(columns, fits(&now));
+    assert_ne!(columns, fits(&fitting()));
+}
+
+#[test]
+fn rows_of_other_columns_do_not_fit_types_that_read_other_bytes() {
+    let with = |column: &str, type_name: &str, default_type: &str| {
+        let mut columns = fitting();
+        let changed = columns.iter_mut().find(|described| described.name == column).unwrap();
+        *changed = described(column, type_name, default_type);
+        columns
+    };
+    let text = "Map(LowCardinality(String), String)";
+    for (column, type_name) in [
+        ("SpanAttributes", text),
+        ("SpanAttributes", "JSON(`a.b` Int64)"),
+        ("SpanAttributes", "JSON(max_dynamic_paths=8)"),
+        ("Events.Attributes", "JSON"),
+        ("Links.Attributes", "Array(JSON(SKIP `q`))"),
+        ("Duration", "Int64"),
+    ] {
+        let said = mismatches(&fitting(), &with(column, type_name, ""));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with(&format!("column {column} has type {type_name}; expected ")), "{said:?}");
+    }
+    // What they were encoded for is named, and not what new rows could be.
+    let said = mismatches(&with("SpanAttributes", "JSON(`a.b` Int64)", ""), &fitting());
+    assert!(said[0].contains("has type JSON; expected JSON(`a.b` Int64): "), "{said:?}");
+    let said = mismatches(&fitting(), &with("Duration", "UInt64", "ALIAS"));
+    assert!(said[0].starts_with("column Duration is ALIAS, "), "{said:?}");
+    let said = mismatches(&of_layout(Layout::Map), &of_layout(Layout::Nested));
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert!(said[0].contains(&format!("expected ResourceAttributes {text}: add it")), "{said:?}");
+}

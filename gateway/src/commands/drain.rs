@@ -30,7 +30,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     table::sink,
     volume::{
-        only_copy::{Adopter, Logs, OnlyCopy, Whereabouts, partition_of},
+        only_copy::{Adopter, Fits, Logs, OnlyCopy, Unsendable, Whereabouts, partition_of},
         spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
@@ -272,32 +272,31 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             }
         };
         let before = self.report.left;
-        let mut unfit = Tally::default();
         let adopter = Adopter {
             spool: self.spool.clone(),
             account: self.account.clone(),
             metrics: self.metrics.clone(),
             route: inserts.shards().route(),
-            columns: inserts.columns(),
+            tables: inserts.tables(),
         };
+        let (mut unsent, mut why, mut fits) = (Tally::default(), None, Fits::default());
         for (block, only) in blocks {
-            match adopter.ready(&block, only, logs).await {
-                Some(ready) => inserts.add(ready),
-                None => unfit += Tally::of(block.rows()),
+            match adopter.ready((&block, only), logs, &mut fits).await {
+                Ok(ready) => inserts.add(ready),
+                Err(unsendable) => {
+                    unsent += Tally::of(block.rows());
+                    why.get_or_insert(unsendable);
+                }
             }
         }
-        let sent = Tally { blocks: before.blocks - unfit.blocks, rows: before.rows - unfit.rows };
-        let is_over = self.wait(&mut inserts, sent, unfit).await?;
+        let sent = Tally { blocks: before.blocks - unsent.blocks, rows: before.rows - unsent.rows };
+        let is_over = self.wait(&mut inserts, sent, unsent).await?;
         if !is_over {
             let seconds = self.request.timeout.as_secs();
             let text = format!("nothing was inserted for {seconds} s (--timeout); the log says why");
             self.report.problem = Some(Problem::Unavailable(text));
-        } else if unfit.blocks > 0 {
-            let text = format!(
-                "{unfit} are encoded for other columns than the table {} has now; give it those of before",
-                self.config.sink.clickhouse.table
-            );
-            self.report.problem = Some(Problem::ByHand(text));
+        } else if let Some(why) = why {
+            self.report.problem = Some(problem(unsent, &why));
         }
         Ok(())
     }
@@ -324,11 +323,11 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Waits until `sent` is in, and says so now and then. `false` when nothing got on for too long.
-    async fn wait(&mut self, inserts: &mut Inserts, sent: Tally, unfit: Tally) -> Result<bool, Error> {
+    async fn wait(&mut self, inserts: &mut Inserts, sent: Tally, unsent: Tally) -> Result<bool, Error> {
         self.moved = Instant::now();
         let is_over = loop {
             let ended = tokio::time::timeout(SAY_INTERVAL, inserts.next()).await;
-            self.count(sent, unfit);
+            self.count(sent, unsent);
             match ended {
                 Ok(true) => self.moved = Instant::now(),
                 Ok(false) => break true,
@@ -349,7 +348,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Takes down what became of what was to be inserted.
-    fn count(&mut self, sent: Tally, unfit: Tally) {
+    fn count(&mut self, sent: Tally, unsent: Tally) {
         let metrics = &self.metrics;
         let in_flight = u64::try_from(metrics.blocks_in_flight.get()).unwrap_or(0);
         let report = &mut self.report;
@@ -365,13 +364,25 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         report.inserted = Tally { blocks, rows };
         report.lost = Tally { blocks: lost_blocks, rows: lost_rows };
         report.left = Tally { blocks: in_flight, rows: rows_left };
-        report.left += unfit;
+        report.left += unsent;
     }
 
     fn say(&mut self, action: &str) {
         self.said = Instant::now();
         let damaged = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
         (self.tell)(&Progress { action, left: self.report.left, damaged });
+    }
+}
+
+/// Why blocks were not sent.
+fn problem(unsent: Tally, why: &Unsendable) -> Problem {
+    match why {
+        Unsendable::Unfit(_) => Problem::ByHand(format!(
+            "the table does not take {unsent}: {why}. Give it those columns, or name a table that has them in the config"
+        )),
+        Unsendable::Unknown(_) => {
+            Problem::Unavailable(format!("nobody says whether the table takes {unsent}: {why}"))
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
         spool::{Ended, Spool},
     },
 };
+use sluice_clickhouse::column::TableColumns;
 use sluice_kafka::{Generation, Order, PartitionId, ranges::Release};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -156,6 +157,8 @@ pub struct Ready {
     pub release: Release,
     /// Whether its generation is still ours.
     pub generation: Arc<GenerationStatus>,
+    /// The columns that it was encoded for, where those are not the ones that rows are encoded for now.
+    pub columns: Option<Arc<TableColumns>>,
 }
 
 impl Held {
@@ -300,7 +303,7 @@ impl OfPartition {
         let generation = self.generations.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
         stowed.frames.release(release.routing_epoch);
-        self.ready.push_back((*releases, Ready { stowed, release, generation }));
+        self.ready.push_back((*releases, Ready { stowed, release, generation, columns: None }));
     }
 }
 

@@ -8,12 +8,15 @@
 //! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
 mod ending;
+mod form;
 mod halts;
 mod in_parts;
 mod letters;
 mod shard;
 
 pub use shard::{IN_PARTS_MAX, Shard};
+
+use form::Encoded;
 
 use crate::{
     blocks::{block::Block, message_rows::MessageRows},
@@ -65,6 +68,8 @@ pub struct Shipment {
     is_in_parts: bool,
     /// It cannot be turned into columns, or was refused as such.
     goes_as_rows: bool,
+    /// Where it was encoded for other columns than rows are now.
+    encoded: Option<Encoded>,
     refused: Instant,
     /// What the server said last.
     refusal: Option<(Option<u32>, String)>,
@@ -101,7 +106,8 @@ enum Sent {
 impl Shipment {
     /// A block that may be sent.
     pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
-        let Ready { stowed: Stowed { block, frames }, release, generation } = ready;
+        let Ready { stowed: Stowed { block, frames }, release, generation, columns } = ready;
+        let encoded = columns.map(|columns| Encoded::new(&shard.delivery.sink, columns));
         let views = shard.delivery.standing.has_views();
         let tries = if release.is_inherited {
             Tries::inherited(views, Duration::from_secs(release.first_sent))
@@ -129,6 +135,7 @@ impl Shipment {
             permit: None,
             is_in_parts: false,
             goes_as_rows: false,
+            encoded,
             refused,
             refusal: None,
             doubt: None,
@@ -210,7 +217,7 @@ impl Shipment {
                     self.pause(after, replica).await;
                 }
                 Next::Describe => {
-                    let found = self.shard.delivery.watch.described(self.refused).await;
+                    let found = self.look_at_table().await;
                     next = Some(self.sending.tries.described(found, &self.at()));
                 }
                 Next::Look => {
@@ -297,7 +304,7 @@ impl Shipment {
         self.last = Some((endpoint, Replica::Same));
         let id = InsertId { token: Some(&self.sending.token), query_id: &query_id };
         let body = native.as_ref().unwrap_or(&loaded.body);
-        let sent = shard.client.insert(shard.delivery.targets.at(endpoint), body, id).await;
+        let sent = shard.client.insert(self.targets().at(endpoint), body, id).await;
         let went_as_columns = native.is_some();
         drop((native, loaded));
         self.permit = Some(permit).filter(|_| self.is_in_parts);
@@ -321,34 +328,6 @@ impl Shipment {
                 self.refusal = Some((error.code, error.message));
                 Some(self.sending.tries.failed(failure, &self.at()))
             }
-        }
-    }
-
-    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit; and when its generation
-    /// ends meanwhile.
-    async fn native(&mut self, rows: &InsertBody) -> Option<InsertBody> {
-        if self.is_in_parts || self.goes_as_rows {
-            return None;
-        }
-        let native = self.shard.delivery.native.clone()?;
-        let body = tokio::select! {
-            body = native.body(rows) => body,
-            () = self.over() => return None,
-        };
-        self.goes_as_rows = body.is_none() && rows.chunks().is_some();
-        body
-    }
-
-    /// What the server has against columns says nothing of the rows that they were made of: these are sent next, whole and under the same
-    /// token, and what is said of them counts.
-    fn refused_as_columns(&mut self, error: &mut InsertError) {
-        if error.code.is_none() || error.class == Class::BackPressure {
-            return;
-        }
-        self.goes_as_rows = true;
-        self.shard.delivery.metrics.blocks_not_turned.with_label_values(&["refused"]).inc();
-        if matches!(error.class, Class::Poison | Class::RefreshSchema | Class::Halt) {
-            error.class = Class::Retry;
         }
     }
 
@@ -473,6 +452,7 @@ impl Shipment {
         // What a block is refused for says nothing of others.
         let said = match error.class {
             Class::Poison | Class::Split => &self.shard.refusing,
+            Class::RefreshSchema if self.encoded.is_some() => &self.shard.refusing,
             _ => &self.shard.failing,
         };
         let first = !said.swap(true, Ordering::Relaxed);

@@ -26,7 +26,7 @@ use crate::{
     volume::{
         block_frames::BlockFrames,
         enqueue::Enqueue,
-        only_copy::Adopter,
+        only_copy::{Adopter, Tables},
         orphans::{self, Orphans},
         spill::Spill,
         spool::Spool,
@@ -190,7 +190,8 @@ impl Holding {
         let (shards, behind_since) = (Shards::new(deliveries, &pool), None);
         let orphans = spool.clone().map(|spool| {
             let (account, metrics, route) = (account.clone(), metrics.clone(), shards.route());
-            let adopter = Adopter { spool, account, metrics, route, columns };
+            let tables = Tables { columns, shards: shards.sinks() };
+            let adopter = Adopter { spool, account, metrics, route, tables };
             Orphans::new(adopter, kafka, orphans::Policy { drain, enqueues, sending_max })
         });
         Self {
@@ -260,7 +261,8 @@ impl Holding {
         if let Some(spill) = &mut self.spill {
             spill.look(self.shards.is_any_failing(), Instant::now());
         }
-        if let Some(enqueue) = &mut self.enqueue {
+        // Committed, blocks that the table has no columns for could not be read and encoded again.
+        if let Some(enqueue) = self.enqueue.as_mut().filter(|_| !self.shards.is_any_unfit()) {
             enqueue.look(&mut self.held);
         }
         if let Some(orphans) = &mut self.orphans {
@@ -336,6 +338,16 @@ impl Shards {
     /// Where blocks go that are sent for the first time.
     pub fn route(&self) -> Route {
         self.route
+    }
+
+    /// Where their tables are looked at.
+    pub fn sinks(&self) -> Vec<Sink> {
+        self.shards.iter().map(|shard| shard.sink().clone()).collect()
+    }
+
+    /// Whether the table of any was seen not to fit the rows that are encoded now.
+    fn is_any_unfit(&self) -> bool {
+        self.shards.iter().any(|shard| shard.is_unfit())
     }
 
     /// Whether inserts into any of them fail.

@@ -80,6 +80,15 @@ impl Error {
             | Self::Target(_) => None,
         }
     }
+
+    /// Whether it says that the table is not what rows need, rather than that nobody answered.
+    pub fn is_about_the_table(&self) -> bool {
+        matches!(
+            self,
+            Self::Table { .. }
+                | Self::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
+        )
+    }
 }
 
 fn list(mismatches: &[Mismatch]) -> String {
@@ -163,6 +172,22 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
     first.map(|(_, fit)| fit).ok_or_else(|| away.expect("the config names at least one shard"))
 }
 
+/// The same for rows that were encoded for some columns: what those are called where they are. Of the first shard that answers; the
+/// others must have them too.
+pub async fn check_encoded(shards: &[Sink], encoded: &TableColumns) -> Result<TableColumns, Error> {
+    let (mut first, mut away) = (None, None);
+    for sink in shards {
+        match sink.check_encoded(encoded).await {
+            Ok(columns) => {
+                first.get_or_insert(columns);
+            }
+            Err(error) if error.is_about_the_table() => return Err(error),
+            Err(error) => away = Some(error),
+        }
+    }
+    first.ok_or_else(|| away.expect("the config names at least one shard"))
+}
+
 impl Sink {
     /// Of all servers of the config, whatever their shard: for what is asked of each of them, or of any. Reads credentials and
     /// certificates; nothing is sent.
@@ -223,6 +248,13 @@ impl Sink {
     pub async fn check_table(&self) -> Result<TableFit, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
         table::check(&described).map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+    }
+
+    /// The same for rows that were encoded for some columns, whatever new rows are encoded for.
+    pub async fn check_encoded(&self, encoded: &TableColumns) -> Result<TableColumns, Error> {
+        let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await?;
+        table::check_encoded(encoded, &described)
+            .map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
     }
 
     /// Its endpoints, for a person.

@@ -17,8 +17,14 @@ use crate::{
     signals::metrics::Metrics,
     table::sink::{Error, Sink},
 };
-use sluice_clickhouse::{column::TableColumns, probe::ProbeError};
-use std::{sync::Arc, time::Instant};
+use sluice_clickhouse::column::TableColumns;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 use tokio::sync::Mutex;
 
 /// The table's columns are others than those that rows are encoded for.
@@ -33,8 +39,7 @@ pub struct TableChanged {
 }
 
 /// The table was not looked at.
-const NOTHING: Seen =
-    Seen { looked: None, described: Described::Unknown, reason: String::new(), has_changed: false };
+const NOTHING: Seen = Seen { looked: None, described: Described::Unknown, reason: String::new() };
 
 /// Looks at the table after refusals.
 pub struct TableWatch {
@@ -44,6 +49,10 @@ pub struct TableWatch {
     /// Is told once, when nothing else can be done.
     changed: Box<dyn Fn(TableChanged) + Send + Sync>,
     seen: Mutex<Seen>,
+    /// The table did not fit when it was looked at, and has taken no rows since.
+    is_unfit: AtomicBool,
+    /// It fits with other columns: the process ends.
+    has_changed: AtomicBool,
 }
 
 /// What was seen last.
@@ -53,7 +62,6 @@ struct Seen {
     described: Described,
     /// What was said last; empty while the table fits.
     reason: String,
-    has_changed: bool,
 }
 
 impl TableWatch {
@@ -65,7 +73,9 @@ impl TableWatch {
         changed: impl Fn(TableChanged) + Send + Sync + 'static,
     ) -> Self {
         metrics.table_fits.set(1);
-        Self { sink, columns, metrics, changed: Box::new(changed), seen: Mutex::new(NOTHING) }
+        let (changed, seen) = (Box::new(changed), Mutex::new(NOTHING));
+        let (is_unfit, has_changed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { sink, columns, metrics, changed, seen, is_unfit, has_changed }
     }
 
     /// The table as it is after `refused`, the moment of a refusal: looks, or waits for the look of another block, unless
@@ -87,10 +97,10 @@ impl TableWatch {
                 Described::Unchanged
             }
             Ok(fit) => {
-                self.tell_changed(seen, &fit.columns);
+                self.tell_changed(&fit.columns);
                 Described::Unfit
             }
-            Err(error) if is_about_the_table(&error) => {
+            Err(error) if error.is_about_the_table() => {
                 tell_reason(seen, &error);
                 Described::Unfit
             }
@@ -101,16 +111,24 @@ impl TableWatch {
         };
         if seen.described != Described::Unknown {
             self.metrics.table_fits.set(i64::from(seen.described == Described::Unchanged));
+            self.is_unfit.store(seen.described == Described::Unfit, Ordering::Relaxed);
         }
     }
 
     /// Takes down that rows went in.
     pub fn accepted(&self) {
         self.metrics.table_fits.set(1);
+        self.is_unfit.store(false, Ordering::Relaxed);
     }
 
-    fn tell_changed(&self, seen: &mut Seen, found: &TableColumns) {
-        if !std::mem::replace(&mut seen.has_changed, true) {
+    /// Whether rows that are encoded now may be encoded for columns that the table does not have any more: Kafka must keep their messages,
+    /// of which the next start makes rows that fit.
+    pub fn is_unfit(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed) || self.is_unfit.load(Ordering::Relaxed)
+    }
+
+    fn tell_changed(&self, found: &TableColumns) {
+        if !self.has_changed.swap(true, Ordering::Relaxed) {
             (self.changed)(TableChanged {
                 table: self.sink.table_name(),
                 found: found.to_string(),
@@ -126,13 +144,4 @@ fn tell_reason(seen: &mut Seen, error: &Error) {
         tracing::error!("rows wait: {reason}; they go in once the table is mended");
         seen.reason = reason;
     }
-}
-
-/// Whether the error says that the table is not what rows need, rather than that nobody answered.
-fn is_about_the_table(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Table { .. }
-            | Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
-    )
 }

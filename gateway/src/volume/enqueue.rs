@@ -31,6 +31,9 @@
 //!    sent, nobody else ever reads its messages, and its record is marked ([`Spool::mark_sole`]): whoever finds it knows that it was sent
 //!    from this volume or not at all, however long ago that was.
 //!
+//! 7. **No commit of what the table has no columns for.** Once it was seen not to fit, nothing more is settled here: Kafka keeps the
+//!    messages, of which the next start makes rows that fit.
+//!
 //! What stays: the commit of a range may not have been stored when the process dies. Its next owner has then inserted it by the time that
 //! this volume comes back, and if that is later than the server remembers tokens, the table is asked for what became of it; where it
 //! cannot tell, its rows are counted as possibly doubled. So are those of a block whose commit was stored a moment before the process

@@ -21,9 +21,11 @@
 //! block's offsets looks like the old one.
 
 mod adopter;
+mod fits;
 mod logs;
 
 pub use adopter::Adopter;
+pub use fits::{Fits, Tables, Unsendable};
 pub use logs::{Logs, partition_of};
 
 use sluice_kafka::OffsetRange;

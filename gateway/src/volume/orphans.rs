@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
-//! is not inserted stays on the volume when this process ends, and is found by the next one.
+//! is not inserted stays on the volume when this process ends, and is found by the next one. What the table does not take, because it was
+//! encoded for columns that it no longer has, waits for someone, who is told, and holds nobody else up.
 
 use crate::{
     delivery::{
@@ -20,11 +21,13 @@ use crate::{
         shipment::Shipment,
         task::Shards,
     },
+    signals::metrics::Metrics,
     volume::{
-        only_copy::{Adopter, Logs, Whereabouts, partition_of},
+        only_copy::{Adopter, Fits, Logs, Unsendable, Whereabouts, partition_of},
         spool::{Ended, LeftBlock, Missing},
     },
 };
+use sluice_clickhouse::outcome::Actor;
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{Drain, PartitionId, Patience, ReadError, TopicReader};
 use std::{
@@ -36,6 +39,12 @@ use tokio::{sync::oneshot, task::JoinSet};
 /// How long brokers may take for an answer. Chosen: above an election of a coordinator.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
 
+/// How long blocks wait that the table does not take before it is looked at again. Chosen: someone mends it by hand.
+const UNSENT_WAIT: Duration = Duration::from_secs(30);
+
+/// How often it is said what they wait for. Chosen: often enough to be found in what a log keeps.
+const SAY_INTERVAL: Duration = Duration::from_mins(10);
+
 /// What is asked about.
 #[derive(Default)]
 struct Question {
@@ -44,8 +53,20 @@ struct Question {
     missing: Vec<Missing>,
 }
 
-/// What came of a question: blocks to be inserted, or those that nobody has said anything of.
-type Answer = Result<Vec<Ready>, (Question, ReadError)>;
+/// What came of a question; or all of it, when nobody has said anything.
+type Answer = Result<Judged, (Question, ReadError)>;
+
+/// What is to be inserted.
+#[derive(Default)]
+struct Judged {
+    /// At once.
+    ready: Vec<Ready>,
+    /// Not now: the table does not take them, or nobody says whether it does.
+    unsent: Vec<LeftBlock>,
+    /// How many of those wait for someone to act, and the first reason.
+    unfit: i64,
+    reason: Option<String>,
+}
 
 /// What they go by.
 pub struct Policy {
@@ -70,6 +91,19 @@ pub struct Orphans {
     again: Instant,
     waiting: VecDeque<Ready>,
     shipments: JoinSet<PartitionId>,
+    unsent: Unsent,
+}
+
+/// Blocks that cannot be sent for now.
+#[derive(Default)]
+struct Unsent {
+    blocks: Vec<LeftBlock>,
+    /// When they are asked about again.
+    again: Option<Instant>,
+    /// How many wait for someone to act.
+    unfit: i64,
+    /// Why, as it was said last, and when.
+    said: Option<(String, Instant)>,
 }
 
 impl Orphans {
@@ -85,6 +119,7 @@ impl Orphans {
             again: Instant::now(),
             waiting: VecDeque::new(),
             shipments: JoinSet::new(),
+            unsent: Unsent::default(),
         }
     }
 
@@ -94,7 +129,9 @@ impl Orphans {
         self.question.blocks.extend(left.orphans(self.policy.drain.is_requested()));
         self.question.missing.extend(left.take_missing());
         self.take_answer(shards);
-        if self.asking.is_none() && !self.question.is_empty() && Instant::now() >= self.again {
+        let now = Instant::now();
+        let is_wanted = !self.question.is_empty() || self.unsent.again.is_some_and(|again| now >= again);
+        if self.asking.is_none() && is_wanted && now >= self.again {
             self.ask();
         }
         while self.shipments.len() < self.policy.sending_max
@@ -108,7 +145,10 @@ impl Orphans {
 
     fn ask(&mut self) {
         let (answer, asking) = oneshot::channel();
-        let question = std::mem::take(&mut self.question);
+        let mut question = std::mem::take(&mut self.question);
+        // All of them each time, so that an answer says how many there are.
+        question.blocks.append(&mut self.unsent.blocks);
+        self.unsent.again = None;
         let (adopter, kafka, enqueues) = (self.adopter.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
         tokio::spawn(async move {
@@ -122,12 +162,14 @@ impl Orphans {
         let Some(Ok(answer)) = self.asking.as_mut().map(oneshot::Receiver::try_recv) else { return };
         self.asking = None;
         match answer {
-            Ok(ready) => {
+            Ok(judged) => {
                 self.unanswered = 0;
-                for _ in &ready {
+                self.unsent.take(&judged, &self.adopter.metrics, Instant::now());
+                self.unsent.blocks = judged.unsent;
+                for _ in &judged.ready {
                     shards.count_in();
                 }
-                self.waiting.extend(ready);
+                self.waiting.extend(judged.ready);
             }
             Err((question, error)) => {
                 self.question.blocks.extend(question.blocks);
@@ -137,6 +179,32 @@ impl Orphans {
                 tracing::warn!(%error, "Kafka does not say what is true of blocks that no partition goes on with; asking again");
             }
         }
+    }
+}
+
+impl Unsent {
+    /// Takes down how many there are, and says what is to be done about them.
+    fn take(&mut self, judged: &Judged, metrics: &Metrics, now: Instant) {
+        self.again = (!judged.unsent.is_empty()).then(|| now + UNSENT_WAIT);
+        metrics.refused.blocks_waiting_for(Actor::Table).add(judged.unfit - self.unfit);
+        self.unfit = judged.unfit;
+        let Some(reason) = judged.reason.clone().filter(|reason| self.is_to_be_said(reason, now)) else {
+            return;
+        };
+        tracing::error!(
+            blocks = judged.unfit,
+            actor = Actor::Table.label(),
+            reason,
+            advice = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config",
+            "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
+        );
+        self.said = Some((reason, now));
+    }
+
+    fn is_to_be_said(&self, reason: &str, now: Instant) -> bool {
+        let is_said =
+            |(said, at): &(String, Instant)| said == reason && now.duration_since(*at) < SAY_INTERVAL;
+        !self.said.as_ref().is_some_and(is_said)
     }
 }
 
@@ -168,36 +236,47 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
         let found = logs.whereabouts_of_missing(missing, enqueues);
         judge_missing(missing, (found, missing.is_enqueued(enqueues)), adopter);
     }
-    let mut ready = Vec::new();
-    let (mut settled, mut in_kafka, mut unfit) = (0_u64, 0_u64, 0_u64);
+    let (mut judged, mut fits) = (Judged::default(), Fits::default());
+    let (mut settled, mut in_kafka) = (0_u64, 0_u64);
     for block in question.blocks {
         match logs.whereabouts(&block) {
             Whereabouts::Settled => settled += 1,
             Whereabouts::InKafka => in_kafka += 1,
             Whereabouts::OnlyCopy(only) => {
-                match adopter.ready(&block, only, &logs).await {
-                    Some(block) => ready.push(block),
-                    None => unfit += 1,
+                match adopter.ready((&block, only), &logs, &mut fits).await {
+                    Ok(ready) => judged.ready.push(ready),
+                    Err(why) => judged.keep(block, why),
                 }
                 continue;
             }
         }
         adopter.spool.end(block.record(), Ended::Dropped);
     }
-    let inserted = ready.len();
-    tracing::info!(
-        settled,
-        in_kafka,
-        inserted,
-        "blocks that no partition goes on with are dropped, or nowhere else and inserted"
-    );
-    if unfit > 0 {
-        tracing::error!(
-            blocks = unfit,
-            "blocks on the queue volume are the only copy of their rows, and encoded for other columns than the table has now; they stay there"
+    let inserted = judged.ready.len();
+    if settled > 0 || in_kafka > 0 || inserted > 0 {
+        tracing::info!(
+            settled,
+            in_kafka,
+            inserted,
+            "blocks that no partition goes on with are dropped, or nowhere else and inserted"
         );
     }
-    Ok(ready)
+    Ok(judged)
+}
+
+impl Judged {
+    fn keep(&mut self, block: LeftBlock, why: Unsendable) {
+        self.unsent.push(block);
+        match why {
+            Unsendable::Unfit(reason) => {
+                self.unfit += 1;
+                self.reason.get_or_insert(reason);
+            }
+            Unsendable::Unknown(reason) => {
+                tracing::debug!(reason, "nobody says whether a block fits the table");
+            }
+        }
+    }
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
@@ -246,5 +325,41 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
     }
     if let Some(record) = missing.record {
         adopter.spool.end(record, Ended::Damaged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        signals::metrics::reference,
+        volume::block_frames::tests::{Volume, left_behind},
+    };
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn blocks_that_the_table_does_not_take_are_counted_said_and_asked_about_again() {
+        let volume = Volume::new("unsent");
+        let spool = left_behind(&volume, &[20, 30]).await;
+        let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
+        let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
+        let mut judged = Judged::default();
+        for block in spool.left().take_all() {
+            judged.keep(block, Unsendable::Unfit("a column is missing".to_owned()));
+        }
+        for round in 0..2 {
+            unsent.take(&judged, &metrics, start);
+            assert_eq!((waiting.get(), unsent.again), (2, Some(start + UNSENT_WAIT)), "{round}");
+        }
+        assert!(!unsent.is_to_be_said("a column is missing", start + UNSENT_WAIT));
+        assert!(unsent.is_to_be_said("another one is", start + UNSENT_WAIT));
+        assert!(unsent.is_to_be_said("a column is missing", start + SAY_INTERVAL));
+        // Nobody says whether the one fits, and the other does.
+        let block = judged.unsent.remove(0);
+        judged = Judged::default();
+        judged.keep(block, Unsendable::Unknown("no server answers".to_owned()));
+        unsent.take(&judged, &metrics, start);
+        assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
+        unsent.take(&Judged::default(), &metrics, start);
+        assert_eq!((waiting.get(), unsent.again), (0, None));
     }
 }

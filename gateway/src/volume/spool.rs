@@ -19,6 +19,7 @@
 //! A call that fails on the volume ends the process: after it, nothing that is on the volume may be relied on.
 
 mod body;
+mod columns;
 mod keeper;
 mod left;
 mod missing;
@@ -33,9 +34,11 @@ pub use numbers::{Numbers, Usage};
 
 use crate::volume::block_frames::{BlockFrames, Leaving};
 use body::Reads;
+use columns::ColumnFiles;
 use crossbeam_channel::{Sender, bounded};
 use keeper::Keeper;
 use notes::Notes;
+use sluice_clickhouse::column::TableColumns;
 use sluice_kafka::{
     OffsetRange,
     ranges::{Parts, Token},
@@ -110,6 +113,8 @@ enum Request {
     Note { note: Note, done: oneshot::Sender<()> },
     /// A block that was sent in parts has ended.
     Unnote(Token),
+    /// Write down which columns this number stands for, before a block of theirs is appended.
+    Columns { number: u64, columns: Arc<TableColumns> },
     /// Look at the list of what has ended.
     Look,
     /// Leave everything durable behind, and end.
@@ -143,6 +148,7 @@ pub struct Spool {
     shared: Arc<Shared>,
     left: Left,
     notes: Notes,
+    columns: ColumnFiles,
 }
 
 impl Spool {
@@ -164,10 +170,10 @@ impl Spool {
         shared.numbers.set_aside.store(damaged, Ordering::Relaxed);
         shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
         let notes = Notes::open(path.to_owned()).map_err(unopened)?;
-        let spool =
-            Self { requests, reads, shared: shared.clone(), left: left.clone(), notes: notes.clone() };
+        let columns = ColumnFiles::open(path.to_owned(), &left.columns()).map_err(unopened)?;
         // By now how full the volume is has been told: nobody may think that nothing is on it.
-        let keeper = Keeper::new(queue, shared, (left, notes));
+        let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes.clone(), columns.clone()));
+        let spool = Self { requests, reads, shared, left, notes, columns };
         named("spool", move || {
             if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
@@ -272,6 +278,17 @@ impl Spool {
         let (done, noted) = oneshot::channel();
         self.ask(Request::Note { note, done });
         answered(noted).await;
+    }
+
+    /// From now on blocks are encoded for these columns, which this number stands for: none goes to the volume before they are
+    /// written down there.
+    pub fn encodes_for(&self, number: u64, columns: &TableColumns) {
+        self.ask(Request::Columns { number, columns: Arc::new(columns.clone()) });
+    }
+
+    /// The columns that this number stands for, if they were written down. Reads the volume.
+    pub fn columns(&self, number: u64) -> Option<TableColumns> {
+        self.columns.read(number)
     }
 
     /// What an earlier run has written down of a block of this token and range. Reads the volume.

@@ -20,6 +20,7 @@ use sluice_kafka::{
 };
 use sluice_spool::{BlockHead, Directory, Identity, Options, Queue, Volume};
 use std::{path::PathBuf, time::Duration};
+use twox_hash::XxHash3_64;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -66,6 +67,28 @@ impl Scene {
         }
         config.queue.path = self.folder.display().to_string();
         config.check().unwrap()
+    }
+
+    /// The same, of another table of the database.
+    async fn drain_into(&self, table: &str) -> Report {
+        let mut config = self.config(None).config().clone();
+        config.sink.clickhouse.table = table.to_owned();
+        let config = config.check().unwrap();
+        let drained = tokio::task::spawn_blocking(move || drain::drain(&config, REQUEST, |_| {}));
+        drained.await.unwrap().unwrap()
+    }
+
+    /// Writes down which columns the blocks were encoded for, as a gateway does before it appends one.
+    fn write_columns(&self) {
+        let number = self.table.0.targets(&self.table.1).unwrap().columns();
+        let pairs = self.table.1.names_and_types();
+        let lines: String = pairs.iter().map(|(name, of)| format!("{name}\t{of}\n")).collect();
+        let text = format!("{:016x}\n{lines}", XxHash3_64::oneshot(lines.as_bytes()));
+        std::fs::write(self.folder.join(format!("columns-{number:016x}")), text).unwrap();
+    }
+
+    async fn alter(&self, change: &str) {
+        self.database.execute(&format!("ALTER TABLE {}.otel_traces {change}", self.database.name)).await;
     }
 
     fn frames(&self) -> Vec<Bytes> {
@@ -212,5 +235,46 @@ async fn a_damaged_record_is_named_and_stays_until_it_is_given_up() {
     assert!(report.is_empty() && report.problem.is_none(), "{report:?}");
     assert_eq!(report.damaged.iter().map(|damaged| damaged.fate).collect::<Vec<_>>(), [Fate::GivenUp]);
     assert!(scene.drain(None, REQUEST).await.unwrap().damaged.is_empty(), "it is said once more no more");
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_encoded_for_columns_of_before_goes_to_those_while_they_read_the_same() {
+    let scene = Scene::open("drain_renamed").await;
+    scene.leave_as(&[0, 1], &[], true);
+    scene.alter("MODIFY COLUMN StatusMessage LowCardinality(String)").await;
+    // New rows go elsewhere, and those places are still there.
+    scene.alter("ADD COLUMN Tenant String DEFAULT 'none'").await;
+    let report = scene.drain(None, REQUEST).await.unwrap();
+    let Some(Problem::ByHand(text)) = &report.problem else { panic!("{report:?}") };
+    assert!(text.contains("not written down"), "{text}");
+    assert_eq!((report.inserted, report.left), (blocks(0), blocks(2)));
+    scene.write_columns();
+    let report = scene.drain(None, REQUEST).await.unwrap();
+    assert!(report.is_empty() && report.problem.is_none(), "{report:?}");
+    assert_eq!((report.inserted, report.possible_duplicate_rows), (blocks(2), 0));
+    assert_eq!(scene.database.count().await, 2 * ROWS);
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_table_has_no_columns_for_stays_with_a_reason_and_goes_to_a_table_that_has_them() {
+    let scene = Scene::open("drain_replaced").await;
+    scene.leave_as(&[0, 1], &[], true);
+    scene.write_columns();
+    let database = &scene.database.name;
+    scene.database.execute(&format!("CREATE TABLE {database}.before AS {database}.otel_traces")).await;
+    scene.alter("MODIFY COLUMN SpanAttributes JSON(max_dynamic_paths=64, `int` Int64)").await;
+    for _ in 0..2 {
+        let report = scene.drain(None, REQUEST).await.unwrap();
+        let Some(Problem::ByHand(text)) = &report.problem else { panic!("{report:?}") };
+        let named = "column SpanAttributes has type JSON(max_dynamic_paths=64, int Int64); expected JSON";
+        assert!(text.contains(named), "{text}");
+        assert_eq!((report.inserted, report.left), (blocks(0), blocks(2)));
+    }
+    assert_eq!(scene.database.count().await, 0);
+    let report = scene.drain_into("before").await;
+    assert!(report.is_empty() && report.problem.is_none(), "{report:?}");
+    assert_eq!(scene.database.count_of("before").await, 2 * ROWS);
     scene.close().await;
 }

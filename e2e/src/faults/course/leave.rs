@@ -51,6 +51,22 @@ pub enum Leave {
 }
 
 impl Leave {
+    /// All of them, with a scenario's name and words.
+    pub const ALL: [(Leave, &'static str, &'static str); 4] = [
+        (
+            Leave::Drain,
+            "drain-and-resume",
+            "one of two static members is told to drain, and to resume, also in the middle of it",
+        ),
+        (
+            Leave::DrainDeadSink,
+            "drain-dead-sink",
+            "one of two is told to drain while connections to the sink are refused",
+        ),
+        (Leave::TermSlowSink, "term-slow-sink", "SIGTERM while answers are 400 ms late"),
+        (Leave::TermSilentBroker, "term-silent-broker", "SIGTERM while nothing passes to or from the broker"),
+    ];
+
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
         let deadline = if self == Leave::TermSlowSink { SHUTDOWN_DEADLINE_SLOW } else { SHUTDOWN_DEADLINE };

@@ -142,7 +142,7 @@ async fn fill(scene: &mut Scene<'_>, gateways: usize) -> Result<()> {
 }
 
 /// Offsets of what is on a volume alone are committed.
-async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -> Result<()> {
+pub(super) async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -> Result<()> {
     scene
         .wait("commits of what is on the volume", PATIENCE, async |scene| {
             let committed = scene.committed_messages().await?;

@@ -70,6 +70,40 @@ pub enum Rows {
 }
 
 impl Rows {
+    /// All of them, with a scenario's name, rounds at the most and words.
+    pub const ALL: [(Rows, &'static str, u32, &'static str); 5] = [
+        (
+            Rows::Refused,
+            "refused-rows",
+            3,
+            "a constraint refuses one span of 6,007: those are dead letters, all others are in",
+        ),
+        (
+            Rows::RefusedKill,
+            "refused-rows-kill",
+            u32::MAX,
+            "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
+        ),
+        (
+            Rows::Skipped,
+            "refused-rows-skipped",
+            3,
+            "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
+        ),
+        (
+            Rows::Stops,
+            "refused-rows-stop",
+            3,
+            "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
+        ),
+        (
+            Rows::TooLarge,
+            "block-too-large-splits",
+            3,
+            "blocks above 12 KiB are refused with 252, too many partitions in one block",
+        ),
+    ];
+
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
         match self {

@@ -25,7 +25,10 @@ use crate::faults::sink_front::{Leg, Verdict};
 use crate::process::Signal;
 
 /// Room of a volume that is to be full, KiB: some 120 blocks.
-const SMALL_KIB: u32 = 1_536;
+pub(super) const SMALL_KIB: u32 = 1_536;
+
+/// The gateway's metric of blocks for which the volume had no room.
+pub(super) const REFUSED: &str = "sluice_gateway_spool_refused_blocks_total";
 
 /// Spans that fill it and the memory, and some more.
 const SPANS_SMALL: u64 = 80_000;
@@ -128,8 +131,7 @@ impl Spooled {
         begin(scene).await?;
         scene.stage.servers.sink.go(Way::Refused);
         scene.produce(spans).await?;
-        let refused = "sluice_gateway_spool_refused_blocks_total";
-        scene.wait_metric_within(0, refused, FILL_PATIENCE, |blocks| blocks > 0.0).await?;
+        scene.wait_metric_within(0, REFUSED, FILL_PATIENCE, |blocks| blocks > 0.0).await?;
         let read = stands_still(scene).await?;
         let produced = as_real(scene.stop_load().await?.acked.count());
         ensure!(read < produced, "all {produced} spans were read: there was room for them");

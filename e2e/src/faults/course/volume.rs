@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::INSERTS_BEFORE;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, Scene};
+use crate::faults::segments;
 use crate::process::Signal;
 use crate::spans::Shape;
 
@@ -33,6 +34,9 @@ pub(super) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
 /// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
 pub(super) const LEAVE_SOON: &str = "8s";
 
+/// How long one may take that is given the usual time, and a machine that does something else as well.
+const TERM_PATIENCE: Duration = Duration::from_secs(70);
+
 /// How long it then takes at the most.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -54,11 +58,13 @@ pub enum Volume {
     LostAfterEnqueue,
     /// The same, and SIGKILL: the next run inserts what is on it.
     KillAfterEnqueue,
+    /// SIGTERM: everything that is not in goes to the volume, and the next run goes on with it.
+    TermAway,
 }
 
 impl Volume {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Volume, &'static str, u32, &'static str); 6] = [
+    pub const ALL: [(Volume, &'static str, u32, &'static str); 7] = [
         (
             Volume::Outage,
             "volume-outage",
@@ -90,6 +96,12 @@ impl Volume {
             u32::MAX,
             "commit: AfterEnqueue; SIGKILL while blocks on the volume are committed and ClickHouse is away",
         ),
+        (
+            Volume::TermAway,
+            "volume-term-away",
+            3,
+            "SIGTERM with the usual time to leave while ClickHouse is away: exit code 0, and all that was read is on the volume",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.
@@ -118,6 +130,11 @@ impl Volume {
             scene.stage.servers.sink.go(Way::Open);
             left?;
             return drain(scene).await;
+        }
+        if self == Volume::TermAway {
+            let left = term_away(scene).await;
+            scene.stage.servers.sink.go(Way::Open);
+            return come_back(scene, left?).await;
         }
         let filled = self.fill(scene).await;
         scene.stage.servers.sink.go(Way::Open);
@@ -153,7 +170,7 @@ impl Volume {
                 scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
                 scene.gateway(0).kill().await
             }
-            Volume::Outage | Volume::KillInDrain | Volume::DrainCommand => Ok(()),
+            Volume::Outage | Volume::KillInDrain | Volume::DrainCommand | Volume::TermAway => Ok(()),
         }
     }
 }
@@ -174,6 +191,33 @@ pub(super) fn change(is_enqueued: bool) -> Value {
 pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))
+}
+
+/// The gateway reads everything and is told to end. Gives how many rows are on its volume then: all that are not in the table.
+async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
+    scene.produce(SPANS_AWAY).await?;
+    let sent = scene.stop_load().await?.clone();
+    let spans = sent.acked.count();
+    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(TERM_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
+    Ok(rows)
+}
+
+/// The next run goes on with what is on the volume, and reads none of it again.
+async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    let read = scene.wait_metric(0, "sluice_gateway_spans_total", |_| true).await?;
+    ensure!(read < 1.0, "{read} spans were read again");
+    scene.produce(SPANS_AFTER).await?;
+    let measures = vec![("rows left on the volume", as_real(rows))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
 /// Everything that is not in goes to the volume of a gateway that is gone, and Kafka has none of it any more.

@@ -20,7 +20,7 @@ use crate::{
         sink::{self, Sink},
         table_watch::TableWatch,
     },
-    volume::spool::Spool,
+    volume::{only_copy::Tables, spool::Spool},
 };
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
 use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
@@ -108,9 +108,9 @@ impl Inserts {
         Ok(Self { shards, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
     }
 
-    /// The columns that are sent, as a number.
-    pub fn columns(&self) -> u64 {
-        self.columns
+    /// Where it is looked whether blocks fit.
+    pub fn tables(&self) -> Tables {
+        Tables { columns: self.columns, shards: self.shards.sinks() }
     }
 
     /// Where blocks go.

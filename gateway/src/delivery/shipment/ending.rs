@@ -15,10 +15,12 @@ impl Shipment {
     pub(super) fn settle(self, dead_lettered: u64) {
         self.frames.end(self.shard.spool(), Ended::Settled);
         let is_only_copy = self.frames.is_only_copy();
-        let Self { shard, block, is_in_parts, .. } = self;
+        let Self { shard, block, is_in_parts, encoded, .. } = self;
         if shard.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
             shard.recovered.notify_waiters();
+        }
+        if encoded.is_none() {
             shard.delivery.watch.accepted();
         }
         let metrics = &shard.delivery.metrics;

@@ -185,7 +185,7 @@ impl Shipment {
     /// which the I/O thread has not.
     async fn body(&mut self, window: &Window, course: &mut Course) -> Option<InsertBody> {
         let frames = self.frames(course).await?;
-        let shape = self.shard.delivery.shape.clone();
+        let shape = self.shape();
         let window = window.clone();
         let made =
             tokio::task::spawn_blocking(move || bisect::body(&shape, &frames, Header::None, &window)).await;

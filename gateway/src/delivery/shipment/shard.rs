@@ -14,6 +14,7 @@ use crate::{
         task::Delivery,
         tries::Replica,
     },
+    table::sink::Sink,
     volume::spool::Spool,
 };
 use sluice_clickhouse::client::InsertClient;
@@ -102,6 +103,16 @@ impl Shard {
     /// Whether the last insert failed.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether its table was seen not to fit the rows that are encoded now.
+    pub fn is_unfit(&self) -> bool {
+        self.delivery.watch.is_unfit()
+    }
+
+    /// Where its table is looked at.
+    pub fn sink(&self) -> &Sink {
+        &self.delivery.sink
     }
 
     pub(super) fn spool(&self) -> Option<&Spool> {

@@ -21,7 +21,7 @@ impl RefusedMetrics {
     pub(super) fn new(make: &Maker) -> Self {
         let blocks_waiting = make.gauges(
             "blocks_waiting_for_action",
-            "Blocks that ClickHouse refuses until someone acts, by who must.",
+            "Blocks that ClickHouse refuses, or that the table has no columns for, until someone acts, by who must.",
             &["actor"],
         );
         for actor in Actor::ALL {

@@ -310,7 +310,7 @@ fn kept(left: &Left, generation: u64, cluster: &str, columns: u64) -> Vec<Offset
 }
 
 /// Opens a volume on which an earlier run has left these blocks.
-async fn left_behind(volume: &Volume, firsts: &[i64]) -> Spool {
+pub(crate) async fn left_behind(volume: &Volume, firsts: &[i64]) -> Spool {
     let pool = Pool::new(4 << 20, 1, 1);
     let spool = volume.open(64 << 20);
     for first in firsts {

@@ -1,6 +1,6 @@
 //! Makes ready what must be inserted although nobody owns its partition here, and counts what that may double.
 
-use super::{Logs, OnlyCopy};
+use super::{Fits, Logs, OnlyCopy, Tables, Unsendable};
 use crate::{
     delivery::{held::Ready, route::Route},
     signals::{account::RowAccount, metrics::Metrics},
@@ -22,27 +22,32 @@ pub struct Adopter {
     pub metrics: Arc<Metrics>,
     /// Which shard they go to.
     pub route: Route,
-    /// The columns that are sent, as a number.
-    pub columns: u64,
+    /// Where it is looked whether they fit.
+    pub tables: Tables,
 }
 
 impl Adopter {
-    /// A block, to be sent. `None` for one that does not fit the table: it is encoded for other columns.
-    pub async fn ready(&self, block: &LeftBlock, only: OnlyCopy, logs: &Logs) -> Option<Ready> {
-        if block.columns() != self.columns {
-            return None;
-        }
+    /// A block, to be sent; `fits` are what this question has found of others.
+    pub async fn ready(
+        &self,
+        (block, only): (&LeftBlock, OnlyCopy),
+        logs: &Logs,
+        fits: &mut Fits,
+    ) -> Result<Ready, Unsendable> {
+        let columns = fits.of(block, &self.spool, &self.tables).await?;
         let (id, range) = (block.partition(), block.range());
         let noted = block.token().and_then(|token| self.spool.noted(token, range));
         let parts = noted.or_else(|| logs.parts(&id, range));
-        let ready = block.only_copy(parts, self.route, &self.account)?;
+        let ready = block.only_copy(parts, self.route, &self.account);
+        let ready =
+            ready.ok_or_else(|| Unsendable::Unfit("their tokens are none of this program's".to_owned()))?;
         // Another owner may have had them in flight: the same ranges, where they are known to everybody.
         let is_known =
             block.is_enqueued() || block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
         let is_known = is_known && !block.may_be_elsewhere(self.route);
         let others = if is_known { self.rows_of_others(block, only).await } else { block.rows() };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
-        Some(ready)
+        Ok(Ready { columns, ..ready })
     }
 
     /// Rows of messages that are in the table, or are read again, although others of the block are not.

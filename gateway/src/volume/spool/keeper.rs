@@ -1,9 +1,10 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
-use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, notes::Notes};
+use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, columns::ColumnFiles, notes::Notes};
 use crate::volume::block_frames::{BlockFrames, Leaving};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use sluice_clickhouse::column::TableColumns;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Lost, Queue, ReadError};
 use std::{
     collections::VecDeque,
@@ -15,10 +16,26 @@ use tokio::sync::oneshot;
 /// How often marks are made durable when nobody asks, and how soon a block is tried again after there was no room. Chosen: a mark that is lost with the machine costs one retry under a known token.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How often it is said that there is no room: a full volume is tried again at every [`TICK`], for hours maybe.
+const SAY_INTERVAL: Duration = Duration::from_mins(10);
+
 /// A block on its way.
 struct Spill {
     frames: Arc<BlockFrames>,
     leaving: Leaving,
+}
+
+/// When it was said last that there is no room.
+#[derive(Default)]
+struct FullSaid(Option<Instant>);
+
+impl FullSaid {
+    /// Whether it is to be said now; then it counts as said.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.0.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
+        self.0 = if is_due { Some(now) } else { self.0 };
+        is_due
+    }
 }
 
 /// The owner of the queue.
@@ -27,12 +44,16 @@ pub(super) struct Keeper {
     shared: Arc<Shared>,
     left: Left,
     notes: Notes,
+    columns: ColumnFiles,
+    /// Columns that blocks are encoded for and that are not written down yet.
+    unwritten: Option<(u64, Arc<TableColumns>)>,
     spills: VecDeque<Spill>,
     /// Who waits for a mark to be durable.
     marked: Vec<(BlockId, oneshot::Sender<()>)>,
     /// Who waits for room for a note.
     noting: Vec<(Note, oneshot::Sender<()>)>,
     last_tick: Instant,
+    full: FullSaid,
     /// Whether something was appended or ended since the volume's use was told.
     has_changed: bool,
     /// Who waits for the end.
@@ -40,16 +61,23 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(queue: Queue<Directory>, shared: Arc<Shared>, (left, notes): (Left, Notes)) -> Self {
+    pub fn new(
+        queue: Queue<Directory>,
+        shared: Arc<Shared>,
+        (left, notes, columns): (Left, Notes, ColumnFiles),
+    ) -> Self {
         let keeper = Self {
             queue,
             shared,
             left,
             notes,
+            columns,
+            unwritten: None,
             spills: VecDeque::new(),
             marked: Vec::new(),
             noting: Vec::new(),
             last_tick: Instant::now(),
+            full: FullSaid::default(),
             has_changed: false,
             closing: None,
         };
@@ -108,6 +136,7 @@ impl Keeper {
             }
             Request::Note { note, done } => self.write_note(note, done)?,
             Request::Unnote(token) => self.notes.remove(token)?,
+            Request::Columns { number, columns } => self.unwritten = Some((number, columns)),
             Request::Look => {}
             Request::Close { done } => self.closing = Some(done),
         }
@@ -216,8 +245,24 @@ impl Keeper {
         Ok(())
     }
 
+    /// Writes down which columns blocks are encoded for, if that is not done. `false` when there is no room for it: then there is none for
+    /// a block either, which nobody could send once the table has others.
+    fn write_columns(&mut self) -> Result<bool, Fatal> {
+        let Some((number, columns)) = &self.unwritten else { return Ok(true) };
+        let is_written = self.columns.write(*number, columns)?;
+        if is_written {
+            self.unwritten = None;
+        } else {
+            self.refuse(&Full::Device);
+        }
+        Ok(is_written)
+    }
+
     /// Appends a block. `None` when there is no room for it.
     fn append(&mut self, Leaving { head, metadata, body }: Leaving) -> Result<Option<BlockId>, Fatal> {
+        if !self.write_columns()? {
+            return Ok(None);
+        }
         let bytes = body.len();
         let pieces: Vec<Bytes> =
             std::iter::once(metadata).chain(body.chunks().unwrap_or_default().iter().cloned()).collect();
@@ -243,9 +288,10 @@ impl Keeper {
     }
 
     /// There is no room: blocks stay in memory, and reading waits for inserts as it does without a volume.
-    fn refuse(&self, why: &dyn std::error::Error) {
+    fn refuse(&mut self, why: &dyn std::error::Error) {
         self.shared.numbers.refused.fetch_add(1, Ordering::Relaxed);
-        if !self.shared.is_full.swap(true, Ordering::Relaxed) {
+        self.shared.is_full.store(true, Ordering::Relaxed);
+        if self.full.is_due(Instant::now()) {
             tracing::warn!(%why, "the queue volume takes no more blocks; reading waits for inserts");
         }
     }
@@ -275,4 +321,16 @@ impl Keeper {
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_stays_full_says_so_now_and_then() {
+        let (mut full, start) = (FullSaid::default(), Instant::now());
+        let said = (0..3_600).filter(|tick| full.is_due(start + *tick * TICK)).collect::<Vec<u32>>();
+        assert_eq!(said, [0, 600, 1_200, 1_800, 2_400, 3_000]);
+    }
 }

@@ -32,7 +32,7 @@ use sluice_kafka::{
 };
 use sluice_spool::{BlockHead, BlockId, Directory, Held, Queue, Recovered, Sent};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -135,6 +135,12 @@ impl Left {
     fn lock(&self) -> MutexGuard<'_, Kinds> {
         // Whole whatever the thread that held it died of: each change is one removal.
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers of all columns that what is left was encoded for.
+    pub(super) fn columns(&self) -> BTreeSet<u64> {
+        let kinds = self.lock();
+        kinds.of.values().flatten().chain(&kinds.orphans).map(LeftBlock::columns).collect()
     }
 
     /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
@@ -350,7 +356,7 @@ impl LeftBlock {
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
         };
-        Some(Ready { stowed, release, generation: Arc::default() })
+        Some(Ready { stowed, release, generation: Arc::default(), columns: None })
     }
 }
 

@@ -1,0 +1,101 @@
+//! As what a block is sent: as rows or turned into columns, and for which columns of the table.
+//!
+//! Owner: the shipment's task. What an earlier run has left on the queue volume may have been encoded for other columns than rows are now:
+//! it is sent under the names and types that those have in the table ([`sluice_clickhouse::table::check_encoded`]), and waits where the
+//! table lacks them.
+
+use super::Shipment;
+use crate::{
+    delivery::tries::Described,
+    table::sink::{Sink, Targets},
+};
+use sluice_clickhouse::{
+    body::InsertBody, column::TableColumns, insert::InsertError, outcome::Class, row_ends::RowShape,
+};
+use std::sync::Arc;
+
+/// Columns that a block was encoded for and that are not those of rows now.
+pub(super) struct Encoded {
+    columns: Arc<TableColumns>,
+    targets: Targets,
+    shape: Arc<RowShape>,
+}
+
+impl Encoded {
+    /// For these, as the table calls their types.
+    pub fn new(sink: &Sink, columns: Arc<TableColumns>) -> Self {
+        let targets = targets(sink, &columns);
+        Self { targets, shape: Arc::new(RowShape::of(&columns)), columns }
+    }
+
+    /// Looks whether the table has them still, and what it calls their types by now.
+    async fn look(&mut self, sink: &Sink) -> Described {
+        match sink.check_encoded(&self.columns).await {
+            Ok(columns) => {
+                self.targets = targets(sink, &columns);
+                Described::Unchanged
+            }
+            Err(error) if error.is_about_the_table() => {
+                tracing::debug!(%error, "a block of other columns does not fit");
+                Described::Unfit
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the table cannot be described after a refusal");
+                Described::Unknown
+            }
+        }
+    }
+}
+
+fn targets(sink: &Sink, columns: &TableColumns) -> Targets {
+    sink.targets(columns).expect("the sink has made targets of this user and timeout before")
+}
+
+impl Shipment {
+    /// Where it is sent.
+    pub(super) fn targets(&self) -> &Targets {
+        self.encoded.as_ref().map_or(&self.shard.delivery.targets, |encoded| &encoded.targets)
+    }
+
+    /// How its rows are told from each other.
+    pub(super) fn shape(&self) -> Arc<RowShape> {
+        self.encoded.as_ref().map_or(&self.shard.delivery.shape, |encoded| &encoded.shape).clone()
+    }
+
+    /// Looks at the table after a refusal that its columns may be the cause of.
+    pub(super) async fn look_at_table(&mut self) -> Described {
+        let Self { encoded, shard, refused, .. } = self;
+        match encoded {
+            Some(encoded) => encoded.look(&shard.delivery.sink).await,
+            None => shard.delivery.watch.described(*refused).await,
+        }
+    }
+
+    /// What this try sends, as columns. `None` when it goes as rows, as parts do, and what was once found not to fit; and when its generation
+    /// ends meanwhile.
+    pub(super) async fn native(&mut self, rows: &InsertBody) -> Option<InsertBody> {
+        if self.is_in_parts || self.goes_as_rows {
+            return None;
+        }
+        let native = self.shard.delivery.native.clone()?;
+        let body = tokio::select! {
+            body = native.body(rows) => body,
+            () = self.over() => return None,
+        };
+        self.goes_as_rows = body.is_none() && rows.chunks().is_some();
+        body
+    }
+
+    /// What the server has against columns says nothing of the rows that they were made of: these are sent next, whole and under the same
+    /// token, and what is said of them counts.
+    pub(super) fn refused_as_columns(&mut self, error: &mut InsertError) {
+        if error.code.is_none() || error.class == Class::BackPressure {
+            return;
+        }
+        self.goes_as_rows = true;
+        self.shard.delivery.metrics.blocks_not_turned.with_label_values(&["refused"]).inc();
+        if matches!(error.class, Class::Poison | Class::RefreshSchema | Class::Halt) {
+            error.class = Class::Retry;
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! For which columns of the table the only copies on a volume are sent.
+//!
+//! | a block was encoded for | it is sent |
+//! | --- | --- |
+//! | the columns that rows are encoded for now | for them |
+//! | others, which the table has too, with types that read the same bytes | for those, as the table calls their types |
+//! | others, which it does not have so | not before someone has given them back, or named a table that has them |
+//! | others, and nobody has written down which | the same |
+//!
+//! Owner: whoever asks about blocks, for one question: the table is looked at once for all blocks of the same columns.
+
+use crate::{
+    table::sink::{self, Sink},
+    volume::spool::{LeftBlock, Spool},
+};
+use sluice_clickhouse::column::TableColumns;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Why a block cannot be sent now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsendable {
+    /// The table does not take what it was encoded for: someone must act.
+    #[error("{0}")]
+    Unfit(String),
+    /// No server says which columns the table has.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// As what a block is sent; `None` for the columns that rows are encoded for now.
+pub type Form = Option<Arc<TableColumns>>;
+
+/// Where the table is looked at.
+#[derive(Clone)]
+pub struct Tables {
+    /// The columns that rows are encoded for now, as a number.
+    pub columns: u64,
+    /// All shards.
+    pub shards: Vec<Sink>,
+}
+
+/// What was found, by the numbers of columns.
+#[derive(Default)]
+pub struct Fits(BTreeMap<u64, Result<Form, Unsendable>>);
+
+impl Fits {
+    /// As what a block is sent.
+    pub async fn of(
+        &mut self,
+        block: &LeftBlock,
+        spool: &Spool,
+        tables: &Tables,
+    ) -> Result<Form, Unsendable> {
+        let number = block.columns();
+        if let Some(known) = self.0.get(&number) {
+            return known.clone();
+        }
+        let found = tables.form(number, spool).await;
+        self.0.insert(number, found.clone());
+        found
+    }
+}
+
+impl Tables {
+    async fn form(&self, number: u64, spool: &Spool) -> Result<Form, Unsendable> {
+        if number == self.columns {
+            return Ok(None);
+        }
+        let Some(encoded) = spool.columns(number) else {
+            let text =
+                "they are encoded for other columns than rows are now, and it is not written down for which";
+            return Err(Unsendable::Unfit(text.to_owned()));
+        };
+        match sink::check_encoded(&self.shards, &encoded).await {
+            Ok(columns) => Ok(Some(Arc::new(columns))),
+            Err(error) if error.is_about_the_table() => Err(Unsendable::Unfit(error.to_string())),
+            Err(error) => Err(Unsendable::Unknown(error.to_string())),
+        }
+    }
+}

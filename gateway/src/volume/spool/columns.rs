@@ -1,0 +1,155 @@
+//! Which columns the blocks on the volume were encoded for.
+//!
+//! A record says it as a number alone. Once the table has others, its block can still be sent under the names and types of before, where
+//! the table has those too ([`sluice_clickhouse::table::check_encoded`]); so they are written down beside the segments.
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `columns-N` | of the columns with the number N, in 16 hex digits: a line with the XXH3 of what follows, in as many; then a line for each column: its name, a tab, its type |
+//! | `columns-N.new` | one that is being written; it counts for nothing |
+//!
+//! Owner: the spool thread. A file is whole and durable before the first record of its number is appended; where there is no room for it,
+//! there is none for the block either. It goes with the last block of its number, when the volume is opened. Volumes of earlier versions
+//! have none: their blocks go to the columns that they were encoded for and to no others.
+//! Limits: some 2 KiB for each change of the table that blocks on the volume have lived through.
+
+use sluice_clickhouse::{column::TableColumns, table};
+use sluice_spool::{Fatal, is_full};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+use twox_hash::XxHash3_64;
+
+/// What the name of each file begins with.
+const PREFIX: &str = "columns-";
+
+/// What the name of one ends with that is being written.
+const DRAFT_SUFFIX: &str = ".new";
+
+/// The folder that they are in.
+#[derive(Debug, Clone)]
+pub(super) struct ColumnFiles(PathBuf);
+
+impl ColumnFiles {
+    /// Opens the folder, and removes the files that no block needs, and what a crash has left half written.
+    pub fn open(folder: PathBuf, needed: &BTreeSet<u64>) -> io::Result<Self> {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            // A name that is no UTF-8 is not one of ours.
+            let name = entry.file_name().into_string().unwrap_or_default();
+            if name.starts_with(PREFIX) && !number_of(&name).is_some_and(|number| needed.contains(&number)) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Self(folder))
+    }
+
+    /// Writes them down durably. `false` when the device has no room for it.
+    pub fn write(&self, number: u64, columns: &TableColumns) -> Result<bool, Fatal> {
+        let name = name_of(number);
+        let text = encode(columns);
+        self.place(&name, &text).map_err(|source| Fatal { action: "write", file: name, source })
+    }
+
+    fn place(&self, name: &str, text: &str) -> io::Result<bool> {
+        if std::fs::read(self.0.join(name)).is_ok_and(|found| found == text.as_bytes()) {
+            // Also where the run that wrote it died before it was durable.
+            File::open(self.0.join(name))?.sync_all()?;
+        } else {
+            let draft = self.0.join(format!("{name}{DRAFT_SUFFIX}"));
+            match write_synced(&draft, text) {
+                Ok(()) => std::fs::rename(&draft, self.0.join(name))?,
+                Err(error) if is_full(&error) => {
+                    std::fs::remove_file(&draft)?;
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        File::open(&self.0)?.sync_all()?;
+        Ok(true)
+    }
+
+    /// The columns of this number, if they were written down and can be read.
+    pub fn read(&self, number: u64) -> Option<TableColumns> {
+        decode(&std::fs::read_to_string(self.0.join(name_of(number))).ok()?)
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{PREFIX}{number:016x}")
+}
+
+/// The number of a file of this name; `None` for one that is being written, and for one that is not ours.
+fn number_of(name: &str) -> Option<u64> {
+    let number = u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+fn encode(columns: &TableColumns) -> String {
+    let lines = columns.names_and_types().into_iter().map(|(name, of)| format!("{name}\t{of}\n"));
+    let lines: String = lines.collect();
+    format!("{:016x}\n{lines}", XxHash3_64::oneshot(lines.as_bytes()))
+}
+
+fn decode(text: &str) -> Option<TableColumns> {
+    let (check, lines) = text.split_once('\n')?;
+    if u64::from_str_radix(check, 16) != Ok(XxHash3_64::oneshot(lines.as_bytes())) {
+        return None;
+    }
+    let pair = |line: &str| line.split_once('\t').map(|(name, of)| (name.to_owned(), of.to_owned()));
+    let names_and_types: Option<Vec<_>> = lines.lines().map(pair).collect();
+    table::columns_of(&names_and_types?).ok()
+}
+
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::block_frames::tests::Volume;
+    use sluice_clickhouse::column::Layout;
+
+    fn columns(layout: Layout) -> TableColumns {
+        let columns = TableColumns::of_layout(layout);
+        TableColumns { described: columns.names_and_types(), ..columns }
+    }
+
+    #[test]
+    fn columns_are_read_as_they_were_written_and_damage_is_found() {
+        let volume = Volume::new("columns");
+        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::new()).unwrap();
+        assert_eq!(files.read(7), None);
+        for layout in [Layout::Json, Layout::Nested, Layout::Nested] {
+            assert!(files.write(7, &columns(layout)).unwrap());
+            assert_eq!(files.read(7), Some(columns(layout)));
+        }
+        let file = volume.path().join("columns-0000000000000007");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("UInt64", "UInt32")).unwrap();
+        assert_eq!(files.read(7), None);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(files.read(7), None);
+    }
+
+    #[test]
+    fn a_file_goes_with_the_last_block_of_its_columns_and_drafts_go_too() {
+        let volume = Volume::new("columns-needed");
+        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::new()).unwrap();
+        for number in [1, 2] {
+            assert!(files.write(number, &columns(Layout::Map)).unwrap());
+        }
+        std::fs::write(volume.path().join("columns-0000000000000001.new"), "half").unwrap();
+        std::fs::write(volume.path().join("another"), "").unwrap();
+        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::from([1])).unwrap();
+        assert_eq!((files.read(1), files.read(2)), (Some(columns(Layout::Map)), None));
+        assert_eq!(volume.files().len(), 2);
+    }
+}
