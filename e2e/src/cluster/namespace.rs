@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace as Object;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sluice_crds::TracePipeline;
 
 use super::{Cluster, Pods, Seen, is_missing, until};
@@ -96,9 +96,15 @@ impl Namespace {
         self.cluster.apply(&object).await
     }
 
-    /// Makes or changes the Secret of a `ClickHouse` user.
+    /// Makes or changes the Secret of a user.
     pub async fn apply_credentials(&self, name: &str, user: &str, password: &str) -> Result<()> {
-        let data = json!({"username": STANDARD.encode(user), "password": STANDARD.encode(password)});
+        self.apply_secret(name, &[("username", user), ("password", password)]).await
+    }
+
+    /// Makes or changes a Secret with these keys and nothing else.
+    pub async fn apply_secret(&self, name: &str, content: &[(&str, &str)]) -> Result<()> {
+        let data: Map<String, Value> =
+            content.iter().map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text)))).collect();
         let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data});
         self.apply(&object).await.map(drop)
     }

@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::pipeline::{CREDENTIALS, Settings, condition};
+use e2e::stack::volumes::provide_also;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
-use crate::gitops;
 use crate::scene::{self, Scene, Uses};
+use crate::{gitops, replaced, volumes};
 
 /// Waits for the condition, and that its message and that of Ready name what is wrong.
 async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
@@ -76,6 +77,32 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, e2e::pipeline::TABLE).await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
+    scene::run("an_unknown_storage_class_is", Uses::Servers, 4, async |scene: &mut Scene| {
+        // Nobody makes volumes of another class on any other cluster.
+        scene.environment.local_clickhouse_only()?;
+        let (cluster, unknown) = (scene.namespace.cluster().clone(), scene.namespace.name().to_owned());
+        let played = async {
+            scene.apply_credentials().await?;
+            scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
+            expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
+            gitops::assert_seen(scene, "Progressing", "InProgress").await?;
+            let claims = volumes::claims(scene).await?;
+            ensure!(claims.is_empty(), "claims that nobody can serve and nobody can change: {claims:?}");
+            cluster.apply(&replaced::class(&unknown)).await?;
+            tokio::select! {
+                mended = expect_mended(scene) => mended,
+                ended = provide_also(cluster.client(), &unknown) => bail!("nobody makes volumes: {ended:?}"),
+            }
+        };
+        let played = played.await;
+        // It belongs to no namespace.
+        played.and(replaced::remove_class(&cluster, &unknown).await)
     })
     .await
 }

@@ -161,11 +161,16 @@ async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
 
 /// Reasons of all events about the pipeline.
 pub async fn events(scene: &Scene) -> Result<Vec<String>> {
+    Ok(told(scene).await?.into_iter().map(|(reason, _)| reason).collect())
+}
+
+/// Reasons and words of all events about the pipeline.
+pub async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
     let events: Api<Event> = scene.namespace.api();
     let all = events.list(&ListParams::default()).await.context("list events")?.items;
     let ours = all.into_iter().filter(|event| {
         let about = event.regarding.as_ref().and_then(|regarding| regarding.kind.as_deref());
         about == Some("TracePipeline")
     });
-    Ok(ours.filter_map(|event| event.reason).collect())
+    Ok(ours.filter_map(|event| Some((event.reason?, event.note.unwrap_or_default()))).collect())
 }

@@ -14,6 +14,7 @@ mod delivers;
 mod drains;
 mod environment;
 mod gitops;
+mod gone;
 mod kill;
 mod killed_operator;
 mod lease;

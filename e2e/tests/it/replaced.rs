@@ -33,12 +33,12 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
         // Nobody makes volumes of the other class on any other cluster.
         scene.environment.local_clickhouse_only()?;
         // A run that was cut off may have left it.
-        remove_class(scene.namespace.cluster()).await?;
+        remove_class(scene.namespace.cluster(), OTHER_CLASS).await?;
         scene.start(&spec("1Gi", None)).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
         missing(scene).await?;
-        scene.namespace.cluster().apply(&class()).await?;
+        scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
         let client = scene.namespace.cluster().client();
         tokio::select! {
             replaced = replace(scene) => replaced?,
@@ -50,7 +50,7 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
     };
     // The class is left to nobody.
     let played = scene::run("replaced", Uses::Servers, 4, body).await;
-    let removed = async { remove_class(&Environment::resolve().await?.cluster).await };
+    let removed = async { remove_class(&Environment::resolve().await?.cluster, OTHER_CLASS).await };
     played.and(removed.await)
 }
 
@@ -124,16 +124,18 @@ fn described(claim: &PersistentVolumeClaim) -> Option<(&str, &str, bool)> {
     Some((spec.storage_class_name.as_deref()?, size, phase == Some("Bound")))
 }
 
-fn class() -> Value {
+/// A class of the local stack's volumes, which [`provide_also`] makes.
+pub fn class(name: &str) -> Value {
     json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": OTHER_CLASS},
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
     })
 }
 
-async fn remove_class(cluster: &Cluster) -> Result<()> {
+/// Removes a class. One that is gone already is fine.
+pub async fn remove_class(cluster: &Cluster, name: &str) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
-    match classes.delete(OTHER_CLASS, &DeleteParams::default()).await {
+    match classes.delete(name, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         deleted => deleted.map(drop).context("delete the class"),
     }

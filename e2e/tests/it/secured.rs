@@ -6,6 +6,7 @@ mod broker;
 mod front;
 mod keys;
 mod operator;
+pub mod pods;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,14 +145,14 @@ impl Secured {
         let at = |url: &str, tls: Value| json!({"endpoints": [url], "tls": tls});
         let wrong =
             json!({"passwordFile": self.folder.join("wrong"), "usernameFile": self.folder.join("user")});
-        let refused = merged(&at(&self.front.url, self.tls()), &json!({"credentials": wrong}));
+        let refused = merged(&at(&self.front.url(), self.tls()), &json!({"credentials": wrong}));
         let plain_port = self.servers.clickhouse.replace("http://127.0.0.1", "https://localhost");
         vec![
-            ("https", at(&self.front.url, self.tls()), &[]),
-            ("https, mutual", at(&self.mutual_front.url, self.tls_as("client")), &[]),
+            ("https", at(&self.front.url(), self.tls()), &[]),
+            ("https, mutual", at(&self.mutual_front.url(), self.tls_as("client")), &[]),
             (
                 "https, another authority",
-                at(&self.front.url, json!({"caFile": self.keys.certificate("other-ca")})),
+                at(&self.front.url(), json!({"caFile": self.keys.certificate("other-ca")})),
                 &["no TLS connection", "look at tls.caFile"],
             ),
             (
@@ -161,12 +162,12 @@ impl Secured {
             ),
             (
                 "https, no certificate",
-                at(&self.mutual_front.url, self.tls()),
+                at(&self.mutual_front.url(), self.tls()),
                 &["set tls.certificateFile and tls.keyFile"],
             ),
             (
                 "https, a stranger",
-                at(&self.mutual_front.url, self.tls_as("stranger")),
+                at(&self.mutual_front.url(), self.tls_as("stranger")),
                 &["the server does not trust the client certificate"],
             ),
             ("https to http", at(&plain_port, self.tls()), &["does not speak TLS on this port"]),
@@ -241,7 +242,7 @@ async fn rows_arrive_over_secured_connections() -> Result<()> {
             "sasl": secured.sasl("ScramSha512", "password"),
             "properties": {"socket.receive.buffer.bytes": "262144"},
         }},
-        "sink": {"clickhouse": {"endpoints": [secured.mutual_front.url], "tls": secured.tls_as("client")}},
+        "sink": {"clickhouse": {"endpoints": [secured.mutual_front.url()], "tls": secured.tls_as("client")}},
     });
     process::run_on("secured", Some(&secured.broker.host), 2, async |stage| {
         for partition in [0, 1] {

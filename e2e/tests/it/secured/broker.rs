@@ -26,6 +26,15 @@ const CLUSTER_ID: &str = "c2x1aWNlLXNlY3VyZS0wMQ";
 /// As for the stack's broker: a few seconds on an idle machine, more on a busy one.
 const START_PATIENCE: Duration = Duration::from_mins(2);
 
+/// A listener that clients find behind a front: TLS with a client certificate, and user and password.
+#[derive(Clone, Copy)]
+pub struct Fronted<'a> {
+    /// Where the broker listens.
+    pub listen: &'a str,
+    /// Where it tells its clients to go.
+    pub front: &'a str,
+}
+
 /// A broker. Killed when dropped.
 pub struct Broker {
     child: Child,
@@ -44,9 +53,22 @@ pub struct Broker {
 impl Broker {
     /// Starts one with its data in `folder` and waits until it listens.
     pub async fn start(folder: &Path, keys: &Keys) -> Result<Broker> {
+        Broker::start_with(folder, keys, None).await
+    }
+
+    /// The same with one more listener.
+    pub async fn start_behind(folder: &Path, keys: &Keys, fronted: Fronted<'_>) -> Result<Broker> {
+        Broker::start_with(folder, keys, Some(fronted)).await
+    }
+
+    async fn start_with(folder: &Path, keys: &Keys, fronted: Option<Fronted<'_>>) -> Result<Broker> {
         let [host, controller, tls, mutual, sasl_tls, sasl] = addresses()?;
-        let listeners =
+        let named = |address: &str| address.replace("127.0.0.1", SERVER_NAME);
+        let own =
             [("HOST", &host), ("TLS", &tls), ("MUTUAL", &mutual), ("SASLTLS", &sasl_tls), ("SASL", &sasl)];
+        let mut listeners: Vec<Listener> =
+            own.map(|(name, listen)| (name, listen.clone(), named(listen))).into();
+        listeners.extend(fronted.map(|one| ("FRONTED", one.listen.to_owned(), one.front.to_owned())));
         let text = properties(folder, keys, &listeners, &controller);
         let file = folder.join("server.properties");
         fs::write(&file, text).context("write the broker's properties")?;
@@ -55,7 +77,6 @@ impl Broker {
         let mut java = java()?;
         java.args(["-Xmx256m", "kafka.Kafka"]).arg(&file).stdin(Stdio::null()).stdout(log);
         let child = java.stderr(Stdio::null()).spawn().context("start the broker")?;
-        let named = |address: &str| address.replace("127.0.0.1", SERVER_NAME);
         let mut broker = Broker {
             child,
             tls: named(&tls),
@@ -73,7 +94,19 @@ impl Broker {
         .await?;
         Ok(broker)
     }
+
+    /// Gives the user another password for SCRAM-SHA-512: who is connected stays so, who comes needs the new one.
+    pub fn change_password(&self, password: &str) -> Result<()> {
+        let mut change = java()?;
+        change.args(["-Xmx128m", "kafka.admin.ConfigCommand", "--bootstrap-server", &self.host, "--alter"]);
+        change.args(["--entity-type", "users", "--entity-name", USER, "--add-config"]);
+        change.arg(format!("SCRAM-SHA-512=[password={password}]"));
+        output(&mut change).map(drop).context("change the user's password")
+    }
 }
+
+/// Name, where it listens, and where it tells its clients to go.
+type Listener = (&'static str, String, String);
 
 impl Drop for Broker {
     fn drop(&mut self) {
@@ -103,9 +136,11 @@ fn format(properties: &Path) -> Result<()> {
     output(&mut format).map(drop).context("format the broker's data folder")
 }
 
-fn properties(folder: &Path, keys: &Keys, listeners: &[(&str, &String)], controller: &str) -> String {
-    let listed: Vec<_> = listeners.iter().map(|(name, address)| format!("{name}://{address}")).collect();
-    let advertised: Vec<_> = listed.iter().map(|one| one.replace("127.0.0.1", SERVER_NAME)).collect();
+fn properties(folder: &Path, keys: &Keys, listeners: &[Listener], controller: &str) -> String {
+    let at = |of: fn(&Listener) -> &String| {
+        let each = listeners.iter().map(|one| format!("{}://{}", one.0, of(one)));
+        each.collect::<Vec<_>>().join(",")
+    };
     let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
     let plain = format!(
         "org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";"
@@ -113,23 +148,23 @@ fn properties(folder: &Path, keys: &Keys, listeners: &[(&str, &String)], control
     let mut text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@{controller}\n\
          listeners={},CONTROLLER://{controller}\nadvertised.listeners={}\n\
-         listener.security.protocol.map=CONTROLLER:PLAINTEXT,HOST:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASLTLS:SASL_SSL,SASL:SASL_PLAINTEXT\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,HOST:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASLTLS:SASL_SSL,SASL:SASL_PLAINTEXT,FRONTED:SASL_SSL\n\
          controller.listener.names=CONTROLLER\ninter.broker.listener.name=HOST\nlog.dirs={}\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\ntransaction.state.log.num.partitions=1\n\
          group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\nlog.cleaner.dedupe.buffer.size=4194304\n\
          ssl.keystore.type=PEM\nssl.keystore.location={}\nssl.truststore.type=PEM\nssl.truststore.location={}\n\
-         listener.name.mutual.ssl.client.auth=required\n\
+         listener.name.mutual.ssl.client.auth=required\nlistener.name.fronted.ssl.client.auth=required\n\
          sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n",
-        listed.join(","),
-        advertised.join(","),
+        at(|listener| &listener.1),
+        at(|listener| &listener.2),
         folder.join("data").display(),
         keys.key_store().display(),
         keys.certificate("ca").display(),
     );
     let mechanisms = [("plain", plain.as_str()), ("scram-sha-256", scram), ("scram-sha-512", scram)];
     for (mechanism, module) in mechanisms {
-        for listener in ["sasltls", "sasl"] {
+        for listener in ["sasltls", "sasl", "fronted"] {
             text.push_str("listener.name.");
             text.push_str(&[listener, mechanism, "sasl.jaas.config"].join("."));
             text.push_str(&["=", module, "\n"].concat());

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use e2e::cluster::Namespace;
 use e2e::process::output;
+use e2e::stack::kubernetes::NODE_ADDRESS;
 
-/// The name that the server's certificate is made out to, and the only one.
+/// The name that the server's certificate is made out to; beside it there is only the address at which pods find this machine.
 pub const SERVER_NAME: &str = "localhost";
 
 /// Longer than any test, shorter than anybody could rely on.
@@ -25,7 +27,8 @@ impl Keys {
         for authority in ["ca", "other-ca"] {
             keys.authority(authority)?;
         }
-        keys.signed("server", "ca", &format!("subjectAltName=DNS:{SERVER_NAME}\n"))?;
+        let names = format!("subjectAltName=DNS:{SERVER_NAME},IP:{NODE_ADDRESS}\n");
+        keys.signed("server", "ca", &names)?;
         keys.signed("client", "ca", "extendedKeyUsage=clientAuth\n")?;
         keys.signed("stranger", "other-ca", "extendedKeyUsage=clientAuth\n")?;
         let both = [keys.certificate("server"), keys.key("server")].map(fs::read_to_string);
@@ -45,6 +48,19 @@ impl Keys {
     /// The server's certificate and key in one file, as Kafka wants them.
     pub fn key_store(&self) -> PathBuf {
         self.folder.join("server.pem")
+    }
+
+    /// Makes or changes the Secret `secret` with the certificate of an authority.
+    pub async fn apply_authority(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
+        let certificate = fs::read_to_string(self.certificate(name)).context("read an authority")?;
+        namespace.apply_secret(secret, &[("ca.crt", &certificate)]).await
+    }
+
+    /// Makes or changes the Secret `secret` with the certificate and the key of a client.
+    pub async fn apply_client(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
+        let certificate = fs::read_to_string(self.certificate(name)).context("read a certificate")?;
+        let key = fs::read_to_string(self.key(name)).context("read a key")?;
+        namespace.apply_secret(secret, &[("tls.crt", &certificate), ("tls.key", &key)]).await
     }
 
     fn private_key(&self, name: &str) -> Result<PathBuf> {

@@ -5,8 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use e2e::cluster::{Cluster, Namespace};
 use e2e::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
 use e2e::pipeline::{Pipeline, Settings, merged};
@@ -53,12 +51,9 @@ struct Stage {
 
 impl Stage {
     async fn run(&self, target: &Resolved, folder: &Path) -> Result<()> {
-        self.secret("ca", &[("ca.crt", fs::read_to_string(self.keys.certificate("ca"))?)]).await?;
-        self.secret("other-ca", &[("ca.crt", fs::read_to_string(self.keys.certificate("other-ca"))?)])
-            .await?;
-        let client = [("tls.crt", self.keys.certificate("client")), ("tls.key", self.keys.key("client"))];
-        let client = client.map(|(key, file)| Ok::<_, std::io::Error>((key, fs::read_to_string(file)?)));
-        self.secret("client", &client.into_iter().collect::<Result<Vec<_>, _>>()?).await?;
+        self.keys.apply_authority("ca", &self.namespace, "ca").await?;
+        self.keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
+        self.keys.apply_client("client", &self.namespace, "client").await?;
         self.user(PASSWORD).await?;
         let program = program().await?;
         let orders = Orders {
@@ -109,7 +104,7 @@ impl Stage {
         self.wait_refused("wrong-password", reason::AUTH_FAILED).await?;
         self.user(PASSWORD).await?;
         self.wait_partitions("wrong-password").await?;
-        self.secret("other-ca", &[("ca.crt", fs::read_to_string(self.keys.certificate("ca"))?)]).await?;
+        self.keys.apply_authority("ca", &self.namespace, "other-ca").await?;
         self.wait_partitions("other-authority").await
     }
 
@@ -152,12 +147,5 @@ impl Stage {
 
     async fn user(&self, password: &str) -> Result<()> {
         self.namespace.apply_credentials("user", USER, password).await
-    }
-
-    async fn secret(&self, name: &str, content: &[(&str, String)]) -> Result<()> {
-        let data: serde_json::Map<String, Value> =
-            content.iter().map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text)))).collect();
-        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data});
-        self.namespace.apply(&object).await.map(drop)
     }
 }
