@@ -192,11 +192,19 @@ pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
 }
 
 /// Makes a folder of the cache whole or not at all: `fill` works in a folder beside it, which is renamed when all is there.
-/// A folder that exists is left alone.
+/// A folder that exists is left alone; one that another thread or command makes is waited for.
 ///
 /// # Errors
-/// What `fill` says, or when folders cannot be made or renamed.
+/// What `fill` says, or when folders cannot be made or renamed, or somebody else takes too long.
 pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let lock = folder.with_added_extension("lock");
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    }
+    let _held = wait::until(LOCK_PATIENCE, || try_lock(&lock))?;
     if folder.is_dir() {
         return Ok(());
     }
@@ -255,7 +263,33 @@ mod tests {
         fill_once(&folder, |partial| Ok(fs::write(partial.join("x"), "1")?)).unwrap();
         fill_once(&folder, |_| bail!("it is not filled twice")).unwrap();
         assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "1");
-        remove_folder(&folder).unwrap();
+        remove_filled(&folder);
+    }
+
+    #[test]
+    fn a_folder_that_is_being_filled_is_waited_for() {
+        let folder = std::env::temp_dir().join(format!("sluice-fill-twice-{}", std::process::id()));
+        let (begun, has_begun) = std::sync::mpsc::sync_channel(1);
+        let (go_on, may_go_on) = std::sync::mpsc::sync_channel(1);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                fill_once(&folder, |_| {
+                    begun.send(())?;
+                    Ok(may_go_on.recv()?)
+                })
+            });
+            has_begun.recv().unwrap();
+            let second = scope.spawn(|| fill_once(&folder, |_| bail!("it is not filled twice")));
+            go_on.send(()).unwrap();
+            first.join().unwrap().unwrap();
+            second.join().unwrap().unwrap();
+        });
+        remove_filled(&folder);
+    }
+
+    fn remove_filled(folder: &Path) {
+        remove_folder(folder).unwrap();
         remove_folder(&folder.with_added_extension("partial")).unwrap();
+        fs::remove_file(folder.with_added_extension("lock")).unwrap();
     }
 }
