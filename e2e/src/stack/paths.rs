@@ -272,14 +272,15 @@ mod tests {
         let (begun, has_begun) = std::sync::mpsc::sync_channel(1);
         let (go_on, may_go_on) = std::sync::mpsc::sync_channel(1);
         std::thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                fill_once(&folder, |_| {
+            let folder = &folder;
+            let first = scope.spawn(move || {
+                fill_once(folder, |_| {
                     begun.send(())?;
                     Ok(may_go_on.recv()?)
                 })
             });
             has_begun.recv().unwrap();
-            let second = scope.spawn(|| fill_once(&folder, |_| bail!("it is not filled twice")));
+            let second = scope.spawn(move || fill_once(folder, |_| bail!("it is not filled twice")));
             go_on.send(()).unwrap();
             first.join().unwrap().unwrap();
             second.join().unwrap().unwrap();

@@ -82,7 +82,8 @@ impl Scene {
     fn write_columns(&self) {
         let number = self.table.0.targets(&self.table.1).unwrap().columns();
         let pairs = self.table.1.names_and_types();
-        let lines: String = pairs.iter().map(|(name, of)| format!("{name}\t{of}\n")).collect();
+        let lines: Vec<_> = pairs.iter().map(|(name, of)| format!("{name}\t{of}\n")).collect();
+        let lines = lines.concat();
         let text = format!("{:016x}\n{lines}", XxHash3_64::oneshot(lines.as_bytes()));
         std::fs::write(self.folder.join(format!("columns-{number:016x}")), text).unwrap();
     }
