@@ -27,7 +27,8 @@ use crate::simulate;
 use crate::stack::{self, TargetArgs};
 use step::Steps;
 
-/// More threads than the end-to-end program has tests: each of them waits for its turn itself (`e2e/tests/it/turns.rs`).
+/// A thread for each end-to-end test: they wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer, those that run alone
+/// would run sooner.
 const END_TO_END_THREADS: &str = "128";
 
 /// What is checked.

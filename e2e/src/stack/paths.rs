@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use crate::process::{interrupt, wait};
+use crate::say;
 
 /// Another place for the cache of built parts.
 pub const CACHE_VARIABLE: &str = "SLUICE_CACHE";
@@ -23,7 +24,7 @@ const STATE_DEFAULT: &str = "/var/lib/sluice/stack";
 /// Longest state folder (bytes) with which containerd's and its shims' socket addresses still fit into 107.
 const STATE_BYTES_MAX: usize = 60;
 
-/// Another `up` or `down` may be building everything from nothing; wait for it that long.
+/// Another command may be building everything from nothing; wait for it, or for a part of it, that long.
 const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_mins(45);
 
 /// The two folders.
@@ -92,14 +93,7 @@ impl Paths {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         }
-        let mut told = false;
-        let held = wait::until(LOCK_PATIENCE, || {
-            let held = try_lock(&file);
-            if held.is_err() && !std::mem::replace(&mut told, true) {
-                crate::say::progress("stack", "another command is changing the stack; waiting for it");
-            }
-            held
-        })?;
+        let held = lock(&file, "another command is changing the stack; waiting for it")?;
         Ok(StackLock { file, _held: held })
     }
 }
@@ -116,6 +110,18 @@ impl StackLock {
     pub(super) fn remove(self) -> anyhow::Result<()> {
         fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))
     }
+}
+
+/// Waits for a lock, and says so when it has to.
+fn lock(file: &Path, waits: &str) -> anyhow::Result<File> {
+    let mut told = false;
+    wait::until(LOCK_PATIENCE, || {
+        let held = try_lock(file);
+        if held.is_err() && !std::mem::replace(&mut told, true) {
+            say::progress("stack", waits);
+        }
+        held
+    })
 }
 
 fn try_lock(file: &Path) -> anyhow::Result<File> {
@@ -200,11 +206,11 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
     if folder.is_dir() {
         return Ok(());
     }
-    let lock = folder.with_added_extension("lock");
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     }
-    let _held = wait::until(LOCK_PATIENCE, || try_lock(&lock))?;
+    let waits = format!("somebody else makes {}; waiting for it", folder.display());
+    let _held = lock(&folder.with_added_extension("lock"), &waits)?;
     if folder.is_dir() {
         return Ok(());
     }
@@ -280,6 +286,7 @@ mod tests {
                 })
             });
             has_begun.recv().unwrap();
+            assert!(try_lock(&folder.with_added_extension("lock")).is_err(), "it is being filled");
             let second = scope.spawn(move || fill_once(folder, |_| bail!("it is not filled twice")));
             go_on.send(()).unwrap();
             first.join().unwrap().unwrap();

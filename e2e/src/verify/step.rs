@@ -149,10 +149,12 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
     before.rsplit([' ', '.', ';']).next()?.parse().ok()
 }
 
-/// Lines of programs that have no test at all.
+/// Lines that say nothing, such as those of programs that have no test at all.
 fn is_noise(line: &str) -> bool {
     line.is_empty()
         || line == "running 0 tests"
+        // Most of those wait for their turn.
+        || line.ends_with(" has been running for over 60 seconds")
         || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored")
 }
 

@@ -36,8 +36,9 @@ const ROWS_BEFORE: u64 = 4_000;
 /// Spans that volumes alone have when Kafka goes too: of both gateways.
 const SPANS_HELD: u64 = 10_000;
 
-/// How long gateways are waited for, seconds.
-const LIMIT: u64 = 10;
+/// How long gateways are waited for, seconds. That they are not empty is what the operator writes third, after looks two seconds apart, each
+/// with requests of two seconds to servers that do not answer: on a busy machine half of this.
+const LIMIT: u64 = 30;
 
 /// How long the operator may take for all else: it looks every two seconds, and its requests to gateways and servers are bounded.
 const SLACK: Duration = Duration::from_secs(20);

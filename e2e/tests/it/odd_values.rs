@@ -19,6 +19,9 @@ use sluice_gateway_config::Layout;
 use crate::process::{self, Gateway, Stage};
 use cases::Case;
 
+/// Messages that a gateway has found malformed; no series before the first.
+const MALFORMED: &str = "sluice_gateway_messages_rejected_total{reason=\"malformed\"}";
+
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,7 +43,7 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
         for layout in LAYOUTS {
             gateways.push((layout, start(stage, layout, encoding).await?));
         }
-        let mut differences = Vec::new();
+        let (mut differences, mut malformed) = (Vec::new(), Vec::new());
         for (layout, gateway) in gateways {
             gateway.wait_lag(0).await?;
             for case in &cases {
@@ -50,9 +53,13 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
                     .extend(found.into_iter().map(|found| format!("{layout:?}: {}: {found}", case.name)));
             }
             gateway.letters().await?.ensure_exactly(&stage.topic, "malformed", &refused)?;
+            malformed.push(gateway.metric(MALFORMED).await?.unwrap_or_default().to_string());
             gateway.stop().await?;
         }
         ensure!(differences.is_empty(), "{}", differences.join("\n"));
+        // All of them write to one topic: a letter of one would hide that another read the message.
+        let wanted = refused.len().to_string();
+        ensure!(malformed.iter().all(|found| *found == wanted), "{malformed:?} are malformed, not {wanted}");
         Ok(())
     })
     .await

@@ -27,7 +27,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::environment::{self, Servers};
-use crate::scene::Uses;
+use crate::turns::{Turn, Uses};
 
 /// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
 pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;
@@ -57,17 +57,17 @@ pub struct Stage {
 
 /// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
 pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    run_on(test, None, partitions, body).await
+    run_on(Uses::Servers.turn().await, test, None, partitions, body).await
 }
 
-/// The same on another broker.
+/// The same, on another broker where one is given.
 pub async fn run_on(
+    _turn: Turn,
     test: &str,
     broker: Option<&str>,
     partitions: i32,
     body: impl AsyncFnOnce(&Stage) -> Result<()>,
 ) -> Result<()> {
-    let _turn = Uses::Servers.turn().await;
     let mut servers = environment::servers().await?;
     if let Some(broker) = broker {
         broker.clone_into(&mut servers.kafka);

@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use sluice_crds::status::condition::VOLUMES_RESIZED;
 
-use crate::environment::{Environment, READY};
+use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes::{claims, uids};
 
@@ -29,29 +29,32 @@ const REPLACED: Duration = Duration::from_mins(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
-    let body = async |scene: &mut Scene| {
+    scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
         // Nobody makes volumes of the other class on any other cluster.
         scene.environment.local_clickhouse_only()?;
+        let cluster = scene.namespace.cluster().clone();
         // A run that was cut off may have left it.
-        remove_class(scene.namespace.cluster(), OTHER_CLASS).await?;
-        scene.start(&spec("1Gi", None)).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
-        missing(scene).await?;
-        scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
-        let client = scene.namespace.cluster().client();
-        tokio::select! {
-            replaced = replace(scene) => replaced?,
-            ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
-        }
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
-        Ok(())
-    };
-    // The class is left to nobody.
-    let played = scene::run("replaced", Uses::Servers, 4, body).await;
-    let removed = async { remove_class(&Environment::resolve().await?.cluster, OTHER_CLASS).await };
-    played.and(removed.await)
+        remove_class(&cluster, OTHER_CLASS).await?;
+        let played = play(scene).await;
+        played.and(remove_class(&cluster, OTHER_CLASS).await)
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.start(&spec("1Gi", None)).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    missing(scene).await?;
+    scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
+    let client = scene.namespace.cluster().client();
+    tokio::select! {
+        replaced = replace(scene) => replaced?,
+        ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
+    }
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
 }
 
 fn spec(size: &str, class: Option<&str>) -> Value {

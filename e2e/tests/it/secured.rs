@@ -230,11 +230,8 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_arrive_over_secured_connections() -> Result<()> {
-    let secured = {
-        // Given back before the stage takes one of its own: behind a test that waits to run alone, a second one would never come.
-        let _turn = Uses::Servers.turn().await;
-        Secured::start("secured").await?
-    };
+    let turn = Uses::Servers.turn().await;
+    let secured = Secured::start("secured").await?;
     let change = json!({
         "source": {"kafka": {
             "bootstrapServers": [secured.broker.sasl_tls],
@@ -244,7 +241,7 @@ async fn rows_arrive_over_secured_connections() -> Result<()> {
         }},
         "sink": {"clickhouse": {"endpoints": [secured.mutual_front.url()], "tls": secured.tls_as("client")}},
     });
-    process::run_on("secured", Some(&secured.broker.host), 2, async |stage| {
+    process::run_on(turn, "secured", Some(&secured.broker.host), 2, async |stage| {
         for partition in [0, 1] {
             stage.send(partition, Some(&good("secured"))).await?;
         }

@@ -1,4 +1,5 @@
-//! Whose turn it is: tests that use what all share run beside each other, those that stop some of it run alone, after the others.
+//! Whose turn it is: tests that use what all share run beside each other, those that stop some of it run alone, after all others that
+//! have come by then.
 //!
 //! Every test has a thread from the start and waits here. So it costs nothing that a test runs alone but the time in which it does: in
 //! the order of their names, each of them would first wait until all that have begun are through, on a machine that falls idle meanwhile.
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Tests beside each other. They wait for pods and servers more than they compute; with more of them, two cores make them late.
+/// Tests beside each other. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
 const BESIDE_MAX: usize = 5;
 
 static TURNS: Turns = Turns::new();
@@ -54,6 +55,7 @@ impl Turns {
         Turns { count: Mutex::new(Count::NONE), changed: Notify::const_new() }
     }
 
+    /// Not to be given up while it waits: who runs alone would wait for it for ever.
     async fn turn(&'static self, uses: Uses) -> Turn {
         self.count().arrive(uses);
         loop {

@@ -33,24 +33,26 @@ const DRAINED: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
-    let body = async |scene: &mut Scene| {
+    scene::run("volumes", Uses::Servers, 4, async |scene: &mut Scene| {
         // Volumes of any other class, on any other cluster, are not the test's to resize.
         scene.environment.local_clickhouse_only()?;
-        scene.start(&spec("1Gi", 2)).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
-        refuse(scene).await?;
-        grow(scene).await?;
-        leave_one_behind(scene).await?;
-        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
-        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
-        Ok(())
-    };
-    // The storage class is everybody's. The other test that changes it runs alone.
-    let played = scene::run("volumes", Uses::Servers, 4, body).await;
-    let restored =
-        async { lets_grow(&crate::environment::Environment::resolve().await?.cluster, false).await };
-    played.and(restored.await)
+        let played = play(scene).await;
+        // The storage class is everybody's. The other test that changes it runs alone.
+        played.and(lets_grow(scene.namespace.cluster(), false).await)
+    })
+    .await
+}
+
+async fn play(scene: &Scene) -> Result<()> {
+    scene.start(&spec("1Gi", 2)).await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    refuse(scene).await?;
+    grow(scene).await?;
+    leave_one_behind(scene).await?;
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
 }
 
 pub fn spec(size: &str, replicas: u32) -> Value {

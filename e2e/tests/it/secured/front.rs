@@ -52,7 +52,9 @@ impl Front {
         let port = listener.local_addr().context("ask for the front's port")?.port();
         let (opens, is_open) = watch::channel(true);
         let accepts = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                // One that has gone before it was taken.
+                let Ok((stream, _)) = listener.accept().await else { continue };
                 let (acceptor, behind, mut is_open) = (acceptor.clone(), behind.clone(), is_open.clone());
                 tokio::spawn(async move {
                     tokio::select! {

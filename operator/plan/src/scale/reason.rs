@@ -88,12 +88,12 @@ fn because(cause: Cause, figures: &Figures) -> String {
             } else {
                 String::new()
             };
-            let on_their_way = match figures.rows_in_flight {
+            let in_flight = match figures.rows_in_flight {
                 0 => String::new(),
-                rows => format!(", {} rows are on their way to it", thousands(numbers::count(rows))),
+                rows => format!(", {} rows are in flight", thousands(numbers::count(rows))),
             };
             format!(
-                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{on_their_way}{behind}{failing}",
+                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{in_flight}{behind}{failing}",
                 figures.sink_wait * 100.0
             )
         }
@@ -155,7 +155,8 @@ mod tests {
         assert_eq!(nothing, "; SinkLimited: 80 % of the workers' time goes to waiting for ClickHouse");
         let waiting = Figures { rows_in_flight: 41_000, sink_behind: 0.5, inserts_fail: true, ..figures };
         let words = because(Cause::SinkLimited, &waiting);
-        let more = ", 41.0 k rows are on their way to it, and in 50 % of the gateways blocks wait for it, and inserts fail";
+        let more =
+            ", 41.0 k rows are in flight, and in 50 % of the gateways blocks wait for it, and inserts fail";
         assert_eq!(words, format!("{nothing}{more}"));
     }
 
