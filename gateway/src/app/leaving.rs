@@ -129,7 +129,11 @@ impl Running {
         });
         // What is still in flight is given up; it is not committed, so it is read again.
         io.shutdown_background();
-        result.map_err(not_left)?;
+        match result {
+            // Of a topic that was made anew nothing of before can be committed: that it was is what the next start must be told.
+            Err(sluice_kafka::Error::NotCommitted { .. }) if made_anew.is_some() => {}
+            result => result.map_err(not_left)?,
+        }
         kept?;
         made_anew.map_or(Ok(()), |found| Err(found.into()))
     }

@@ -262,8 +262,8 @@ impl Holding {
             spill.look(self.shards.is_any_failing(), Instant::now());
         }
         // Committed, blocks that the table has no columns for could not be read and encoded again.
-        if let Some(enqueue) = self.enqueue.as_mut().filter(|_| !self.shards.is_any_unfit()) {
-            enqueue.look(&mut self.held);
+        if let Some(enqueue) = &mut self.enqueue {
+            enqueue.look(&mut self.held, !self.shards.is_any_unfit());
         }
         if let Some(orphans) = &mut self.orphans {
             orphans.look(&self.shards);

@@ -122,8 +122,13 @@ impl Enqueue {
         }
     }
 
-    /// Settles what has become durable, among what is sent and what waits for that.
-    pub fn look(&mut self, held: &mut Held) {
+    /// Settles what has become durable, among what is sent and what waits for that, unless nothing may be settled; what has ended is
+    /// forgotten in any case.
+    pub fn look(&mut self, held: &mut Held, may_settle: bool) {
+        if !may_settle {
+            self.sending.retain(|(frames, _)| frames.strong_count() > 0);
+            return;
+        }
         let mut enqueued = held.become_only_copies();
         self.sending.retain(|(frames, enqueuing)| {
             let Some(frames) = frames.upgrade() else { return false };

@@ -25,6 +25,7 @@ mod left;
 mod missing;
 mod notes;
 mod numbers;
+mod whole_file;
 
 pub use body::{Record, Unreadable};
 pub use left::{Left, LeftBlock};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     blocks::buffers::Pool,
-    delivery::route::Route,
+    delivery::{held::Stowed, route::Route},
     signals::account::RowAccount,
     volume::block_frames::tests::{Volume, stowed},
 };
@@ -52,7 +52,7 @@ async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     }
     let sending = held.pop().unwrap();
     enqueue.add(&sending);
-    enqueue.look(&mut held);
+    enqueue.look(&mut held, true);
     assert_eq!(settled.try_iter().count(), 3, "the one that is being sent too");
     for order in orders {
         enqueue.order(order);
@@ -83,4 +83,23 @@ async fn what_nobody_else_can_have_sent_is_known_by_the_next_run() {
         doubted("forgotten", &[proved(20), forget(), proved(30)]).await,
         [(0, true), (10, false), (20, true)]
     );
+}
+
+#[tokio::test]
+async fn while_nothing_may_be_settled_what_has_ended_is_forgotten_all_the_same() {
+    let (volume, pool) = (Volume::new("unfit"), Pool::new(4 << 20, 1, 1));
+    let (reports, _settled) = bounded(9);
+    let mut enqueue = Enqueue::new(volume.open(64 << 20), reports);
+    let mut held = Held::new(9);
+    assert!(held.block(stowed(&pool, 0, true)).is_empty());
+    assert!(held.order(send(0, false)).is_empty());
+    let sending = held.pop().unwrap();
+    enqueue.add(&sending);
+    enqueue.look(&mut held, false);
+    assert_eq!(enqueue.sending.len(), 1);
+    let Stowed { block, frames } = sending.stowed;
+    block.account.settled();
+    drop(frames);
+    enqueue.look(&mut held, false);
+    assert_eq!(enqueue.sending.len(), 0);
 }

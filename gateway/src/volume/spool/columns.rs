@@ -9,25 +9,19 @@
 //! | `columns-N.new` | one that is being written; it counts for nothing |
 //!
 //! Owner: the spool thread. A file is whole and durable before the first record of its number is appended; where there is no room for it,
-//! there is none for the block either. It goes with the last block of its number, when the volume is opened. Volumes of earlier versions
+//! there is none for the block either. It goes with the last block of its number when the volume is opened, and all of them go when it is
+//! closed with no block left. Volumes of earlier versions
 //! have none: their blocks go to the columns that they were encoded for and to no others.
 //! Limits: some 2 KiB for each change of the table that blocks on the volume have lived through.
 
+use super::whole_file::{DRAFT_SUFFIX, remove, replace};
 use sluice_clickhouse::{column::TableColumns, table};
-use sluice_spool::{Fatal, is_full};
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use sluice_spool::Fatal;
+use std::{collections::BTreeSet, fs::File, io, path::PathBuf};
 use twox_hash::XxHash3_64;
 
 /// What the name of each file begins with.
 const PREFIX: &str = "columns-";
-
-/// What the name of one ends with that is being written.
-const DRAFT_SUFFIX: &str = ".new";
 
 /// The folder that they are in.
 #[derive(Debug, Clone)]
@@ -40,11 +34,18 @@ impl ColumnFiles {
             let entry = entry?;
             // A name that is no UTF-8 is not one of ours.
             let name = entry.file_name().into_string().unwrap_or_default();
-            if name.starts_with(PREFIX) && !number_of(&name).is_some_and(|number| needed.contains(&number)) {
-                std::fs::remove_file(entry.path())?;
+            let is_needed = |number| needed.contains(&number);
+            if is_draft(&name) || number_of(&name).is_some_and(|number| !is_needed(number)) {
+                remove(&entry.path())?;
             }
         }
         Ok(Self(folder))
+    }
+
+    /// Removes them, once no block is left that could need one: a volume that was emptied is as it was before it was used.
+    pub fn remove_all(&self) -> Result<(), Fatal> {
+        let removed = Self::open(self.0.clone(), &BTreeSet::new());
+        removed.map(drop).map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source })
     }
 
     /// Writes them down durably. `false` when the device has no room for it.
@@ -55,20 +56,11 @@ impl ColumnFiles {
     }
 
     fn place(&self, name: &str, text: &str) -> io::Result<bool> {
-        if std::fs::read(self.0.join(name)).is_ok_and(|found| found == text.as_bytes()) {
-            // Also where the run that wrote it died before it was durable.
-            File::open(self.0.join(name))?.sync_all()?;
-        } else {
-            let draft = self.0.join(format!("{name}{DRAFT_SUFFIX}"));
-            match write_synced(&draft, text) {
-                Ok(()) => std::fs::rename(&draft, self.0.join(name))?,
-                Err(error) if is_full(&error) => {
-                    std::fs::remove_file(&draft)?;
-                    return Ok(false);
-                }
-                Err(error) => return Err(error),
-            }
+        if !std::fs::read(self.0.join(name)).is_ok_and(|found| found == text.as_bytes()) {
+            return replace(&self.0, name, text);
         }
+        // The run that wrote it may have died before it was durable.
+        File::open(self.0.join(name))?.sync_all()?;
         File::open(&self.0)?.sync_all()?;
         Ok(true)
     }
@@ -89,6 +81,10 @@ fn number_of(name: &str) -> Option<u64> {
     (name_of(number) == name).then_some(number)
 }
 
+fn is_draft(name: &str) -> bool {
+    name.strip_suffix(DRAFT_SUFFIX).is_some_and(|name| number_of(name).is_some())
+}
+
 fn encode(columns: &TableColumns) -> String {
     let lines = columns.names_and_types().into_iter().map(|(name, of)| format!("{name}\t{of}\n"));
     let lines: String = lines.collect();
@@ -103,12 +99,6 @@ fn decode(text: &str) -> Option<TableColumns> {
     let pair = |line: &str| line.split_once('\t').map(|(name, of)| (name.to_owned(), of.to_owned()));
     let names_and_types: Option<Vec<_>> = lines.lines().map(pair).collect();
     table::columns_of(&names_and_types?).ok()
-}
-
-fn write_synced(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]
@@ -148,8 +138,11 @@ mod tests {
         }
         std::fs::write(volume.path().join("columns-0000000000000001.new"), "half").unwrap();
         std::fs::write(volume.path().join("another"), "").unwrap();
+        std::fs::create_dir(volume.path().join("columns-of-somebody-else")).unwrap();
         let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::from([1])).unwrap();
         assert_eq!((files.read(1), files.read(2)), (Some(columns(Layout::Map)), None));
-        assert_eq!(volume.files().len(), 2);
+        assert_eq!(volume.files().len(), 3);
+        files.remove_all().unwrap();
+        assert_eq!((files.read(1), volume.files().len()), (None, 2));
     }
 }

@@ -110,7 +110,11 @@ impl Keeper {
             }
         }
         self.end_blocks()?;
+        let usage = self.queue.usage();
         self.queue.close()?;
+        if usage.blocks == 0 && usage.kept_bytes == 0 {
+            self.columns.remove_all()?;
+        }
         if self.closing.is_some_and(|done| done.send(()).is_err()) {
             // Whoever waited has lost patience.
         }

@@ -12,22 +12,16 @@
 //! Where there is no room for it the block waits until there is, as one does that is to be appended.
 //! Limits: one block of a process is sent in parts at a time; a file has some hundred bytes.
 
+use super::whole_file::{DRAFT_SUFFIX, remove, replace};
 use sluice_kafka::{
     OffsetRange,
     ranges::{Parted, Parts, Plan, Rule, Token},
 };
-use sluice_spool::{Fatal, is_full};
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use sluice_spool::Fatal;
+use std::{io, path::PathBuf};
 
 /// What the name of each file begins with.
 const PREFIX: &str = "parts-";
-
-/// What the name of one ends with that is being written.
-const DRAFT_SUFFIX: &str = ".new";
 
 /// How far a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,25 +67,11 @@ impl Notes {
             cuts: Vec::new(),
             parted: vec![Parted { range: *range, parts: parts.clone() }],
         };
-        self.replace(&name, &plan.encode()).map_err(|source| Fatal {
+        replace(&self.0, &name, &plan.encode()).map_err(|source| Fatal {
             action: "write",
             file: name.clone(),
             source,
         })
-    }
-
-    fn replace(&self, name: &str, text: &str) -> io::Result<bool> {
-        let draft = self.0.join(format!("{name}{DRAFT_SUFFIX}"));
-        match write_synced(&draft, text).and_then(|()| std::fs::rename(&draft, self.0.join(name))) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => {
-                remove(&draft)?;
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        }
-        File::open(&self.0)?.sync_all()?;
-        Ok(true)
     }
 
     /// What was written down of the block of this token and range. One that cannot be read is none: the block is sent whole then, and
@@ -113,26 +93,12 @@ fn name_of(token: Token) -> String {
     format!("{PREFIX}{token}")
 }
 
-fn write_synced(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// Removes a file, if it is there.
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::volume::block_frames::tests::Volume;
     use sluice_kafka::{PartitionId, ranges::Content};
-    use std::{sync::atomic::Ordering, time::Duration};
+    use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
     const RANGE: OffsetRange = OffsetRange { first: 7, next: 20 };
 
