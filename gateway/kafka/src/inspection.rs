@@ -161,8 +161,10 @@ fn overtaken_of(known: &Known, numbers: PartitionStats) -> u64 {
     if known.lost > 0 {
         return known.lost;
     }
-    // Rather too few for a moment than what is no message: that is passed over by the position alone.
-    let read = known.tail.map(|tail| tail.max(numbers.position.unwrap_or(tail)));
+    // Rather too few for a moment than what is no message, which is passed over by the position alone, or what is here already, in a queue
+    // that no pause throws away.
+    let queued = numbers.fetched_offset.filter(|_| !known.paused);
+    let read = known.tail.map(|tail| tail.max(numbers.position.max(queued).unwrap_or(tail)));
     let overtaken = numbers.log_start_offset.zip(read).map(|(start, read)| start.saturating_sub(read));
     overtaken.and_then(|messages| u64::try_from(messages).ok()).unwrap_or(0)
 }

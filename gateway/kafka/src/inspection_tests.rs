@@ -129,6 +129,9 @@ fn what_retention_has_overtaken_is_told_until_it_is_counted() {
     assert_eq!(of(known(), at(13)), Some(3));
     let open = PartitionStats { position: Some(12), ..at(13) };
     assert_eq!(of(known(), open), Some(1), "of an open range, too, messages are here");
+    let queued = PartitionStats { fetched_offset: Some(13), ..at(13) };
+    assert_eq!(of(known(), queued), None, "what was fetched is here");
+    assert_eq!(of(Known { paused: true, ..known() }, queued), Some(3), "until a pause throws it away");
     let waits = Known { committed: Some(5), settled: Some(5), unsettled: 1, ..known() };
     assert_eq!(of(waits, at(10)), None, "what waits for the sink is here");
     // Found when it began; blocks from before stand in front of what is missing.

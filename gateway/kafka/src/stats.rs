@@ -24,6 +24,8 @@ pub struct PartitionStats {
     /// Up to where it was read: the next offset that the worker gets, or, when nothing is queued, that is fetched. What is no
     /// message (the end of a transaction) is passed over by the second alone.
     pub position: Option<i64>,
+    /// Behind the last message that was fetched. Those between it and the position wait in its queue, which a pause throws away.
+    pub fetched_offset: Option<i64>,
     /// Bytes of messages in its queue, decompressed.
     pub queued_bytes: u64,
 }
@@ -39,6 +41,7 @@ impl PartitionStats {
             log_start_offset: known(partition.lo_offset),
             committed_offset: known(partition.committed_offset),
             position: known(partition.app_offset).max(fetched),
+            fetched_offset: known(partition.next_offset),
             queued_bytes: partition.fetchq_size,
         }
     }
