@@ -140,7 +140,13 @@ impl Keeper {
             }
             Request::Note { note, done } => self.write_note(note, done)?,
             Request::Unnote(token) => self.notes.remove(token)?,
-            Request::Columns { number, columns } => self.unwritten = Some((number, columns)),
+            Request::Columns { number, columns } => {
+                self.unwritten = Some((number, columns));
+                // An earlier version may have left blocks of them, and wrote nothing down.
+                if self.queue.usage().blocks > 0 {
+                    self.write_columns()?;
+                }
+            }
             Request::Look => {}
             Request::Close { done } => self.closing = Some(done),
         }
