@@ -30,7 +30,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     table::sink,
     volume::{
-        only_copy::{Adopter, Fits, Logs, OnlyCopy, Unsendable, Whereabouts, partition_of},
+        only_copy::{Adoptee, Adopter, Fits, Logs, Unsendable, Whereabouts, partition_of},
         spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
@@ -183,7 +183,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         let only_copies = self.drop_others(left, &logs);
         self.say("asked Kafka");
         if !only_copies.is_empty() {
-            self.insert(only_copies, &logs).await?;
+            self.insert(only_copies).await?;
         }
         if self.report.problem.is_none() && !self.report.is_empty() {
             let count = self.report.damaged.iter().filter(|damaged| damaged.stays()).count();
@@ -243,13 +243,13 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Drops what is in the table or is read again, and gives what is left.
-    fn drop_others(&mut self, left: Vec<LeftBlock>, logs: &Logs) -> Vec<(LeftBlock, OnlyCopy)> {
+    fn drop_others(&mut self, left: Vec<LeftBlock>, logs: &Logs) -> Vec<Adoptee> {
         let mut only_copies = Vec::new();
         for block in left {
             let tally = Tally::of(block.rows());
             match logs.whereabouts(&block) {
                 Whereabouts::OnlyCopy(only) => {
-                    only_copies.push((block, only));
+                    only_copies.push(Adoptee::new(block, only, logs));
                     continue;
                 }
                 Whereabouts::Settled => self.report.settled += tally,
@@ -263,7 +263,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         only_copies
     }
 
-    async fn insert(&mut self, blocks: Vec<(LeftBlock, OnlyCopy)>, logs: &Logs) -> Result<(), Error> {
+    async fn insert(&mut self, adoptees: Vec<Adoptee>) -> Result<(), Error> {
         let mut inserts = match self.prepare().await {
             Ok(inserts) => inserts,
             Err(Away(text)) => {
@@ -280,11 +280,11 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             tables: inserts.tables(),
         };
         let (mut unsent, mut why, mut fits) = (Tally::default(), None, Fits::default());
-        for (block, only) in blocks {
-            match adopter.ready((&block, only), logs, &mut fits).await {
+        for adoptee in adoptees {
+            match adopter.ready(&adoptee, &mut fits).await {
                 Ok(ready) => inserts.add(ready),
                 Err(unsendable) => {
-                    unsent += Tally::of(block.rows());
+                    unsent += Tally::of(adoptee.block().rows());
                     why.get_or_insert(unsendable);
                 }
             }
@@ -383,6 +383,9 @@ fn problem(unsent: Tally, why: &Unsendable) -> Problem {
         Unsendable::Unknown(_) => {
             Problem::Unavailable(format!("nobody says whether the table takes {unsent}: {why}"))
         }
+        Unsendable::Foreign => Problem::ByHand(format!(
+            "{unsent} cannot be sent: {why}. Let the version of sluice-gateway that wrote them empty the volume"
+        )),
     }
 }
 

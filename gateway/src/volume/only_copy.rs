@@ -17,6 +17,9 @@
 //! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
 //! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
 //!
+//! Kafka is asked once of a block: what was found stands ([`Adoptee`]), in memory alone. Who asks later, as the next run does, may be told
+//! that it is settled, since its owner has committed behind the gap.
+//!
 //! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
 //! block's offsets looks like the old one.
 
@@ -24,7 +27,7 @@ mod adopter;
 mod fits;
 mod logs;
 
-pub use adopter::Adopter;
+pub use adopter::{Adoptee, Adopter};
 pub use fits::{Fits, Tables, Unsendable};
 pub use logs::{Logs, partition_of};
 

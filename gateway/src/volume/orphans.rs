@@ -11,8 +11,11 @@
 //! ```
 //!
 //! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
-//! is not inserted stays on the volume when this process ends, and is found by the next one. What the table does not take, because it was
-//! encoded for columns that it no longer has, waits for someone, who is told, and holds nobody else up.
+//! is not inserted stays on the volume when this process ends, and is found by the next one. What cannot be sent, above all because it was
+//! encoded for columns that the table no longer has, waits for someone, who is told, and holds nobody else up. Kafka is not asked about it
+//! again: what it has said stands ([`Adoptee`]).
+
+mod unsent;
 
 use crate::{
     delivery::{
@@ -21,13 +24,11 @@ use crate::{
         shipment::Shipment,
         task::Shards,
     },
-    signals::metrics::Metrics,
     volume::{
-        only_copy::{Adopter, Fits, Logs, Unsendable, Whereabouts, partition_of},
-        spool::{Ended, LeftBlock, Missing},
+        only_copy::{Adoptee, Adopter, Fits, Logs, Whereabouts, partition_of},
+        spool::{Ended, LeftBlock, Missing, Spool},
     },
 };
-use sluice_clickhouse::outcome::Actor;
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{Drain, PartitionId, Patience, ReadError, TopicReader};
 use std::{
@@ -35,15 +36,10 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{sync::oneshot, task::JoinSet};
+use unsent::{Unsent, Waits};
 
 /// How long brokers may take for an answer. Chosen: above an election of a coordinator.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
-
-/// How long blocks wait that the table does not take before it is looked at again. Chosen: someone mends it by hand.
-const UNSENT_WAIT: Duration = Duration::from_secs(30);
-
-/// How often it is said what they wait for. Chosen: often enough to be found in what a log keeps.
-const SAY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// What is asked about.
 #[derive(Default)]
@@ -53,19 +49,34 @@ struct Question {
     missing: Vec<Missing>,
 }
 
-/// What came of a question; or all of it, when nobody has said anything.
-type Answer = Result<Judged, (Question, ReadError)>;
+/// All of a question, when Kafka has not said anything, and why.
+type Unanswered = (Question, ReadError);
+
+/// What came of a look at blocks.
+struct Answer {
+    judged: Judged,
+    /// What became of the question to Kafka; `None` when there was none.
+    asked: Option<Result<(), Unanswered>>,
+}
+
+/// What Kafka has said of blocks.
+#[derive(Default)]
+struct Found {
+    only_copies: Vec<Adoptee>,
+    /// How many of the others were dropped, and why.
+    settled: u64,
+    in_kafka: u64,
+}
 
 /// What is to be inserted.
 #[derive(Default)]
 struct Judged {
     /// At once.
     ready: Vec<Ready>,
-    /// Not now: the table does not take them, or nobody says whether it does.
-    unsent: Vec<LeftBlock>,
-    /// How many of those wait for someone to act, and the first reason.
-    unfit: i64,
-    reason: Option<String>,
+    /// Not now.
+    unsent: Vec<Adoptee>,
+    /// What those wait for.
+    waits: Waits,
 }
 
 /// What they go by.
@@ -94,18 +105,6 @@ pub struct Orphans {
     unsent: Unsent,
 }
 
-/// Blocks that cannot be sent for now.
-#[derive(Default)]
-struct Unsent {
-    blocks: Vec<LeftBlock>,
-    /// When they are asked about again.
-    again: Option<Instant>,
-    /// How many wait for someone to act.
-    unfit: i64,
-    /// Why, as it was said last, and when.
-    said: Option<(String, Instant)>,
-}
-
 impl Orphans {
     /// Nothing was found yet.
     pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
@@ -130,9 +129,9 @@ impl Orphans {
         self.question.missing.extend(left.take_missing());
         self.take_answer(shards);
         let now = Instant::now();
-        let is_wanted = !self.question.is_empty() || self.unsent.again.is_some_and(|again| now >= again);
-        if self.asking.is_none() && is_wanted && now >= self.again {
-            self.ask();
+        let is_question_due = !self.question.is_empty() && now >= self.again;
+        if self.asking.is_none() && (is_question_due || self.unsent.is_due(now)) {
+            self.ask(is_question_due);
         }
         while self.shipments.len() < self.policy.sending_max
             && let Some(ready) = self.waiting.pop_front()
@@ -143,16 +142,16 @@ impl Orphans {
         while self.shipments.try_join_next().is_some_and(|ended| ended.is_ok()) {}
     }
 
-    fn ask(&mut self) {
+    /// Asks Kafka, if its question is due, and looks at the table for what waits.
+    fn ask(&mut self, is_question_due: bool) {
         let (answer, asking) = oneshot::channel();
-        let mut question = std::mem::take(&mut self.question);
+        let question = if is_question_due { std::mem::take(&mut self.question) } else { Question::default() };
         // All of them each time, so that an answer says how many there are.
-        question.blocks.append(&mut self.unsent.blocks);
-        self.unsent.again = None;
+        let unsent = self.unsent.take_all();
         let (adopter, kafka, enqueues) = (self.adopter.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
         tokio::spawn(async move {
-            if answer.send(judge(question, &adopter, (kafka, enqueues)).await).is_err() {
+            if answer.send(judge(question, unsent, &adopter, (kafka, enqueues)).await).is_err() {
                 // Delivery has ended; the next run asks.
             }
         });
@@ -161,17 +160,16 @@ impl Orphans {
     fn take_answer(&mut self, shards: &Shards) {
         let Some(Ok(answer)) = self.asking.as_mut().map(oneshot::Receiver::try_recv) else { return };
         self.asking = None;
-        match answer {
-            Ok(judged) => {
-                self.unanswered = 0;
-                self.unsent.take(&judged, &self.adopter.metrics, Instant::now());
-                self.unsent.blocks = judged.unsent;
-                for _ in &judged.ready {
-                    shards.count_in();
-                }
-                self.waiting.extend(judged.ready);
-            }
-            Err((question, error)) => {
+        let Answer { judged, asked } = answer;
+        self.unsent.put((judged.unsent, &judged.waits), &self.adopter.metrics, Instant::now());
+        for _ in &judged.ready {
+            shards.count_in();
+        }
+        self.waiting.extend(judged.ready);
+        match asked {
+            None => {}
+            Some(Ok(())) => self.unanswered = 0,
+            Some(Err((question, error))) => {
                 self.question.blocks.extend(question.blocks);
                 self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
@@ -179,32 +177,6 @@ impl Orphans {
                 tracing::warn!(%error, "Kafka does not say what is true of blocks that no partition goes on with; asking again");
             }
         }
-    }
-}
-
-impl Unsent {
-    /// Takes down how many there are, and says what is to be done about them.
-    fn take(&mut self, judged: &Judged, metrics: &Metrics, now: Instant) {
-        self.again = (!judged.unsent.is_empty()).then(|| now + UNSENT_WAIT);
-        metrics.refused.blocks_waiting_for(Actor::Table).add(judged.unfit - self.unfit);
-        self.unfit = judged.unfit;
-        let Some(reason) = judged.reason.clone().filter(|reason| self.is_to_be_said(reason, now)) else {
-            return;
-        };
-        tracing::error!(
-            blocks = judged.unfit,
-            actor = Actor::Table.label(),
-            reason,
-            advice = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config",
-            "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
-        );
-        self.said = Some((reason, now));
-    }
-
-    fn is_to_be_said(&self, reason: &str, now: Instant) -> bool {
-        let is_said =
-            |(said, at): &(String, Instant)| said == reason && now.duration_since(*at) < SAY_INTERVAL;
-        !self.said.as_ref().is_some_and(is_said)
     }
 }
 
@@ -219,8 +191,42 @@ impl Question {
     }
 }
 
+/// Asks Kafka about blocks that nobody has asked about, if there are any, and gives what is to be inserted of them and of those that wait.
+/// Of these it is not asked: what was found of them stands.
+async fn judge(
+    question: Question,
+    mut adoptees: Vec<Adoptee>,
+    adopter: &Adopter,
+    (kafka, enqueues): (Kafka, bool),
+) -> Answer {
+    let (mut found, mut asked) = (Found::default(), None);
+    if !question.is_empty() {
+        match ask_kafka(question, adopter, (kafka, enqueues)).await {
+            Ok(answer) => (found, asked) = (answer, Some(Ok(()))),
+            Err(unanswered) => asked = Some(Err(unanswered)),
+        }
+    }
+    let Found { only_copies, settled, in_kafka } = found;
+    adoptees.extend(only_copies);
+    let judged = adopt(adoptees, adopter).await;
+    let inserted = judged.ready.len();
+    if settled > 0 || in_kafka > 0 || inserted > 0 {
+        tracing::info!(
+            settled,
+            in_kafka,
+            inserted,
+            "blocks that no partition goes on with are dropped, or nowhere else and inserted"
+        );
+    }
+    Answer { judged, asked }
+}
+
 /// Asks Kafka about blocks, drops those that are somewhere else, and gives the others.
-async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka, bool)) -> Answer {
+async fn ask_kafka(
+    question: Question,
+    adopter: &Adopter,
+    (kafka, enqueues): (Kafka, bool),
+) -> Result<Found, Unanswered> {
     let partitions = question.partitions();
     let asked = tokio::task::spawn_blocking(move || {
         // What brokers log as the client; quotas and alerts may go by it, so that it stays as it was.
@@ -236,47 +242,39 @@ async fn judge(question: Question, adopter: &Adopter, (kafka, enqueues): (Kafka,
         let found = logs.whereabouts_of_missing(missing, enqueues);
         judge_missing(missing, (found, missing.is_enqueued(enqueues)), adopter);
     }
-    let (mut judged, mut fits) = (Judged::default(), Fits::default());
-    let (mut settled, mut in_kafka) = (0_u64, 0_u64);
-    for block in question.blocks {
+    Ok(drop_others(question.blocks, &logs, &adopter.spool))
+}
+
+/// Drops what is in the table or is read again, and gives what is left.
+fn drop_others(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Found {
+    let mut found = Found::default();
+    for block in blocks {
         match logs.whereabouts(&block) {
-            Whereabouts::Settled => settled += 1,
-            Whereabouts::InKafka => in_kafka += 1,
+            Whereabouts::Settled => found.settled += 1,
+            Whereabouts::InKafka => found.in_kafka += 1,
             Whereabouts::OnlyCopy(only) => {
-                match adopter.ready((&block, only), &logs, &mut fits).await {
-                    Ok(ready) => judged.ready.push(ready),
-                    Err(why) => judged.keep(block, why),
-                }
+                found.only_copies.push(Adoptee::new(block, only, logs));
                 continue;
             }
         }
-        adopter.spool.end(block.record(), Ended::Dropped);
+        spool.end(block.record(), Ended::Dropped);
     }
-    let inserted = judged.ready.len();
-    if settled > 0 || in_kafka > 0 || inserted > 0 {
-        tracing::info!(
-            settled,
-            in_kafka,
-            inserted,
-            "blocks that no partition goes on with are dropped, or nowhere else and inserted"
-        );
-    }
-    Ok(judged)
+    found
 }
 
-impl Judged {
-    fn keep(&mut self, block: LeftBlock, why: Unsendable) {
-        self.unsent.push(block);
-        match why {
-            Unsendable::Unfit(reason) => {
-                self.unfit += 1;
-                self.reason.get_or_insert(reason);
-            }
-            Unsendable::Unknown(reason) => {
-                tracing::debug!(reason, "nobody says whether a block fits the table");
+/// Makes ready what can be sent, as the table is now.
+async fn adopt(adoptees: Vec<Adoptee>, adopter: &Adopter) -> Judged {
+    let (mut judged, mut fits) = (Judged::default(), Fits::default());
+    for adoptee in adoptees {
+        match adopter.ready(&adoptee, &mut fits).await {
+            Ok(ready) => judged.ready.push(ready),
+            Err(why) => {
+                judged.waits.add(&adoptee, &why);
+                judged.unsent.push(adoptee.waiting());
             }
         }
     }
+    judged
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
@@ -332,34 +330,104 @@ fn judge_missing(missing: &Missing, (found, is_enqueued): (Option<Whereabouts>, 
 mod tests {
     use super::*;
     use crate::{
-        signals::metrics::reference,
-        volume::block_frames::tests::{Volume, left_behind},
+        blocks::buffers::Pool,
+        delivery::{held::Stowed, route::Route},
+        signals::{account::RowAccount, metrics::reference},
+        volume::{
+            block_frames::tests::{Volume, stowed},
+            only_copy::Tables,
+        },
     };
+    use sluice_kafka::OffsetRange;
+    use std::sync::Arc;
+
+    /// What the blocks of these tests are encoded for, as a number. Nobody has written down which columns that is.
+    const COLUMNS: u64 = 9;
+
+    /// What inserts while rows are encoded for these columns. No server can be asked.
+    fn adopter(spool: &Spool, columns: u64) -> Adopter {
+        Adopter {
+            spool: spool.clone(),
+            account: RowAccount::default(),
+            metrics: Arc::new(reference::metrics()),
+            route: Route::new(1),
+            tables: Tables { columns, shards: Vec::new() },
+        }
+    }
+
+    /// What Kafka says of a log whose retention has left it the offsets from 40.
+    fn logs(block: &LeftBlock, committed: i64) -> Logs {
+        Logs::of_one(block.partition(), OffsetRange { first: 40, next: 90 }, committed)
+    }
+
+    /// All that is left, found while the group's offset was 20.
+    pub(super) fn only_copies(spool: &Spool) -> Vec<Adoptee> {
+        let blocks = spool.left().take_all();
+        let logs = logs(&blocks[0], 20);
+        let count = blocks.len();
+        let found = drop_others(blocks, &logs, spool);
+        assert_eq!((found.only_copies.len(), found.settled, found.in_kafka), (count, 0, 0));
+        found.only_copies
+    }
+
+    /// A volume on which an earlier run has left the offsets from 20 to 30, unsent.
+    async fn left_unsent(volume: &Volume) -> Spool {
+        let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
+        let Stowed { block, frames } = stowed(&pool, 20, false);
+        block.account.settled();
+        spool.spill(&frames);
+        while frames.is_in_memory() {
+            tokio::task::yield_now().await;
+        }
+        assert!(spool.close(Duration::from_mins(1)));
+        volume.open(64 << 20)
+    }
+
+    /// The only block that is ready.
+    fn only_one(judged: Judged) -> Ready {
+        assert!(judged.unsent.is_empty());
+        let [ready] = <[Ready; 1]>::try_from(judged.ready).expect("one block is ready");
+        ready
+    }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn blocks_that_the_table_does_not_take_are_counted_said_and_asked_about_again() {
-        let volume = Volume::new("unsent");
-        let spool = left_behind(&volume, &[20, 30]).await;
-        let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
-        let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
-        let mut judged = Judged::default();
-        for block in spool.left().take_all() {
-            judged.keep(block, Unsendable::Unfit("a column is missing".to_owned()));
-        }
-        for round in 0..2 {
-            unsent.take(&judged, &metrics, start);
-            assert_eq!((waiting.get(), unsent.again), (2, Some(start + UNSENT_WAIT)), "{round}");
-        }
-        assert!(!unsent.is_to_be_said("a column is missing", start + UNSENT_WAIT));
-        assert!(unsent.is_to_be_said("another one is", start + UNSENT_WAIT));
-        assert!(unsent.is_to_be_said("a column is missing", start + SAY_INTERVAL));
-        // Nobody says whether the one fits, and the other does.
-        let block = judged.unsent.remove(0);
-        judged = Judged::default();
-        judged.keep(block, Unsendable::Unknown("no server answers".to_owned()));
-        unsent.take(&judged, &metrics, start);
-        assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
-        unsent.take(&Judged::default(), &metrics, start);
-        assert_eq!((waiting.get(), unsent.again), (0, None));
+    async fn an_only_copy_that_has_waited_is_sent_although_its_owner_has_committed_behind_the_gap() {
+        let volume = Volume::new("waited");
+        let spool = left_unsent(&volume).await;
+        let adoptees = only_copies(&spool);
+        let judged = adopt(adoptees, &adopter(&spool, COLUMNS + 1)).await;
+        let unfit = &judged.waits.unfit;
+        assert_eq!((judged.ready.len(), unfit.blocks, unfit.known_to_this_run_alone), (0, 1, 1));
+        let block = judged.unsent[0].block();
+        assert_eq!(logs(block, 60).whereabouts(block), Whereabouts::Settled, "whoever asks Kafka again");
+        let ready = only_one(adopt(judged.unsent, &adopter(&spool, COLUMNS)).await);
+        assert_eq!(ready.release.range, OffsetRange { first: 20, next: 30 });
+        assert!(
+            ready.release.is_inherited,
+            "its owner may have had its messages, and have sent it meanwhile"
+        );
+        ready.stowed.block.account.settled();
+        assert_eq!(spool.numbers().dropped.blocks(), 0);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_only_copy_that_has_not_waited_was_sent_by_nobody() {
+        let volume = Volume::new("at_once");
+        let spool = left_unsent(&volume).await;
+        let ready = only_one(adopt(only_copies(&spool), &adopter(&spool, COLUMNS)).await);
+        assert!(!ready.release.is_inherited);
+        ready.stowed.block.account.settled();
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn no_column_is_asked_for_on_account_of_a_token_that_this_version_does_not_know() {
+        let volume = Volume::new("foreign");
+        let spool = left_unsent(&volume).await;
+        let block = spool.left().take_all().remove(0).under_a_foreign_token();
+        let logs = logs(&block, 20);
+        let found = drop_others(vec![block], &logs, &spool);
+        let Waits { unfit, unknown, foreign } =
+            adopt(found.only_copies, &adopter(&spool, COLUMNS + 1)).await.waits;
+        assert_eq!((unfit.blocks, unknown.blocks, foreign.blocks), (0, 0, 1));
     }
 }

@@ -62,7 +62,8 @@ async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     let spool = volume.open(64 << 20);
     let account = RowAccount::default();
     let left = spool.left().take_all();
-    let ready = left.iter().map(|left| left.only_copy(None, Route::new(1), &account).unwrap());
+    let ready =
+        left.iter().map(|left| left.only_copy((left.token().unwrap(), None), Route::new(1), &account));
     ready
         .map(|ready| {
             let first = ready.stowed.block.range.first;

@@ -9,7 +9,49 @@ use crate::{
         spool::{LeftBlock, Spool},
     },
 };
+use sluice_kafka::ranges::Parts;
 use std::sync::Arc;
+
+/// A block that is the only copy of its rows, or of some, with what Kafka said of it when that was found out.
+///
+/// What was found stands. Asked again, Kafka may say something else: whoever owns the partition begins above the gap that made the block an
+/// only copy, and once they have committed behind it, it looks settled. Their plan does not know its parts then either.
+pub struct Adoptee {
+    block: LeftBlock,
+    only: OnlyCopy,
+    /// How far an owner of its partition has sent it in parts.
+    parts: Option<Parts>,
+    /// Whether every owner of its partition ends a range where it ends.
+    is_cut: bool,
+    /// Whether it could not be sent at once.
+    has_waited: bool,
+}
+
+impl Adoptee {
+    /// What was found out of a block.
+    pub fn new(block: LeftBlock, only: OnlyCopy, logs: &Logs) -> Self {
+        let (id, range) = (block.partition(), block.range());
+        let (parts, is_cut) = (logs.parts(&id, range), logs.is_cut(&id, range.next));
+        Self { block, only, parts, is_cut, has_waited: false }
+    }
+
+    /// The block.
+    pub fn block(&self) -> &LeftBlock {
+        &self.block
+    }
+
+    /// It cannot be sent now.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        Self { has_waited: true, ..self }
+    }
+
+    /// Whether someone may have sent it since it was found: an owner that had read its messages before Kafka had them no more. Of blocks
+    /// whose offsets may be committed it is known who has.
+    fn may_be_sent_since(&self) -> bool {
+        self.has_waited && !self.block.is_enqueued()
+    }
+}
 
 /// What it takes to insert only copies.
 #[derive(Clone)]
@@ -27,27 +69,22 @@ pub struct Adopter {
 }
 
 impl Adopter {
-    /// A block, to be sent; `fits` are what this question has found of others.
-    pub async fn ready(
-        &self,
-        (block, only): (&LeftBlock, OnlyCopy),
-        logs: &Logs,
-        fits: &mut Fits,
-    ) -> Result<Ready, Unsendable> {
+    /// A block, to be sent; `fits` are what this look at the table has found of others.
+    pub async fn ready(&self, adoptee: &Adoptee, fits: &mut Fits) -> Result<Ready, Unsendable> {
+        let block = &adoptee.block;
+        // Before its columns: whoever gave the table those would have mended nothing.
+        let token = block.token().ok_or(Unsendable::Foreign)?;
         let columns = fits.of(block, &self.spool, &self.tables).await?;
-        let (id, range) = (block.partition(), block.range());
-        let noted = block.token().and_then(|token| self.spool.noted(token, range));
-        let parts = noted.or_else(|| logs.parts(&id, range));
-        let ready = block.only_copy(parts, self.route, &self.account);
-        let ready =
-            ready.ok_or_else(|| Unsendable::Unfit("their tokens are none of this program's".to_owned()))?;
+        let parts = self.spool.noted(token, block.range()).or_else(|| adoptee.parts.clone());
+        let mut ready = block.only_copy((token, parts), self.route, &self.account);
+        ready.columns = columns;
+        ready.release.is_inherited |= adoptee.may_be_sent_since();
         // Another owner may have had them in flight: the same ranges, where they are known to everybody.
-        let is_known =
-            block.is_enqueued() || block.is_marked() || block.is_derivable() || logs.is_cut(&id, range.next);
+        let is_known = block.is_enqueued() || block.is_marked() || block.is_derivable() || adoptee.is_cut;
         let is_known = is_known && !block.may_be_elsewhere(self.route);
-        let others = if is_known { self.rows_of_others(block, only).await } else { block.rows() };
+        let others = if is_known { self.rows_of_others(block, adoptee.only).await } else { block.rows() };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
-        Ok(Ready { columns, ..ready })
+        Ok(ready)
     }
 
     /// Rows of messages that are in the table, or are read again, although others of the block are not.

@@ -25,6 +25,9 @@ pub enum Unsendable {
     /// No server says which columns the table has.
     #[error("{0}")]
     Unknown(String),
+    /// Its token is none of ours, and under another one the server would not know it: another version of this program must send it.
+    #[error("their tokens are none of this version's")]
+    Foreign,
 }
 
 /// As what a block is sent; `None` for the columns that rows are encoded for now.

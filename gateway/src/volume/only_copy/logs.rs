@@ -109,6 +109,15 @@ impl OfPartition {
 }
 
 #[cfg(test)]
+impl Logs {
+    /// What was said of one partition, of the cluster `c`.
+    pub(crate) fn of_one(id: PartitionId, bounds: OffsetRange, committed: i64) -> Self {
+        let of = OfPartition { bounds: Some(bounds), committed: Some(committed), plan: None };
+        Self { cluster: "c".to_owned(), begins_at_oldest: true, of: BTreeMap::from([(id, of)]) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::volume::only_copy::OnlyCopy;
@@ -117,9 +126,7 @@ mod tests {
     #[test]
     fn a_record_that_was_not_written_to_its_end_is_the_only_copy_of_nothing_that_is_committed() {
         let id = PartitionId { topic: "spans".into(), partition: 3 };
-        let bounds = Some(OffsetRange { first: 0, next: 100 });
-        let of = OfPartition { bounds, committed: Some(50), plan: None };
-        let logs = Logs { cluster: "c".to_owned(), begins_at_oldest: true, of: BTreeMap::from([(id, of)]) };
+        let logs = Logs::of_one(id, OffsetRange { first: 0, next: 100 }, 50);
         let torn = |first| {
             let partition = PartitionName { topic: "spans".into(), partition: 3 };
             let covers = Coordinates { partition: partition.into(), first, next: first + 10, rows: 7 };

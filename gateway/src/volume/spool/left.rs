@@ -335,9 +335,13 @@ impl LeftBlock {
     }
 
     /// To be inserted whoever owns its partition, since nobody reads its messages again; `parts` says how far it is if it was sent in
-    /// parts before. `None` for a token that is none of ours.
-    pub fn only_copy(&self, parts: Option<Parts>, route: Route, account: &RowAccount) -> Option<Ready> {
-        let token = self.token()?;
+    /// parts before.
+    pub fn only_copy(
+        &self,
+        (token, parts): (Token, Option<Parts>),
+        route: Route,
+        account: &RowAccount,
+    ) -> Ready {
         let passport = self.passport.clone().unwrap_or_default();
         // No generation of a partition has this number.
         let stowed = stowed(self, (&self.partition(), Generation(0)), (token, passport), account);
@@ -356,7 +360,16 @@ impl LeftBlock {
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
         };
-        Some(Ready { stowed, release, generation: Arc::default(), columns: None })
+        Ready { stowed, release, generation: Arc::default(), columns: None }
+    }
+}
+
+#[cfg(test)]
+impl LeftBlock {
+    /// The same under a token that another version of this program may have given it.
+    pub(crate) fn under_a_foreign_token(mut self) -> Self {
+        self.head.token = Box::from(&b"of another version"[..]);
+        self
     }
 }
 

@@ -1,0 +1,242 @@
+//! Only copies that cannot be sent for now: what they wait for, and that someone is told.
+//!
+//! Owner: the delivery task. Limits: a header for each block; a line for each reason and [`SAY_INTERVAL`].
+
+use crate::{
+    signals::metrics::Metrics,
+    volume::only_copy::{Adoptee, Unsendable},
+};
+use sluice_clickhouse::outcome::Actor;
+use std::time::{Duration, Instant};
+
+/// How long blocks wait that the table does not take before it is looked at again. Chosen: someone mends it by hand.
+const UNSENT_WAIT: Duration = Duration::from_secs(30);
+
+/// How often it is said what they wait for. Chosen: often enough to be found in what a log keeps.
+const SAY_INTERVAL: Duration = Duration::from_mins(10);
+
+/// What to do about blocks that the table does not take.
+const GIVE_COLUMNS: &str = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config";
+
+/// The same where Kafka may tell the next one that asks that some of them are settled.
+const GIVE_COLUMNS_NOW: &str = "give the table those columns while this gateway runs: its next run and `sluice-gateway drain` ask Kafka again, and drop what is below the committed offset by then";
+
+/// Blocks that cannot be sent, by [why](Unsendable).
+#[derive(Default)]
+pub struct Waits {
+    /// The table does not take them.
+    pub unfit: Wait,
+    /// Nobody says whether it does.
+    pub unknown: Wait,
+    /// Only another version of this program sends them.
+    pub foreign: Wait,
+}
+
+/// Blocks that cannot be sent for the same reason.
+#[derive(Default)]
+pub struct Wait {
+    /// How many.
+    pub blocks: i64,
+    /// Of those: who asks Kafka about them later may be told that they are settled.
+    pub known_to_this_run_alone: i64,
+    /// That of the first one, in words.
+    reason: Option<String>,
+}
+
+impl Waits {
+    /// One more waits.
+    pub fn add(&mut self, adoptee: &Adoptee, why: &Unsendable) {
+        let wait = match why {
+            Unsendable::Unfit(_) => &mut self.unfit,
+            Unsendable::Unknown(_) => &mut self.unknown,
+            Unsendable::Foreign => &mut self.foreign,
+        };
+        wait.blocks += 1;
+        wait.known_to_this_run_alone += i64::from(!adoptee.block().is_enqueued());
+        wait.reason.get_or_insert_with(|| why.to_string());
+    }
+}
+
+/// Blocks that cannot be sent for now.
+#[derive(Default)]
+pub struct Unsent {
+    adoptees: Vec<Adoptee>,
+    /// When the table is looked at again.
+    again: Option<Instant>,
+    /// How many the table does not take, as they are counted.
+    unfit: i64,
+    said_unfit: Said,
+    said_unknown: Said,
+    said_foreign: Said,
+}
+
+/// What was said last, and when.
+#[derive(Default)]
+struct Said(Option<(String, Instant)>);
+
+impl Unsent {
+    /// Whether the table is to be looked at again.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.again.is_some_and(|again| now >= again)
+    }
+
+    /// Gives all of them, to see whether they can be sent now.
+    pub fn take_all(&mut self) -> Vec<Adoptee> {
+        self.again = None;
+        std::mem::take(&mut self.adoptees)
+    }
+
+    /// These cannot: takes down how many there are, and says what is to be done about them.
+    pub fn put(&mut self, (adoptees, waits): (Vec<Adoptee>, &Waits), metrics: &Metrics, now: Instant) {
+        self.again = (!adoptees.is_empty()).then(|| now + UNSENT_WAIT);
+        self.adoptees = adoptees;
+        let Waits { unfit, unknown, foreign } = waits;
+        metrics.refused.blocks_waiting_for(Actor::Table).add(unfit.blocks - self.unfit);
+        self.unfit = unfit.blocks;
+        if let Some(reason) = &unfit.reason
+            && self.said_unfit.is_due(reason, now)
+        {
+            say_unfit(unfit, reason);
+        }
+        // Whatever the reason: servers that are away say another one at each look.
+        if let Some(reason) = &unknown.reason
+            && self.said_unknown.is_due("", now)
+        {
+            say_unknown(unknown, reason);
+        }
+        if let Some(reason) = &foreign.reason
+            && self.said_foreign.is_due(reason, now)
+        {
+            say_foreign(foreign, reason);
+        }
+    }
+}
+
+fn say_unfit(wait: &Wait, reason: &str) {
+    let advice = if wait.known_to_this_run_alone > 0 { GIVE_COLUMNS_NOW } else { GIVE_COLUMNS };
+    tracing::error!(
+        blocks = wait.blocks,
+        known_to_this_run_alone = wait.known_to_this_run_alone,
+        actor = Actor::Table.label(),
+        reason,
+        advice,
+        "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
+    );
+}
+
+fn say_unknown(wait: &Wait, reason: &str) {
+    tracing::warn!(
+        blocks = wait.blocks,
+        known_to_this_run_alone = wait.known_to_this_run_alone,
+        reason,
+        advice = "look whether the servers answer, and whether the gateway's user may describe the table",
+        "blocks on the queue volume are the only copy of their rows, and nobody says whether the table takes them; they stay there, and the table is looked at again by itself"
+    );
+}
+
+fn say_foreign(wait: &Wait, reason: &str) {
+    tracing::error!(
+        blocks = wait.blocks,
+        known_to_this_run_alone = wait.known_to_this_run_alone,
+        reason,
+        advice = "this version never sends them: let the one that wrote them go on with the volume, as the gateway or as `sluice-gateway drain`",
+        "blocks on the queue volume are the only copy of their rows, under tokens that this version does not know; they stay there"
+    );
+}
+
+impl Said {
+    /// Whether this is to be said now; then it counts as said.
+    fn is_due(&mut self, reason: &str, now: Instant) -> bool {
+        let is_said =
+            |(said, at): &(String, Instant)| said == reason && now.duration_since(*at) < SAY_INTERVAL;
+        let is_due = !self.0.as_ref().is_some_and(is_said);
+        if is_due {
+            self.0 = Some((reason.to_owned(), now));
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        signals::metrics::reference,
+        volume::{
+            block_frames::tests::{Volume, left_behind},
+            orphans::tests::only_copies,
+        },
+    };
+
+    /// All of these wait for the same.
+    fn waits(adoptees: &[Adoptee], why: &Unsendable) -> Waits {
+        let mut waits = Waits::default();
+        for adoptee in adoptees {
+            waits.add(adoptee, why);
+        }
+        waits
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn blocks_that_the_table_does_not_take_are_counted_said_and_looked_at_again() {
+        let volume = Volume::new("unsent");
+        let spool = left_behind(&volume, &[20, 30]).await;
+        let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
+        let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
+        let mut adoptees = only_copies(&spool);
+        for round in 0..2 {
+            let waits = waits(&adoptees, &Unsendable::Unfit("a column is missing".to_owned()));
+            unsent.put((adoptees, &waits), &metrics, start);
+            assert_eq!((waiting.get(), unsent.again), (2, Some(start + UNSENT_WAIT)), "{round}");
+            assert!(!unsent.is_due(start) && unsent.is_due(start + UNSENT_WAIT));
+            adoptees = unsent.take_all();
+            assert!(!unsent.is_due(start + UNSENT_WAIT), "they are being looked at");
+        }
+        assert!(unsent.said_unfit.0.is_some() && unsent.said_unknown.0.is_none());
+        // Nobody says whether the one fits, and the other does.
+        adoptees.truncate(1);
+        let unknown = waits(&adoptees, &Unsendable::Unknown("no server answers".to_owned()));
+        unsent.put((adoptees, &unknown), &metrics, start);
+        assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
+        adoptees = unsent.take_all();
+        // Only another version sends it.
+        let foreign = waits(&adoptees, &Unsendable::Foreign);
+        unsent.put((adoptees, &foreign), &metrics, start);
+        assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
+        unsent.put((Vec::new(), &Waits::default()), &metrics, start);
+        assert_eq!((waiting.get(), unsent.again), (0, None));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn that_nobody_says_whether_blocks_fit_is_said_once_in_a_while_whatever_the_reason() {
+        let volume = Volume::new("unknown");
+        let spool = left_behind(&volume, &[20]).await;
+        let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
+        let mut adoptees = only_copies(&spool);
+        for (seconds, reason, said) in [(0, "one is away", 0), (30, "another is", 0), (600, "both are", 600)]
+        {
+            let waits = waits(&adoptees, &Unsendable::Unknown(reason.to_owned()));
+            assert_eq!((waits.unknown.blocks, waits.unfit.blocks), (1, 0));
+            unsent.put((adoptees, &waits), &metrics, start + Duration::from_secs(seconds));
+            let at = unsent.said_unknown.0.as_ref().map(|(_, at)| *at);
+            assert_eq!(at, Some(start + Duration::from_secs(said)), "{reason}");
+            adoptees = unsent.take_all();
+        }
+    }
+
+    #[test]
+    fn a_reason_is_said_when_it_is_new_and_now_and_then() {
+        let (mut said, start) = (Said::default(), Instant::now());
+        let course = [
+            (0, "one", true),
+            (30, "one", false),
+            (31, "other", true),
+            (600, "other", false),
+            (631, "other", true),
+        ];
+        for (seconds, reason, is_due) in course {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(said.is_due(reason, now), is_due, "{reason} at {seconds} s");
+        }
+    }
+}
