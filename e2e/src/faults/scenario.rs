@@ -7,13 +7,13 @@ use super::course::{
 };
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
-const FEW: u32 = 3;
+pub(super) const FEW: u32 = 3;
 
 /// Rounds of one that depends on the moment, and has a server or a gateway started anew each time.
 const MANY: u32 = 20;
 
 /// Rounds of one that takes a minute.
-const ONE: u32 = 1;
+pub(super) const ONE: u32 = 1;
 
 /// What happens in a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::damage::refusing;
 use super::spooled::is_same;
-use super::volume::as_real;
+use super::volume::{SPANS_READ, as_real};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::{Seen, until};
 use crate::faults::kafka_front::{Leg, Passage, Verdict, Way};
@@ -47,9 +47,6 @@ const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
 
 /// The gateway's metric of the time until more would.
 const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
-
-/// The gateway's metric of spans that it has read from messages.
-const SPANS_READ: &str = "sluice_gateway_spans_total";
 
 /// The gateway's metric of partitions that began without knowing what was in flight.
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";

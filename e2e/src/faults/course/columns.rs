@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::only_copy::wait_enqueued;
 use super::spooled;
-use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPOOL_BLOCKS, as_real};
+use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, Scene};
@@ -98,7 +98,7 @@ async fn leave_only_copies(scene: &mut Scene<'_>) -> Result<u64> {
     let before = scene.committed_messages().await?;
     scene.produce(SPANS_AWAY).await?;
     let spans = as_real(scene.stop_load().await?.acked.count());
-    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= spans).await?;
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
     wait_enqueued(scene, before).await?;
     scene.gateway(0).kill().await?;
     let blocks = segments::left(&scene.volume(0))?.len();

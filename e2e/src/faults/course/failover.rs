@@ -9,10 +9,9 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::{INSERTS_BEFORE, SPANS_AFTER};
-use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
-use crate::faults::sink_front::{Leg, SinkFront, Verdict};
+use crate::faults::sink_front::{Leg, Verdict};
 
 /// Where the INSERT is, by the round.
 const LEGS: [Leg; 3] = [Leg::Answered, Leg::Middle, Leg::Head];
@@ -39,28 +38,13 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let since = Instant::now();
     caught.decide(Verdict::Reset);
     let gone = async {
-        wait_inserts_of(&other, scene, 1).await?;
+        scene.wait_inserts_at(&other, 1).await?;
         let recovery = since.elapsed().as_secs_f64();
-        wait_inserts_of(&other, scene, INSERTS_OF_OTHER).await.map(|()| recovery)
+        scene.wait_inserts_at(&other, INSERTS_OF_OTHER).await.map(|()| recovery)
     };
     let gone = gone.await;
     scene.stage.servers.sink.go(Way::Open);
     let recovery = gone?;
     scene.wait_acked(SPANS_AFTER).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
-}
-
-async fn wait_inserts_of(front: &SinkFront, scene: &mut Scene<'_>, more: u64) -> Result<()> {
-    let stored = front.stored();
-    let wanted = stored.borrow().inserts + more;
-    scene
-        .wait("inserts by the other endpoint", PATIENCE, async |_| {
-            let inserts = stored.borrow().inserts;
-            Ok(if inserts >= wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{inserts} of {wanted}"))
-            })
-        })
-        .await
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
 use super::volume::{
-    BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPOOL_BLOCKS, Volume,
-    as_real, run_drain_of,
+    BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS,
+    Volume, as_real, run_drain_of,
 };
 use crate::cluster::Seen;
 use crate::faults::kafka_front::{self, Leg, Way};
@@ -18,9 +18,6 @@ use crate::faults::scene::{Expected, PARTITIONS, PATIENCE, Scene};
 use crate::pipeline::merged;
 use crate::process::Signal;
 use crate::spans::Shape;
-
-/// The gateway's metric of spans that it has read from messages.
-const SPANS_READ: &str = "sluice_gateway_spans_total";
 
 /// The gateway's metric of blocks that an earlier run has left and that it goes on with.
 const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";

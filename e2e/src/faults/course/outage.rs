@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::volume::{DRAIN_PATIENCE, SPOOL_BLOCKS, as_real};
+use super::volume::{DRAIN_PATIENCE, SPANS_READ, SPOOL_BLOCKS, as_real};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
@@ -72,6 +72,6 @@ async fn wait_out(scene: &mut Scene<'_>) -> Result<()> {
 /// Rows on the volume, and spans that were produced and not read.
 async fn held(scene: &mut Scene<'_>) -> (f64, f64) {
     let rows = scene.gateway(0).metric("sluice_gateway_spool_rows").await.unwrap_or(0.0);
-    let read = scene.gateway(0).metric("sluice_gateway_spans_total").await.unwrap_or(0.0);
+    let read = scene.gateway(0).metric(SPANS_READ).await.unwrap_or(0.0);
     (rows, (as_real(scene.acked()) - read).max(0.0))
 }

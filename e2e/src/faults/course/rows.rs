@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::faults::kafka_front;
 use crate::faults::kafka_wire::OFFSET_COMMIT;
+use crate::faults::scenario::FEW;
 use crate::faults::scene::{Expected, Scene};
 use crate::faults::sink_front::{self, Answer, Verdict};
 use crate::pipeline::TABLE;
@@ -75,7 +76,7 @@ impl Rows {
         (
             Rows::Refused,
             "refused-rows",
-            3,
+            FEW,
             "a constraint refuses one span of 6,007: those are dead letters, all others are in",
         ),
         (
@@ -87,19 +88,19 @@ impl Rows {
         (
             Rows::Skipped,
             "refused-rows-skipped",
-            3,
+            FEW,
             "the same rows without a dead-letter topic, onMissing: Skip: they are passed over and counted",
         ),
         (
             Rows::Stops,
             "refused-rows-stop",
-            3,
+            FEW,
             "rows of one partition without a dead-letter topic, onMissing: Stop: it waits alone, also across a SIGKILL, and goes on by itself",
         ),
         (
             Rows::TooLarge,
             "block-too-large-splits",
-            3,
+            FEW,
             "blocks above 12 KiB are refused with 252, too many partitions in one block",
         ),
     ];

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
-use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPOOL_BLOCKS, as_real};
+use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
@@ -169,7 +169,7 @@ pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
     scene.stage.servers.sink.go(Way::Refused);
     scene.produce(SPANS_AWAY).await?;
     let spans = as_real(scene.stop_load().await?.acked.count());
-    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= spans).await.map(drop)
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await.map(drop)
 }
 
 /// The gateway is started again, and ClickHouse is back.
@@ -270,7 +270,7 @@ async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
     let mut last = (-1.0, Instant::now());
     scene
         .wait("reading to stand still", FILL_PATIENCE, async |scene| {
-            let read = scene.gateway(0).metric("sluice_gateway_spans_total").await.unwrap_or(-1.0);
+            let read = scene.gateway(0).metric(SPANS_READ).await.unwrap_or(-1.0);
             if !is_same(read, last.0) {
                 last = (read, Instant::now());
             }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
+use crate::faults::scenario::{FEW, ONE};
 use crate::faults::scene::{Expected, PARTITIONS, Scene};
 use crate::pipeline::TABLE;
 use crate::process::interrupt;
@@ -61,11 +62,11 @@ impl Trickle {
         (
             Trickle::Few,
             "low-traffic",
-            3,
+            FEW,
             "ten spans a second in each of 8 partitions: inserts a second, and how fresh rows are",
         ),
-        (Trickle::Killed, "low-traffic-kill", 3, "the same, with a SIGKILL of the gateway"),
-        (Trickle::Many, "low-traffic-96", 1, "the same in 96 partitions, without it"),
+        (Trickle::Killed, "low-traffic-kill", FEW, "the same, with a SIGKILL of the gateway"),
+        (Trickle::Many, "low-traffic-96", ONE, "the same in 96 partitions, without it"),
     ];
 
     /// Gateways close blocks as they do where nothing else is said.

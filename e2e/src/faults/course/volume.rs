@@ -40,6 +40,9 @@ const TERM_PATIENCE: Duration = Duration::from_secs(70);
 /// How long it then takes at the most.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// The gateway's metric of spans that it has read from messages.
+pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
+
 /// The gateway's metric of blocks on its volume.
 pub(super) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
@@ -167,7 +170,7 @@ impl Volume {
             Volume::LostAfterEnqueue | Volume::KillAfterEnqueue => {
                 // More is committed than was inserted: what is on the volume.
                 let spans = scene.stop_load().await?.acked.count();
-                scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
+                scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
                 scene.gateway(0).kill().await
             }
             Volume::Outage | Volume::KillInDrain | Volume::DrainCommand | Volume::TermAway => Ok(()),
@@ -198,7 +201,7 @@ async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
     scene.produce(SPANS_AWAY).await?;
     let sent = scene.stop_load().await?.clone();
     let spans = sent.acked.count();
-    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
     scene.gateway(0).signal(Signal::TERM)?;
     let code = scene.gateway(0).end_within(TERM_PATIENCE).await?;
     ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
@@ -213,7 +216,7 @@ async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(Instant::now()).await?;
     scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
-    let read = scene.wait_metric(0, "sluice_gateway_spans_total", |_| true).await?;
+    let read = scene.wait_metric(0, SPANS_READ, |_| true).await?;
     ensure!(read < 1.0, "{read} spans were read again");
     scene.produce(SPANS_AFTER).await?;
     let measures = vec![("rows left on the volume", as_real(rows))];
@@ -224,7 +227,7 @@ async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
 async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     let spans = scene.stop_load().await?.acked.count();
-    scene.wait_metric(0, "sluice_gateway_spans_total", |read| read >= as_real(spans)).await?;
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
     scene.gateway(0).signal(Signal::TERM)?;
     scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
     scene.retire(0)?;

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{PATIENCE, Scene};
 use crate::cluster::{Seen, until};
+use crate::faults::sink_front::SinkFront;
 use crate::process::interrupt;
 use crate::produce::Load;
 
@@ -46,7 +47,16 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When they were not within [`PATIENCE`].
     pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
-        let stored = self.stage.servers.sink.stored();
+        let stage = self.stage;
+        self.wait_inserts_at(&stage.servers.sink, more).await
+    }
+
+    /// The same of inserts by one front.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts_at(&mut self, front: &SinkFront, more: u64) -> Result<()> {
+        let stored = front.stored();
         let wanted = stored.borrow().inserts + more;
         self.wait("inserts", PATIENCE, async |_| {
             let inserts = stored.borrow().inserts;
