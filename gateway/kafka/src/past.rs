@@ -1,4 +1,4 @@
-//! How old messages are that were there before this process was: asked once of each partition of which it cannot tell.
+//! How old messages are that were there before this process was: asked of each partition of which it cannot tell.
 //!
 //! Why: [`crate::retention`] tells the age of the message at a position from where the log ended before, as it has seen itself. After a
 //! start it has seen nothing, and a backlog that waits for a sink is then of an unknown age for as long as the position stands still:
@@ -12,7 +12,9 @@
 //!      0                              1/2             3/4     7/8   ...   of retention.ms
 //! ```
 //!
-//! The estimate is early, and says at least half of the time that is left, up to where that is 1/4,096 of it.
+//! The estimate is early, and says at least half of the time that is left, up to where that is 1/4,096 of the whole. Half of what it said
+//! later it is [out of date](Past::is_out_of_date) and asked for again, having said a third of what is left at the least: else it would say
+//! "now" when half of the time is still left.
 //!
 //! Place in the flow: the poll thread asks with [`PastReader::ask`], and takes what was said with [`PastReader::take`]. Owner: a thread of its
 //! own, since it waits for brokers, with a client of its own that is gone afterwards. Limits: [`STEPS`] small questions a partition, one
@@ -66,8 +68,18 @@ pub struct Past {
 impl Past {
     /// How old the message at a position is at the most. One that is older than all that was asked about is as old as the limit.
     pub fn age_at_most(&self, position: i64, now: Instant) -> Duration {
+        self.age_when_asked(position) + now.saturating_duration_since(self.asked)
+    }
+
+    /// Whether half of the time that was said to be left is over, and no less than the smallest step between two answers.
+    pub fn is_out_of_date(&self, position: i64, now: Instant) -> bool {
+        let left = self.limit.saturating_sub(self.age_when_asked(position));
+        now.saturating_duration_since(self.asked) >= (left / 2).max(self.limit / (1 << STEPS))
+    }
+
+    fn age_when_asked(&self, position: i64) -> Duration {
         let known = self.from.iter().find(|(_, first)| *first <= position);
-        known.map_or(self.limit, |(age, _)| *age) + now.saturating_duration_since(self.asked)
+        known.map_or(self.limit, |(age, _)| *age)
     }
 
     /// Asks `offset_at` for the first offset of those that are not older than an age, until that is not above the position.
@@ -228,6 +240,22 @@ mod tests {
         let now = past.asked + HOUR;
         let hours = [0, 30, 59].map(|hour| past.age_at_most(hour * 60, now).as_secs() / 3_600);
         assert_eq!(hours, [61, 33, 33]);
+    }
+
+    #[test]
+    fn what_was_said_is_out_of_date_once_half_of_the_time_left_is_over() {
+        let (past, _) = past(0, 30, 0);
+        let is_out_of_date = |after| past.is_out_of_date(0, past.asked + after);
+        assert_eq!(past.age_at_most(0, past.asked), 32 * HOUR);
+        assert!(!is_out_of_date(15 * HOUR) && is_out_of_date(16 * HOUR));
+    }
+
+    #[test]
+    fn what_may_go_at_any_moment_is_not_asked_about_without_end() {
+        let (past, _) = past(0, 70, 0);
+        let step = past.limit / (1 << STEPS);
+        let is_out_of_date = |after| past.is_out_of_date(0, past.asked + after);
+        assert!(!is_out_of_date(step / 2) && is_out_of_date(step));
     }
 
     #[test]

@@ -133,7 +133,10 @@ impl Retention {
             let limit = self.limits.get(&id.topic)?.age?;
             let samples = self.samples.get(id)?;
             let is_known = look.age.is_some() || samples.age_seen(look.position, now).is_some();
-            let is_asked = samples.past.as_ref().is_some_and(|past| past.limit == limit);
+            let is_asked = samples
+                .past
+                .as_ref()
+                .is_some_and(|past| past.limit == limit && !past.is_out_of_date(look.position, now));
             let wants = look.position < look.end && !is_known && !is_asked;
             wants.then(|| Wanted { id: id.clone(), limit, position: look.position })
         };

@@ -85,11 +85,13 @@ fn a_backlog_from_before_the_start_is_as_old_as_the_brokers_say() {
         (left.map(|seconds| seconds / 3_600.0), wanted.len())
     };
     assert_eq!(look_at(0, 100), (None, 1), "nobody knows");
-    assert_eq!(look_at(0, 100), (Some(6.0), 0), "it is asked once");
+    assert_eq!(look_at(0, 100), (Some(6.0), 0), "it was asked");
     assert_eq!(look_at(60, 100), (Some(5.0), 0));
     assert_eq!(look_at(60, 400), (Some(11.0), 0));
+    assert_eq!(look_at(60 * 6, 400), (Some(6.0), 1), "half of what was said is over");
+    assert_eq!(look_at(60 * 6, 400), (Some(12.0), 0), "the brokers know better");
     // All that was there is in.
-    assert_eq!(look_at(60, 900), (None, 0));
+    assert_eq!(look_at(60 * 6, 900), (None, 0));
 }
 
 #[test]
