@@ -109,6 +109,7 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     let spool = open_spool(config, &status, events_out.clone())?;
     let behind = Behind::of(shards.len());
     let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
+    status.closes_by(age_max.clone());
     let metrics = &metrics;
     let parts = Parts { config, columns, metrics, account, pool: &pool, io: &io, age_max, behind, spool };
     let running = parts.start(shards, &status, events_out)?;

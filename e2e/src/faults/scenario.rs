@@ -218,6 +218,12 @@ const BROKERS: [Scenario; 12] = [
         "a heartbeat is lost; the group gives the member up",
     ),
     scenario(
+        "group-away",
+        Fault::Broker(Broker::GroupAway),
+        ONE,
+        "what goes to the coordinator ends its connection until the gateway says that it is not ready, and why",
+    ),
+    scenario(
         "retention-passes",
         Fault::Broker(Broker::RetentionPasses),
         FEW,

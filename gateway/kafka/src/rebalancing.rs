@@ -19,6 +19,7 @@
 use crate::{
     arrivals::Ready,
     assignment::{Assignment, Steps, wake},
+    membership::Phase,
     partition::{PartitionId, PartitionQueue},
     security::ConnectionProblem,
     stats::{ConsumerStats, PartitionStats},
@@ -341,6 +342,9 @@ impl ClientContext for Rebalancing {
         let up = statistics.brokers.values().any(|broker| broker.nodeid >= 0 && broker.state == "UP");
         if up && !self.reachable.swap(true, Ordering::Relaxed) {
             tracing::info!("a broker can be reached again");
+        }
+        if let Some(group) = statistics.cgrp.as_ref().filter(|_| self.stats.phase() == Phase::Member) {
+            self.stats.see_group(&group.state, &group.join_state, Instant::now());
         }
         let mut assignment = self.assignment();
         assignment.ask_logs(Instant::now());

@@ -97,6 +97,16 @@ pub struct ConsumerStats {
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
     overtaken: Mutex<BTreeMap<PartitionId, u64>>,
     still: Mutex<Vec<Still>>,
+    outside: Mutex<Option<Outside>>,
+}
+
+/// A member that its group's coordinator does not know, or not any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outside {
+    /// Since when.
+    pub since: Instant,
+    /// How far it is from being in again, in librdkafka's words.
+    pub state: String,
 }
 
 impl Default for ConsumerStats {
@@ -121,6 +131,7 @@ impl Default for ConsumerStats {
             seconds_left: Mutex::default(),
             overtaken: Mutex::default(),
             still: Mutex::default(),
+            outside: Mutex::default(),
         }
     }
 }
@@ -144,6 +155,26 @@ impl ConsumerStats {
 
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
+        if phase != Phase::Member {
+            *locked(&self.outside) = None;
+        }
+    }
+
+    /// Whether this process, which takes part, is out of the group. A rebalance passes through that, too.
+    pub fn outside(&self) -> Option<Outside> {
+        locked(&self.outside).clone()
+    }
+
+    /// Publishes what librdkafka says of the group while this process takes part: a coordinator that answers is `up`, and a member that has
+    /// what it is given `steady`.
+    pub fn see_group(&self, state: &str, join_state: &str, now: Instant) {
+        let mut outside = locked(&self.outside);
+        if state == "up" && join_state == "steady" {
+            *outside = None;
+            return;
+        }
+        let since = outside.as_ref().map_or(now, |outside| outside.since);
+        *outside = Some(Outside { since, state: format!("{state}, {join_state}") });
     }
 
     /// A copy of the partitions' numbers.
@@ -195,6 +226,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_is_out_of_its_group_from_when_it_is_not_steady_until_it_is() {
+        let (stats, start) = (ConsumerStats::default(), Instant::now());
+        stats.enter(Phase::Member);
+        stats.see_group("up", "wait-join", start);
+        stats.see_group("query-coord", "init", start + Duration::from_secs(5));
+        assert_eq!(stats.outside(), Some(Outside { since: start, state: "query-coord, init".to_owned() }));
+        stats.see_group("up", "steady", start + Duration::from_secs(10));
+        assert_eq!(stats.outside(), None);
+        let later = start + Duration::from_secs(15);
+        stats.see_group("up", "wait-metadata", later);
+        assert_eq!(stats.outside().map(|outside| outside.since), Some(later));
+        stats.enter(Phase::Draining);
+        assert_eq!(stats.outside(), None, "it is about to leave");
+    }
 
     #[test]
     fn a_partition_that_is_not_fetched_ends_where_its_leader_says() {

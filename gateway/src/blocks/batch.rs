@@ -141,21 +141,40 @@ impl BlockAge {
         }
     }
 
+    /// How old a block of a shard may become as things are now, unless it is full before.
+    pub fn most(&self, shard: usize, now: Instant) -> Duration {
+        if self.is_crowded(now) {
+            return self.interval;
+        }
+        let turn = if self.behind.is(shard) { AGE_BEHIND } else { self.in_turn() };
+        self.interval.max(turn)
+    }
+
+    /// The longest of all shards' [most](Self::most).
+    pub fn most_of_all(&self, now: Instant) -> Duration {
+        (0..self.behind.0.len().max(1)).map(|shard| self.most(shard, now)).max().unwrap_or(self.interval)
+    }
+
     /// How much longer a block of a shard may stay open that is so old; zero when it is due.
     pub fn time_left(&self, (shard, age): (usize, Duration), now: Instant) -> Duration {
-        if self.millis(now) < self.shared.crowded_up_to_ms.load(Ordering::Relaxed) {
-            return self.interval.saturating_sub(age);
+        let most = self.most(shard, now).saturating_sub(age);
+        if self.is_crowded(now) || self.behind.is(shard) {
+            return most;
         }
-        if self.behind.is(shard) {
-            return self.interval.max(AGE_BEHIND).saturating_sub(age);
-        }
-        let open = self.shared.open.load(Ordering::Relaxed);
-        let in_turn = Duration::from_secs(1) * open / INSERTS_PER_SECOND;
         let free_from = self.shared.used_up_to_ms.load(Ordering::Relaxed);
         let ahead = u64::from(AT_ONCE - 1) * SPACING_MS;
         let until_free = free_from.saturating_sub(self.millis(now) + ahead);
         let soonest = self.interval.saturating_sub(age).max(Duration::from_millis(until_free));
-        soonest.min(self.interval.max(in_turn).saturating_sub(age))
+        soonest.min(most)
+    }
+
+    fn is_crowded(&self, now: Instant) -> bool {
+        self.millis(now) < self.shared.crowded_up_to_ms.load(Ordering::Relaxed)
+    }
+
+    /// How long it takes to have all in that are open.
+    fn in_turn(&self) -> Duration {
+        Duration::from_secs(1) * self.shared.open.load(Ordering::Relaxed) / INSERTS_PER_SECOND
     }
 
     fn millis(&self, now: Instant) -> u64 {
@@ -191,8 +210,13 @@ mod tests {
         assert_eq!(left(1, now), Duration::ZERO, "others wait for its row buffer");
         let later = now + Duration::from_mins(1);
         assert_eq!(left(1, later), Duration::from_secs(40));
+        assert_eq!(age_max.most_of_all(later), Duration::from_mins(1));
         behind.say(1, false);
         assert_eq!(left(1, later), Duration::ZERO);
+        let _open: Vec<OpenCount> = (0..96).map(|_| age_max.open()).collect();
+        assert_eq!(age_max.most_of_all(later), Duration::from_secs(48));
+        age_max.crowd(later);
+        assert_eq!(age_max.most_of_all(later), Duration::from_secs(1));
     }
 
     /// `count` partitions with a message every 100 ms each, for two minutes: blocks closed a second, and the oldest of them.

@@ -1,7 +1,7 @@
 //! What the admin server is told about the gateway.
 
 use crate::{
-    blocks::buffers::Pool,
+    blocks::{batch::BlockAge, buffers::Pool},
     signals::{account::RowAccount, admin::Health, metrics::Metrics, remaining::Remaining},
     volume::spool::Spool,
 };
@@ -14,12 +14,16 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// A poll thread that was not heard of for this long is stuck: it polls twenty times a second, and the longest wait that
 /// it is allowed, for a revoked partition, is a sixth of this.
 const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
+
+/// A member that its group has not known for this long does not come back by itself soon: its coordinator is away, or the user may not read
+/// the group any more. Chosen: twelve times as long as a member may take to give its partitions up in a rebalance, which all others wait for.
+const OUTSIDE_MAX: Duration = Duration::from_mins(2);
 
 /// Partitions that an answer names; more are counted. Kubelet keeps the first kilobyte of an answer.
 const STUCK_NAMED_MAX: usize = 8;
@@ -34,6 +38,7 @@ pub struct Status {
     consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
     spool: OnceLock<Spool>,
+    age_max: OnceLock<BlockAge>,
 }
 
 /// Why partitions make the gateway not ready.
@@ -72,6 +77,7 @@ impl Status {
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
+            age_max: OnceLock::new(),
         }
     }
 
@@ -109,6 +115,11 @@ impl Status {
     /// The queue on it was opened.
     pub fn spools(&self, spool: Spool) {
         assert!(self.spool.set(spool).is_ok(), "there is one queue volume");
+    }
+
+    /// Blocks close by this.
+    pub fn closes_by(&self, age_max: BlockAge) {
+        assert!(self.age_max.set(age_max).is_ok(), "all workers share it");
     }
 
     /// Blocks on the queue volume, and whether it is damaged. It is opened once the table was seen to fit, and until then nobody knows
@@ -249,6 +260,14 @@ impl Health for Status {
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
             return Err("the consumer group has not given an assignment yet".to_owned());
         };
+        let outside = stats.outside().map(|outside| (outside.since.elapsed(), outside.state));
+        if let Some((time, state)) = outside.filter(|(time, _)| *time > OUTSIDE_MAX) {
+            let seconds = time.as_secs();
+            return Err(format!(
+                "out of the consumer group for {seconds} s ({state}): nothing is read; see whether its coordinator can be reached, and \
+                 whether the user may READ the group"
+            ));
+        }
         Stuck::of(stats.still()).map_or(Ok(()), |stuck| Err(stuck.to_string()))
     }
 
@@ -293,6 +312,9 @@ impl Health for Status {
         if let Some(resident) = resident_bytes() {
             metrics.memory_used_bytes.with_label_values(&["process"]).set(resident);
         }
+        if let Some(age_max) = self.age_max.get() {
+            metrics.block_age_seconds_max.set(age_max.most_of_all(Instant::now()).as_secs_f64());
+        }
         metrics.ready.set(i64::from(self.ready().is_ok()));
         metrics.ledger_imbalance_rows.set(self.account.imbalance());
         metrics.rows_in_flight.set(i64::try_from(self.account.in_flight()).unwrap_or(i64::MAX));
@@ -312,160 +334,5 @@ impl Health for Status {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::signals::metrics::reference::metrics;
-    use crate::volume::{
-        block_frames::tests::{Volume as Folder, damage, stowed},
-        spool::Ended,
-    };
-    use sluice_kafka::{PartitionId, watchdog::Reason};
-
-    fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
-        let id = PartitionId { topic: "spans".into(), partition };
-        Still { id, reason, since: Duration::from_secs(125), is_stuck }
-    }
-
-    fn status() -> (Status, Arc<ConsumerStats>) {
-        let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
-        let consumer = Arc::new(ConsumerStats::default());
-        status.consumes(consumer.clone());
-        (status, consumer)
-    }
-
-    #[test]
-    fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
-        let (status, consumer) = status();
-        status.table_fits();
-        assert!(status.ready().unwrap_err().contains("assignment"));
-        consumer.joined.store(true, Ordering::Release);
-        assert_eq!(status.ready(), Ok(()));
-
-        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
-        assert_eq!(status.ready(), Ok(()), "it is looked into");
-        consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
-        let expected = "partition spans/4 stands still for 125 s: nothing is fetched of it";
-        assert_eq!(status.ready(), Err(expected.to_owned()));
-        status.refresh();
-        let text = status.metrics.text().unwrap();
-        for line in [
-            r#"sluice_gateway_partition_still{partition="3",reason="sink",topic="spans"} 1"#,
-            r#"sluice_gateway_partition_still{partition="4",reason="no_fetch",topic="spans"} 1"#,
-            "sluice_gateway_ready 0",
-        ] {
-            assert!(text.contains(line), "{line} is not in {text}");
-        }
-
-        consumer.publish_still(Vec::new());
-        assert_eq!(status.ready(), Ok(()));
-    }
-
-    #[test]
-    fn one_that_drains_is_not_ready_and_one_that_resumes_is() {
-        let (status, consumer) = status();
-        status.table_fits();
-        consumer.joined.store(true, Ordering::Release);
-        for _ in 0..2 {
-            status.drain();
-            assert!(status.drain_asked().is_requested() && status.remaining().is_draining);
-            assert!(status.ready().unwrap_err().contains("drain"));
-        }
-        for _ in 0..2 {
-            status.resume();
-            assert_eq!(status.ready(), Ok(()));
-            assert!(!status.remaining().is_draining);
-        }
-    }
-
-    #[test]
-    fn what_is_held_is_told() {
-        let (status, consumer) = status();
-        assert_eq!(status.remaining(), Remaining::default());
-        consumer.uncommitted.store(7, Ordering::Relaxed);
-        status.metrics.blocks_in_flight.set(2);
-        assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
-    }
-
-    /// What an earlier run has left, as long as nobody has looked.
-    #[tokio::test]
-    async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
-        let folder = Folder::new("not-open");
-        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
-        let of = |volume: Volume| Status::new(Arc::new(metrics()), pool.clone(), Some(volume));
-        let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
-
-        assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
-        let spool = folder.open(64 << 20);
-        for first in [0, 10] {
-            let stowed = stowed(&pool, first, false);
-            stowed.block.account.settled();
-            spool.spill(&stowed.frames);
-        }
-        assert!(spool.close(Duration::from_mins(1)));
-
-        let status = of(claim());
-        assert_eq!(status.remaining().blocks, 1, "nobody knows how many");
-        status.spools(folder.open(64 << 20));
-        assert_eq!(status.remaining().blocks, 2);
-        assert!(!status.remaining().is_damaged);
-    }
-
-    #[tokio::test]
-    async fn a_volume_with_something_that_cannot_be_read_says_so() {
-        let folder = Folder::new("says-damaged");
-        let pool = Arc::new(Pool::new(4 << 20, 1, 1));
-        let spool = folder.open(64 << 20);
-        let stowed = stowed(&pool, 0, false);
-        stowed.block.account.settled();
-        spool.spill(&stowed.frames);
-        while stowed.frames.is_in_memory() {
-            tokio::task::yield_now().await;
-        }
-        let status = Status::new(Arc::new(metrics()), pool, None);
-        status.spools(spool.clone());
-        assert!(!status.remaining().is_damaged);
-        damage(&folder.files()[0]);
-        assert!(stowed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
-        stowed.frames.end(Some(&spool), Ended::Damaged);
-        // Whoever closes it has looked at that.
-        spool.close(Duration::from_mins(1));
-        assert!(status.remaining().is_damaged, "{:?}", status.remaining());
-    }
-
-    #[test]
-    fn an_answer_names_some_and_counts_the_rest() {
-        let many = (0..20).map(|partition| still(partition, Reason::NoTurn, true)).collect();
-        let text = Stuck::of(many).unwrap().to_string();
-        assert!(text.len() < 1_024 && text.ends_with("; and 12 more"), "{text}");
-        assert_eq!(Stuck::of(vec![still(0, Reason::Sink, false)]), None);
-    }
-
-    #[test]
-    fn what_was_lost_and_what_is_missed_is_told() {
-        let (status, consumer) = status();
-        consumer.messages_lost.store(7, Ordering::Relaxed);
-        consumer.fresh_starts.store(2, Ordering::Relaxed);
-        consumer.doubtful_ranges.store(3, Ordering::Relaxed);
-        consumer.partitions_halted.store(4, Ordering::Relaxed);
-        consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
-        consumer.publish_overtaken([(still(2, Reason::Sink, false).id, 6)].into());
-        let mut open = status.account().open();
-        open.walked(5);
-        drop(open.seal(5));
-        for _ in 0..2 {
-            status.refresh();
-            let text = status.metrics.text().unwrap();
-            for line in [
-                "sluice_gateway_messages_lost_total 7",
-                "sluice_gateway_fresh_starts_total 2",
-                "sluice_gateway_doubtful_ranges_total 3",
-                "sluice_gateway_partitions_halted 4",
-                "sluice_gateway_ledger_imbalance_rows 5",
-                r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
-                r#"sluice_gateway_messages_overtaken{partition="2",topic="spans"} 6"#,
-            ] {
-                assert!(text.contains(line), "{line} is not in {text}");
-            }
-        }
-    }
-}
+#[path = "health_tests.rs"]
+mod tests;

@@ -69,6 +69,8 @@ pub struct Metrics {
     pub freshness_seconds: Histogram,
     /// Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.
     pub partitions_stopped: IntGauge,
+    /// How old an open block may become now.
+    pub block_age_seconds_max: Gauge,
     /// Blocks that wait for an insert or are being inserted.
     pub blocks_in_flight: IntGauge,
     /// Rows that were walked and of which nobody has said what became.
@@ -297,6 +299,10 @@ impl Metrics {
             partitions_stopped: make.gauge(
                 "partitions_stopped",
                 "Partitions that stand in front of a batch that cannot be read, or of a message whose dead letter is refused.",
+            ),
+            block_age_seconds_max: make.real(
+                "block_age_seconds_max",
+                "How old a block becomes before it is inserted, unless it is full before: insert.maxInterval, or half a second for each block that is open.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
             rows_in_flight: make.gauge(

@@ -70,6 +70,8 @@ pub enum Broker {
     JoinAnswersLost,
     /// A heartbeat is lost.
     HeartbeatLost,
+    /// The group knows the member no more, and cannot be asked, for longer than a rebalance takes.
+    GroupAway,
     /// Messages behind the position are deleted.
     RetentionPasses,
     /// The same under a running gateway, whose blocks wait for the sink.
@@ -108,6 +110,7 @@ impl Broker {
                 answers_lost(scene, JOIN_GROUP, 2).await?
             }
             Broker::HeartbeatLost => heartbeat_lost(scene).await?,
+            Broker::GroupAway => group_away(scene).await?,
             Broker::RetentionPasses
             | Broker::RetentionPassesRunning
             | Broker::TopicRecreated
@@ -169,6 +172,21 @@ async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
     let joins = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == JOIN_GROUP;
     gate.trap("member that joins again", joins).caught(PATIENCE).await?;
     Ok(Instant::now())
+}
+
+/// Brokers answer, and what is sent to the coordinator ends its connection: nothing is read, and nothing stands still. The gateway says so
+/// by not being ready.
+async fn group_away(scene: &mut Scene<'_>) -> Result<Instant> {
+    let to_group = |passage: &Passage| {
+        passage.leg == Leg::Asked && [HEARTBEAT, JOIN_GROUP].contains(&passage.request.api)
+    };
+    let away = scene.stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, to_group);
+    let words = scene.wait_ready(false).await?.unwrap_or_default();
+    ensure!(words.contains("out of the consumer group"), "it is not ready for another reason: {words}");
+    drop(away);
+    let back = Instant::now();
+    scene.wait_ready(true).await?;
+    Ok(back)
 }
 
 /// Kafka deletes messages that nobody has read: what they held is lost, exactly.

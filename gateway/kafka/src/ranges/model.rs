@@ -5,7 +5,7 @@
 //! told them; commits and inserts whose answer, or whose request, is lost; a server that drops a token it has seen within its
 //! window. What a server refuses is `bisect_model`'s, in the gateway. The oracle ([`oracle`]) knows every row that is stored.
 //!
-//! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token; a commit never passes
+//! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a commit never passes
 //! a message that is not stored; in the end every message is stored once. Excepted is what was announced: offsets that Kafka
 //! lost, and those announced as doubtful for that reason.
 //!
@@ -42,6 +42,8 @@ enum Mistake {
     ForgetsCuts,
     /// Another rule is applied to the plan that is found at once.
     SwitchesAtOnce,
+    /// What was on its way to the shard of before goes to the one of now.
+    ForgetsTheRoute,
     /// A range counts as settled when it is sent.
     SettlesWhenSent,
     /// Ranges behind one whose cut is not planned are sent, since they end below the horizon.
@@ -162,7 +164,9 @@ fn an_owner_that_sends_before_the_plan_is_stored_is_noticed() {
 
 #[test]
 fn an_owner_that_ignores_the_horizon_is_noticed() {
-    assert!(matches!(is_noticed(Mistake::IgnoresTheHorizon), Violation::Overlap { .. }));
+    // The next owner makes other ranges there, or sends the same ones to another shard.
+    let violation = is_noticed(Mistake::IgnoresTheHorizon);
+    assert!(matches!(violation, Violation::Overlap { .. } | Violation::Destinations { .. }), "{violation:?}");
 }
 
 #[test]
@@ -183,6 +187,11 @@ fn an_owner_that_forgets_cuts_is_noticed() {
 #[test]
 fn an_owner_that_switches_the_rule_at_once_is_noticed() {
     assert!(matches!(is_noticed(Mistake::SwitchesAtOnce), Violation::Overlap { .. }));
+}
+
+#[test]
+fn an_owner_that_forgets_the_route_is_noticed() {
+    assert!(matches!(is_noticed(Mistake::ForgetsTheRoute), Violation::Destinations { .. }));
 }
 
 #[test]

@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 /// Seconds for which the server knows a token.
 pub const WINDOW: u64 = 300;
 
+/// Where a range goes, and under which token: shards know nothing of each other's.
+pub type Destination = (u32, Token);
+
 /// What must never happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// Two different ranges that overlap are sent.
     Overlap { sent: OffsetRange, other: OffsetRange },
-    /// A range was sent under two tokens.
-    Tokens { range: OffsetRange },
+    /// A range was sent under two tokens, or to two shards.
+    Destinations { range: OffsetRange },
     /// A commit passed a message that is not stored.
     CommitPassed { offset: i64, missing: i64 },
     /// In the end a message is not stored.
@@ -26,10 +29,10 @@ pub enum Violation {
 /// The server and its rows.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    /// When each token was stored last.
-    tokens: BTreeMap<Token, u64>,
+    /// When each token was stored last, in each shard.
+    tokens: BTreeMap<Destination, u64>,
     /// Every range that was ever sent, stored or not.
-    ranges: BTreeMap<(i64, i64), Token>,
+    ranges: BTreeMap<(i64, i64), Destination>,
     /// How often the rows of a message are stored.
     rows: BTreeMap<i64, u32>,
     lost: Vec<OffsetRange>,
@@ -44,12 +47,12 @@ impl Oracle {
     }
 
     /// Whether a token is stored, as `system.part_log` would say.
-    pub fn knows(&self, token: Token) -> bool {
-        self.tokens.contains_key(&token)
+    pub fn knows(&self, destination: Destination) -> bool {
+        self.tokens.contains_key(&destination)
     }
 
     /// A range is sent that the server would take.
-    pub fn sent(&mut self, range: OffsetRange, token: Token) -> Result<(), Violation> {
+    pub fn sent(&mut self, range: OffsetRange, destination: Destination) -> Result<(), Violation> {
         for (first, next) in self.ranges.keys() {
             let other = OffsetRange { first: *first, next: *next };
             let common = OffsetRange { first: range.first.max(*first), next: range.next.min(*next) };
@@ -57,19 +60,19 @@ impl Oracle {
                 return Err(Violation::Overlap { sent: other, other: range });
             }
         }
-        let known = self.ranges.insert((range.first, range.next), token);
-        if known.is_some_and(|known| known != token) && !self.is_announced(range) {
-            return Err(Violation::Tokens { range });
+        let known = self.ranges.insert((range.first, range.next), destination);
+        if known.is_some_and(|known| known != destination) && !self.is_announced(range) {
+            return Err(Violation::Destinations { range });
         }
         Ok(())
     }
 
     /// Stores a range. `false` when it is dropped as a duplicate.
-    pub fn insert(&mut self, token: Token, offsets: &[i64], now: u64) -> bool {
-        if self.tokens.get(&token).is_some_and(|stored| now - stored <= WINDOW) {
+    pub fn insert(&mut self, destination: Destination, offsets: &[i64], now: u64) -> bool {
+        if self.tokens.get(&destination).is_some_and(|stored| now - stored <= WINDOW) {
             return false;
         }
-        self.tokens.insert(token, now);
+        self.tokens.insert(destination, now);
         for offset in offsets {
             *self.rows.entry(*offset).or_default() += 1;
         }

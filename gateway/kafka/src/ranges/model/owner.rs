@@ -71,12 +71,16 @@ pub fn now(seconds: u64) -> Now {
     Now { steady: Duration::from_secs(seconds), unix_seconds: 1_000 + seconds }
 }
 
-/// Four settings: two versions, and two sizes of each.
+/// How many settings there are.
+pub const SETTINGS: u64 = 8;
+
+/// One of them: two versions of the rule, two sizes of each, and one shard or two for each of those.
 pub fn settings(number: u64) -> Settings {
     let version = Version::KNOWN[usize::try_from(number % 2).unwrap()];
-    let (bytes, messages) = if number < 2 { (12, 5) } else { (7, 3) };
+    let (bytes, messages) = if number % 4 < 2 { (12, 5) } else { (7, 3) };
     let rule = Rule { version, bytes, messages };
-    Settings { rule, routing_epoch: 0, topic_id: Some([1; 16]), instance: number }
+    let routing_epoch = u32::from(number >= SETTINGS / 2);
+    Settings { rule, routing_epoch, topic_id: Some([1; 16]), instance: number }
 }
 
 /// The plan as an owner reads it that makes a mistake.
@@ -85,6 +89,7 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
     match mistake {
         Some(Mistake::ForgetsCuts) => plan.cuts.clear(),
         Some(Mistake::SwitchesAtOnce) => plan.rule = settings.rule,
+        Some(Mistake::ForgetsTheRoute) => plan.routing_epoch = settings.routing_epoch,
         Some(Mistake::ForgetsTheAge) => plan.t0 = u64::MAX >> 2,
         _ => {}
     }

@@ -2,8 +2,8 @@
 
 use super::{
     Mistake, Random, Tally,
-    oracle::{Oracle, Violation},
-    owner::{Block, Message, Owner, now, settings},
+    oracle::{Destination, Oracle, Violation},
+    owner::{Block, Message, Owner, SETTINGS, now, settings},
 };
 use crate::{
     partition::PartitionId,
@@ -32,7 +32,7 @@ struct CommitOnTheWire {
 struct Delivery {
     owner: usize,
     block: Block,
-    token: Token,
+    destination: Destination,
     first_sent: u64,
 }
 
@@ -172,7 +172,8 @@ impl World {
 
     fn hear(&mut self, owner: usize) {
         if let Some((block, first_sent)) = self.owners[owner].hear(self.seconds) {
-            self.deliver(owner, block, first_sent);
+            let shard = self.owners[owner].ranges.in_force.1;
+            self.deliver(owner, block, shard, first_sent);
         }
     }
 
@@ -208,7 +209,7 @@ impl World {
                 self.tally.first_sent_left_behind += 1;
             }
             let first_sent = if stale_proof { seconds } else { release.first_sent - 1_000 };
-            self.deliver(owner, block, first_sent);
+            self.deliver(owner, block, release.routing_epoch, first_sent);
             if self.mistake == Some(Mistake::SettlesWhenSent) {
                 let generation = self.owners[owner].generation;
                 self.owners[owner].ranges.settled(generation, release.range);
@@ -216,11 +217,14 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, owner: usize, block: Block, first_sent: u64) {
+    /// The partition has another shard in each epoch.
+    fn deliver(&mut self, owner: usize, block: Block, shard: u32, first_sent: u64) {
         let id = PartitionId { topic: "spans".into(), partition: 0 };
         let token = Token::of("cluster", &id, block.range, block.content);
-        self.note(|_| format!("owner {owner} may send {:?}, first sent at {first_sent}", block.range));
-        self.idle.push(Delivery { owner, block, token, first_sent });
+        self.note(|_| {
+            format!("owner {owner} may send {:?} to shard {shard}, first sent at {first_sent}", block.range)
+        });
+        self.idle.push(Delivery { owner, block, destination: (shard, token), first_sent });
     }
 
     /// A commit reaches the coordinator, or does not.
@@ -269,14 +273,14 @@ impl World {
         if self.seconds.saturating_sub(delivery.first_sent) >= AGE_MAX {
             self.tally.asked += 1;
             let Owner { generation, ref mut ranges, .. } = self.owners[delivery.owner];
-            if self.oracle.knows(delivery.token) {
+            if self.oracle.knows(delivery.destination) {
                 ranges.settled(generation, delivery.block.range);
                 return Ok(());
             }
             // Nobody stored it up to now, so that its token is as good as new.
             delivery.first_sent = self.seconds;
         }
-        self.oracle.sent(delivery.block.range, delivery.token)?;
+        self.oracle.sent(delivery.block.range, delivery.destination)?;
         self.inserts.push(InsertOnTheWire { delivery, begun: self.seconds });
         Ok(())
     }
@@ -292,9 +296,9 @@ impl World {
             self.retry(delivery);
             return;
         }
-        let Delivery { owner, block, token, .. } = &delivery;
+        let Delivery { owner, block, destination, .. } = &delivery;
         self.note(|_| format!("the server has {:?} of owner {owner}", block.range));
-        if self.oracle.insert(*token, &block.offsets, self.seconds) {
+        if self.oracle.insert(*destination, &block.offsets, self.seconds) {
             self.tally.ranges += 1;
         } else {
             self.tally.duplicates_dropped += 1;
@@ -352,7 +356,7 @@ impl World {
     fn assign(&mut self) {
         self.membership += 1;
         self.tally.generations += 1;
-        let wants = settings(self.random.below(4));
+        let wants = settings(self.random.below(SETTINGS));
         let log = Log { start: self.log_start, end: self.log_end };
         let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
         let committed = Committed { commit, begin: 0, log };
@@ -361,7 +365,7 @@ impl World {
             Owner::assigned((self.processes, self.membership), &committed, wants, self.mistake, self.seconds);
         self.owners.push(owner);
         let number = self.owners.len() - 1;
-        self.note(|world| format!("owner {number} begins at {:?}, wants {:?}", world.committed, wants.rule));
+        self.note(|world| format!("owner {number} begins at {:?}, wants {wants:?}", world.committed));
         self.announce(number, overtaken);
     }
 

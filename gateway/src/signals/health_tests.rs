@@ -1,0 +1,173 @@
+//! What a gateway says of itself.
+
+use super::*;
+use crate::signals::metrics::reference::metrics;
+use crate::volume::{
+    block_frames::tests::{Volume as Folder, damage, stowed},
+    spool::Ended,
+};
+use sluice_kafka::{PartitionId, watchdog::Reason};
+
+fn still(partition: i32, reason: Reason, is_stuck: bool) -> Still {
+    let id = PartitionId { topic: "spans".into(), partition };
+    Still { id, reason, since: Duration::from_secs(125), is_stuck }
+}
+
+fn status() -> (Status, Arc<ConsumerStats>) {
+    let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+    let consumer = Arc::new(ConsumerStats::default());
+    status.consumes(consumer.clone());
+    (status, consumer)
+}
+
+#[test]
+fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
+    let (status, consumer) = status();
+    status.table_fits();
+    assert!(status.ready().unwrap_err().contains("assignment"));
+    consumer.joined.store(true, Ordering::Release);
+    assert_eq!(status.ready(), Ok(()));
+
+    consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, false)]);
+    assert_eq!(status.ready(), Ok(()), "it is looked into");
+    consumer.publish_still(vec![still(3, Reason::Sink, false), still(4, Reason::NoFetch, true)]);
+    let expected = "partition spans/4 stands still for 125 s: nothing is fetched of it";
+    assert_eq!(status.ready(), Err(expected.to_owned()));
+    status.refresh();
+    let text = status.metrics.text().unwrap();
+    for line in [
+        r#"sluice_gateway_partition_still{partition="3",reason="sink",topic="spans"} 1"#,
+        r#"sluice_gateway_partition_still{partition="4",reason="no_fetch",topic="spans"} 1"#,
+        "sluice_gateway_ready 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+
+    consumer.publish_still(Vec::new());
+    assert_eq!(status.ready(), Ok(()));
+}
+
+#[test]
+fn a_member_that_its_group_does_not_take_back_is_not_ready() {
+    let (status, consumer) = status();
+    status.table_fits();
+    consumer.joined.store(true, Ordering::Release);
+    let ago = |time| Instant::now().checked_sub(time).expect("the machine runs for longer");
+    consumer.see_group("up", "wait-join", ago(OUTSIDE_MAX / 2));
+    assert_eq!(status.ready(), Ok(()), "a rebalance");
+    consumer.see_group("up", "steady", Instant::now());
+    consumer.see_group("up", "wait-join", ago(OUTSIDE_MAX + Duration::from_secs(1)));
+    let why = status.ready().unwrap_err();
+    assert!(why.starts_with("out of the consumer group for 121 s (up, wait-join)"), "{why}");
+    consumer.see_group("up", "steady", Instant::now());
+    assert_eq!(status.ready(), Ok(()));
+}
+
+#[test]
+fn one_that_drains_is_not_ready_and_one_that_resumes_is() {
+    let (status, consumer) = status();
+    status.table_fits();
+    consumer.joined.store(true, Ordering::Release);
+    for _ in 0..2 {
+        status.drain();
+        assert!(status.drain_asked().is_requested() && status.remaining().is_draining);
+        assert!(status.ready().unwrap_err().contains("drain"));
+    }
+    for _ in 0..2 {
+        status.resume();
+        assert_eq!(status.ready(), Ok(()));
+        assert!(!status.remaining().is_draining);
+    }
+}
+
+#[test]
+fn what_is_held_is_told() {
+    let (status, consumer) = status();
+    assert_eq!(status.remaining(), Remaining::default());
+    consumer.uncommitted.store(7, Ordering::Relaxed);
+    status.metrics.blocks_in_flight.set(2);
+    assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..Remaining::default() });
+}
+
+/// What an earlier run has left, as long as nobody has looked.
+#[tokio::test]
+async fn a_volume_that_is_not_open_yet_does_not_count_as_empty() {
+    let folder = Folder::new("not-open");
+    let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+    let of = |volume: Volume| Status::new(Arc::new(metrics()), pool.clone(), Some(volume));
+    let claim = || Volume::claim(folder.path(), &sluice_spool::Identity::of("a", "b")).unwrap();
+
+    assert_eq!(of(claim()).remaining(), Remaining::default(), "nothing was ever there");
+    let spool = folder.open(64 << 20);
+    for first in [0, 10] {
+        let stowed = stowed(&pool, first, false);
+        stowed.block.account.settled();
+        spool.spill(&stowed.frames);
+    }
+    assert!(spool.close(Duration::from_mins(1)));
+
+    let status = of(claim());
+    assert_eq!(status.remaining().blocks, 1, "nobody knows how many");
+    status.spools(folder.open(64 << 20));
+    assert_eq!(status.remaining().blocks, 2);
+    assert!(!status.remaining().is_damaged);
+}
+
+#[tokio::test]
+async fn a_volume_with_something_that_cannot_be_read_says_so() {
+    let folder = Folder::new("says-damaged");
+    let pool = Arc::new(Pool::new(4 << 20, 1, 1));
+    let spool = folder.open(64 << 20);
+    let stowed = stowed(&pool, 0, false);
+    stowed.block.account.settled();
+    spool.spill(&stowed.frames);
+    while stowed.frames.is_in_memory() {
+        tokio::task::yield_now().await;
+    }
+    let status = Status::new(Arc::new(metrics()), pool, None);
+    status.spools(spool.clone());
+    assert!(!status.remaining().is_damaged);
+    damage(&folder.files()[0]);
+    assert!(stowed.frames.load(Some(&spool), 5).await.is_err(), "it was read");
+    stowed.frames.end(Some(&spool), Ended::Damaged);
+    // Whoever closes it has looked at that.
+    spool.close(Duration::from_mins(1));
+    assert!(status.remaining().is_damaged, "{:?}", status.remaining());
+}
+
+#[test]
+fn an_answer_names_some_and_counts_the_rest() {
+    let many = (0..20).map(|partition| still(partition, Reason::NoTurn, true)).collect();
+    let text = Stuck::of(many).unwrap().to_string();
+    assert!(text.len() < 1_024 && text.ends_with("; and 12 more"), "{text}");
+    assert_eq!(Stuck::of(vec![still(0, Reason::Sink, false)]), None);
+}
+
+#[test]
+fn what_was_lost_and_what_is_missed_is_told() {
+    let (status, consumer) = status();
+    consumer.messages_lost.store(7, Ordering::Relaxed);
+    consumer.fresh_starts.store(2, Ordering::Relaxed);
+    consumer.doubtful_ranges.store(3, Ordering::Relaxed);
+    consumer.partitions_halted.store(4, Ordering::Relaxed);
+    consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
+    consumer.publish_overtaken([(still(2, Reason::Sink, false).id, 6)].into());
+    let mut open = status.account().open();
+    open.walked(5);
+    drop(open.seal(5));
+    for _ in 0..2 {
+        status.refresh();
+        let text = status.metrics.text().unwrap();
+        for line in [
+            "sluice_gateway_messages_lost_total 7",
+            "sluice_gateway_fresh_starts_total 2",
+            "sluice_gateway_doubtful_ranges_total 3",
+            "sluice_gateway_partitions_halted 4",
+            "sluice_gateway_ledger_imbalance_rows 5",
+            r#"sluice_gateway_retention_seconds_left{partition="1",topic="spans"} 2.5"#,
+            r#"sluice_gateway_messages_overtaken{partition="2",topic="spans"} 6"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+}
