@@ -19,6 +19,7 @@ pub mod rows;
 pub mod rule_change;
 pub mod server;
 pub mod shard;
+mod shard_added;
 pub mod spooled;
 pub mod storm;
 pub mod sync;
@@ -79,6 +80,7 @@ fn change(fault: Fault) -> Value {
         | Fault::Broker(_)
         | Fault::Refuse(_)
         | Fault::Storm(_)
+        | Fault::ShardAdded
         | Fault::Failover => json!({}),
     }
 }
@@ -100,6 +102,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Storm(storm) => storm.play(scene).await,
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost(lost) => shard::play(scene, lost).await,
+        Fault::ShardAdded => shard_added::play(scene).await,
         Fault::Failover => failover::play(scene).await,
         Fault::SyncFails { .. } => sync::play(scene).await,
         Fault::Columns(columns) => columns.play(scene).await,

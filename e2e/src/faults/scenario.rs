@@ -42,6 +42,8 @@ pub enum Fault {
     Trickle(Trickle),
     /// One of two shards is lost, and comes back.
     ShardLost(Lost),
+    /// A shard is added while an INSERT is in doubt.
+    ShardAdded,
     /// One of a shard's endpoints is lost.
     Failover,
     /// It refuses, or seems to.
@@ -170,7 +172,7 @@ const PROTOCOLS: [Scenario; 2] = [
     ),
 ];
 
-const BROKERS: [Scenario; 12] = [
+const BROKERS: [Scenario; 13] = [
     scenario("broker-kill", Fault::Broker(Broker::Kill), MANY, "SIGKILL of the broker, and a start"),
     Scenario {
         brokers: 3,
@@ -249,7 +251,7 @@ const BROKERS: [Scenario; 12] = [
     ),
 ];
 
-const SERVERS: [Scenario; 8] = [
+const SERVERS: [Scenario; 9] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
@@ -291,6 +293,12 @@ const SERVERS: [Scenario; 8] = [
         Fault::Server(Server::PastWindow),
         FEW,
         "an INSERT is sent again once its token is forgotten, which nobody could know: its rows are doubled",
+    ),
+    scenario(
+        "shard-added",
+        Fault::ShardAdded,
+        FEW,
+        "SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with a second shard",
     ),
     scenario(
         "replica-fails-over",

@@ -1,0 +1,41 @@
+//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another shard in its config.
+//!
+//! Half of the partitions go to the new shard from then on. What was in flight of them goes where it was sent before, as the plan says: the
+//! new shard knows nothing of its token, and would store it again.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::kill::{SKIPS, Step};
+use super::{INSERTS_BEFORE, SPANS_AFTER};
+use crate::faults::scene::{Expected, Scene};
+
+/// The member that comes back.
+const MEMBER: &str = "gateway-0";
+
+/// Plays it.
+///
+/// # Errors
+/// When the step was not seen, or a process could not be handled.
+pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.open_second_shard().await?;
+    scene.start_gateway(Some(MEMBER))?;
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    let caught = Step::AfterServerCommit.trap(scene, scene.round % SKIPS).caught().await?;
+    scene.gateway(0).kill().await?;
+    scene.retire(0)?;
+    let killed = Instant::now();
+    caught.cut();
+    let urls = [scene.stage.servers.sink.url(), scene.second_shard()?.front.url()];
+    let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();
+    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [], "shards": shards}}}))?;
+    scene.start_gateway(Some(MEMBER))?;
+    let recovery = scene.recovered(killed).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    let database = scene.database.name().to_owned();
+    ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the new shard");
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
