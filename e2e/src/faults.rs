@@ -8,8 +8,8 @@
 //!
 //! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
 //! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
-//! but those that a scenario predicts exactly; and at its end every gateway that it leaves alive says that no row is missing in its
-//! account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
+//! but those that a scenario predicts exactly; no gateway ends by itself but where a scenario says so, and with that code, and none panics;
+//! and at its end every gateway that it leaves alive says that no row is missing in its account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
 //! kept then.
 
 mod admin;

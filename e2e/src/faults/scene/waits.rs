@@ -221,7 +221,10 @@ impl<'a> Scene<'a> {
             if interrupt::requested() {
                 return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
             }
-            self.tend()?;
+            // An error of a look is waited through; this one stays.
+            if let Err(failure) = self.tend() {
+                return Ok(Seen::Done(Err(failure)));
+            }
             Ok(match look(self).await? {
                 Seen::Done(value) => Seen::Done(Ok(value)),
                 Seen::NotYet(seen) => Seen::NotYet(seen),
