@@ -1,7 +1,9 @@
 //! What came of the scenarios: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use crate::throughput::aligned;
@@ -147,6 +149,23 @@ impl Report {
         !self.scenarios.is_empty() && self.scenarios.iter().all(|outcome| outcome.failures.is_empty())
     }
 
+    /// Adds a scenario, whatever has ended it.
+    pub fn add(&mut self, mut outcome: Outcome, played: &Result<()>) {
+        outcome
+            .failures
+            .extend(played.as_ref().err().map(|failure| format!("not played to its end: {failure:#}")));
+        self.scenarios.push(outcome);
+    }
+
+    /// Writes what there is to a file, as JSON.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string(self).context("write the outcomes as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))
+    }
+
     /// The table, line by line, and a line for each failure.
     pub fn table(&self) -> Vec<String> {
         let mut lines = vec![HEADINGS.map(str::to_owned)];
@@ -198,15 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_fields_that_are_asked_for() {
-        let text = serde_json::to_string(&Report { scenarios: vec![Outcome::new("a")] }).unwrap();
-        assert_eq!(
-            text,
-            r#"{"scenarios":[{"name":"a","rounds":0,"spans":0,"lost":0,"lost_expected":0,"doubled":0,"doubled_expected":0,"recovery_s":null,"failures":[]}]}"#
-        );
-    }
-
-    #[test]
     fn a_gateway_that_ends_unexpectedly_or_does_not_end_fails_a_round() {
         let round = |ends: &[i32], expected: &[i32]| Round {
             ends: ends.to_vec(),
@@ -224,6 +234,33 @@ mod tests {
         }
         let words = round(&[1], &[69]).words();
         assert!(words.contains("ended by itself with [1], [69] expected"), "{words}");
+    }
+
+    #[test]
+    fn the_json_has_the_fields_that_are_asked_for() {
+        let text = serde_json::to_string(&Report { scenarios: vec![Outcome::new("a")] }).unwrap();
+        assert_eq!(
+            text,
+            r#"{"scenarios":[{"name":"a","rounds":0,"spans":0,"lost":0,"lost_expected":0,"doubled":0,"doubled_expected":0,"recovery_s":null,"failures":[]}]}"#
+        );
+    }
+
+    #[test]
+    fn what_was_counted_before_a_failure_is_written_and_does_not_hold() {
+        let mut report = Report::default();
+        let mut outcome = Outcome::new("kill");
+        outcome.add(0, &Round { spans: 100, ..Round::default() });
+        report.add(outcome, &Ok(()));
+        assert!(report.holds());
+        report.add(Outcome::new("coordinator-move"), &Err(anyhow::anyhow!("no port")));
+        assert!(!report.holds());
+        let file = std::env::temp_dir().join(format!("sluice-report-{}.json", std::process::id()));
+        report.write(&file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(written["scenarios"][0]["spans"], 100);
+        assert_eq!(written["scenarios"][1]["failures"][0], "not played to its end: no port");
     }
 
     #[test]
