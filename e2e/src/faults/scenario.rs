@@ -120,7 +120,7 @@ const PROCESSES: [Scenario; 10] = [
         "term-dead-sink",
         Fault::Process(Process::TermDeadSink),
         FEW,
-        "SIGTERM while connections to the sink are refused",
+        "SIGTERM while connections to the sink are refused: exit code 1, in time",
     ),
     scenario(
         "rebalance-storm",

@@ -116,6 +116,24 @@ impl<'a> Scene<'a> {
         .await
     }
 
+    /// Waits until a metric of a gateway with exactly these labels is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_labelled(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        let admin = self.gateway(number).admin();
+        self.wait(name, PATIENCE, async |_| {
+            let value = admin.metric(name).await?;
+            Ok(if wanted(value) { Seen::Done(value) } else { Seen::NotYet(value.to_string()) })
+        })
+        .await
+    }
+
     /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
     ///
     /// # Errors
