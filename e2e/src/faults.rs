@@ -8,8 +8,8 @@
 //!
 //! Servers are this run's own ([`servers`]), so that nobody else notices. Steps of the gateway are seen from outside, by what passes the
 //! fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this. What must hold in each round: not one span lost or doubled
-//! but those that a scenario predicts exactly; and at its end every gateway that it leaves alive says that no row is missing in its
-//! account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
+//! but those that a scenario predicts exactly; no gateway ends by itself but where a scenario says so, and with that code, and none panics;
+//! and at its end every gateway that it leaves alive says that no row is missing in its account and none is in doubt. Servers, processes and data end with the run, also after a failure or Ctrl-C; configs and logs are
 //! kept then.
 
 mod admin;
@@ -73,11 +73,11 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
 
-    /// Name the scenarios and run none
+    /// Name the scenarios with their rounds at the most, and run none
     #[arg(long)]
     list: bool,
 
-    /// Write the outcomes to a file
+    /// Write the outcomes to a file, after each scenario
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -90,13 +90,18 @@ const AFTER_HELP: &str = "\
 Needs no running stack: brokers and a ClickHouse of the run's own are started from the programs that the stack
 installs (`cargo stack up` once, or this command fetches them), and removed at the end.
 
+`--list` says how many rounds of a scenario are played at the most, whatever --rounds says; one that takes many minutes
+is \"long\", and runs only when it is named.
+
 Columns:
   spans       numbered spans that Kafka acknowledged, in all rounds
   lost        those of them without a row; behind it, how many must be: Kafka itself had lost them
   doubled     rows beyond the first of a span; behind it, how many must be: the server had forgotten their token
   recovery s  from the death, or the fault's end, until a gateway is told of an insert; the longest of all rounds
 
-Exit codes: 0 every count is the expected one in every round, 1 otherwise.";
+What was not played to its end because something failed is in the table and in the file as well, as a failure.
+
+Exit codes: 0 every count is the expected one in every round, and no gateway has ended but as it must; 1 otherwise.";
 
 /// Runs the scenarios and prints what came of them.
 ///
@@ -109,9 +114,7 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     }
     ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
     if args.list {
-        for scenario in &chosen {
-            say::line(&format!("{:<28} {}", scenario.name, scenario.describe));
-        }
+        list(&chosen).iter().for_each(|line| say::line(line));
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::watch()?;
@@ -119,13 +122,29 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => throughput::compiled()?,
     };
-    let report = run_all(&program, &chosen, args.rounds, Duration::from_secs(args.outage_s))?;
+    let mut report = Report::default();
+    let whole = Whole {
+        program: &program,
+        rounds: args.rounds,
+        outage: Duration::from_secs(args.outage_s),
+        json: args.json.as_deref(),
+    };
+    let ran = run_all(&whole, &chosen, &mut report);
     report.table().iter().for_each(|line| say::line(line));
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
+    // Only now: what was measured before something failed is worth as much as without that.
+    ran?;
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line for each scenario: its name, its rounds at the most, what happens.
+fn list(scenarios: &[Scenario]) -> Vec<String> {
+    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or_default();
+    let lines = scenarios.iter().map(|scenario| {
+        let Scenario { name, describe, .. } = scenario;
+        format!("{name:<width$}  {:<9}  {describe}", scenario.rounds())
+    });
+    let heading = format!("{:<width$}  {:<9}  what happens", "scenario", "rounds");
+    std::iter::once(heading).chain(lines).collect()
 }
 
 /// The scenarios that these name: a whole name stands for one, a part of it for all that have it.
@@ -144,51 +163,74 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
 pub fn short(program: &Path) -> Result<()> {
     let chosen: Vec<Scenario> =
         scenario::all().into_iter().filter(|scenario| SHORT.contains(&scenario.name)).collect();
-    let report = run_all(program, &chosen, 1, Duration::ZERO)?;
+    let mut report = Report::default();
+    let whole = Whole { program, rounds: 1, outage: Duration::ZERO, json: None };
+    run_all(&whole, &chosen, &mut report).with_context(|| report.table().join("\n"))?;
     ensure!(report.holds(), "{}", report.table().join("\n"));
     Ok(())
 }
 
-fn run_all(program: &Path, scenarios: &[Scenario], rounds: u32, outage: Duration) -> Result<Report> {
+/// What all scenarios of a run share.
+struct Whole<'a> {
+    program: &'a Path,
+    rounds: u32,
+    outage: Duration,
+    /// Where the outcomes so far are written after each scenario.
+    json: Option<&'a Path>,
+}
+
+/// Runs these scenarios. What came of them is in `report` also when something fails on the way, up to the scenario that it failed in.
+fn run_all(whole: &Whole<'_>, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let kept = format!("configs and logs are in {}", folder.display());
-    let played = play((program, &folder), scenarios, rounds, outage);
-    let report = runtime.block_on(played).with_context(|| kept.clone())?;
+    runtime.block_on(play(whole, &folder, scenarios, report)).with_context(|| kept.clone())?;
     if report.holds() {
         remove_folder(&folder)?;
     } else {
         say::progress("faults", &kept);
     }
-    Ok(report)
+    Ok(())
 }
 
-async fn play(
-    (program, folder): (&Path, &Path),
-    scenarios: &[Scenario],
-    rounds: u32,
-    outage: Duration,
-) -> Result<Report> {
-    let mut report = Report::default();
+async fn play(whole: &Whole<'_>, folder: &Path, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
     let mut on_stage: Option<(u32, Stage)> = None;
     for scenario in scenarios {
-        if on_stage.as_ref().is_none_or(|(brokers, _)| *brokers != scenario.brokers) {
-            // The old servers go first: two clusters need not have room beside each other.
-            drop(on_stage.take());
-            let own = folder.join(format!("servers-{}", scenario.brokers));
-            let servers = Servers::start(&own, scenario.brokers).await?;
-            let stage = Stage { servers, program: program.to_owned(), folder: folder.to_owned(), outage };
-            on_stage = Some((scenario.brokers, stage));
+        let mut outcome = Outcome::new(scenario.name);
+        let played = async {
+            let stage = stage(&mut on_stage, whole, folder, scenario.brokers).await?;
+            play_one(stage, scenario, whole.rounds, &mut outcome).await
+        };
+        let played = played.await;
+        report.add(outcome, &played);
+        if let Some(file) = whole.json {
+            report.write(file)?;
         }
-        let Some((_, stage)) = &on_stage else { continue };
-        report.scenarios.push(play_one(stage, scenario, rounds).await?);
+        played?;
     }
-    Ok(report)
+    Ok(())
 }
 
-async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32) -> Result<Outcome> {
-    let mut outcome = Outcome::new(scenario.name);
+/// Servers with so many brokers, started anew unless those are there.
+async fn stage<'a>(
+    on_stage: &'a mut Option<(u32, Stage)>,
+    whole: &Whole<'_>,
+    folder: &Path,
+    brokers: u32,
+) -> Result<&'a Stage> {
+    if on_stage.as_ref().is_none_or(|(there, _)| *there != brokers) {
+        // The old servers go first: two clusters need not have room beside each other.
+        drop(on_stage.take());
+        let servers = Servers::start(&folder.join(format!("servers-{brokers}")), brokers).await?;
+        let (program, folder) = (whole.program.to_owned(), folder.to_owned());
+        *on_stage = Some((brokers, Stage { servers, program, folder, outage: whole.outage }));
+    }
+    let (_, stage) = on_stage.as_ref().context("the servers are started")?;
+    Ok(stage)
+}
+
+async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32, outcome: &mut Outcome) -> Result<()> {
     for number in 0..rounds.min(scenario.rounds_max) {
         interrupt::check()?;
         match course::round(stage, scenario, number).await {
@@ -205,7 +247,7 @@ async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32) -> Result<Out
             }
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -222,6 +264,20 @@ mod tests {
         assert_eq!(names(&["kill-before-s"]), ["kill-before-send", "kip-848-kill-before-send"]);
         assert_eq!(names(&[]).len(), scenario::all().len());
         assert!(names(&["no-such"]).is_empty());
+    }
+
+    #[test]
+    fn the_list_says_how_many_rounds_and_what_is_long() {
+        let lines = list(&chosen(&[
+            "volume-outage-long".to_owned(),
+            "low-traffic-96".to_owned(),
+            "volume-lost".to_owned(),
+        ]));
+        let begins = |start: &str| lines.iter().any(|line| line.starts_with(start));
+        assert!(begins("scenario            rounds "), "{lines:?}");
+        assert!(begins("low-traffic-96      1 "), "{lines:?}");
+        assert!(begins("volume-lost         any "), "{lines:?}");
+        assert!(begins("volume-outage-long  1, long "), "{lines:?}");
     }
 
     #[test]

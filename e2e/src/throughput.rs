@@ -44,7 +44,7 @@ pub(crate) use report::aligned;
 use report::{Report, shape_name};
 pub(crate) use rows::Columns;
 use server::Engine;
-pub(crate) use sink::{NullSink, serve_connection};
+pub(crate) use sink::{NullSink, serve_connection, stored};
 use spool::{Comparison, Spool};
 
 /// What is measured, with what load, and where the rows go.

@@ -33,13 +33,13 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Exit codes:
   0   done
-  1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to
+  1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to, or rows are lost
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
   69  Kafka or ClickHouse cannot be reached, or refuses
   75  `ddl apply`: some servers did not answer; the others are done";
 
-/// Exit code of `drain` for blocks that are left, and that no waiting empties the volume of.
+/// Exit code of `drain` for blocks that are left, and that no waiting empties the volume of, and for rows that are lost.
 pub const EXIT_LEFT: u8 = 1;
 
 /// What to do.

@@ -158,13 +158,12 @@ fn run_drain(arguments: &DrainArguments) -> Result<ExitCode, Failure> {
     let written = say(&text);
     Ok(match &report.problem {
         None => written,
-        Some(Problem::Unavailable(text)) => {
-            complain(&format!("not empty: {text}"));
-            ExitCode::from(EXIT_UNAVAILABLE)
-        }
-        Some(Problem::ByHand(text)) => {
-            complain(&format!("not empty: {text}"));
-            ExitCode::from(EXIT_LEFT)
+        Some(problem) => {
+            complain(&problem.to_string());
+            ExitCode::from(match problem {
+                Problem::Unavailable(_) => EXIT_UNAVAILABLE,
+                Problem::ByHand(_) | Problem::Lost(_) => EXIT_LEFT,
+            })
         }
     })
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::admin::Admin;
@@ -45,6 +45,8 @@ pub struct Orders {
 pub struct Gateway {
     orders: Orders,
     child: Child,
+    /// Signals that it was sent.
+    sent: Vec<Signal>,
 }
 
 impl Gateway {
@@ -65,7 +67,7 @@ impl Gateway {
         }
         let child =
             command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().context("start a gateway")?;
-        Ok(Gateway { orders, child })
+        Ok(Gateway { orders, child, sent: Vec::new() })
     }
 
     /// How it was started.
@@ -108,7 +110,13 @@ impl Gateway {
         if let Some(status) = self.ended()? {
             bail!("the gateway has ended already ({status}){}", log_tail(&self.orders.log));
         }
+        self.sent.push(signal);
         kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("send {signal:?}"))
+    }
+
+    /// Whether it was told to end, or killed.
+    pub fn was_told_to_end(&self) -> bool {
+        self.sent.iter().any(|sent| [Signal::TERM, Signal::KILL].contains(sent))
     }
 
     /// Kills it and waits until it is gone.
@@ -123,9 +131,14 @@ impl Gateway {
     /// How it has ended, if it has.
     ///
     /// # Errors
-    /// When the kernel cannot say.
+    /// When the kernel cannot say, or it was ended by a signal that it was not sent from here: it has aborted, or somebody else killed it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().context("look for a gateway")
+        let status = self.child.try_wait().context("look for a gateway")?;
+        if let Some(signal) = status.and_then(|status| status.signal()) {
+            let is_sent = self.sent.iter().any(|sent| sent.as_raw() == signal);
+            ensure!(is_sent, "a gateway was ended by signal {signal}, unsent{}", log_tail(&self.orders.log));
+        }
+        Ok(status)
     }
 
     /// Waits for its end and gives its code, or 128 and the signal.
@@ -154,5 +167,46 @@ impl Drop for Gateway {
         if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
             self.child.wait().ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// A process that does what the shell is told, whatever else it is given.
+    fn process(script: &str) -> Gateway {
+        let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let orders = Orders {
+            program: PathBuf::new(),
+            config: PathBuf::new(),
+            member: None,
+            admin: String::new(),
+            environment: Vec::new(),
+            log: PathBuf::from("/nonexistent"),
+        };
+        Gateway { orders, child, sent: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn a_process_that_aborts_fails_whoever_looks_at_it() {
+        let mut gateway = process("kill -ABRT $$");
+        let words = gateway.end_within(PATIENCE).await.unwrap_err().to_string();
+        assert!(words.contains("ended by signal 6, unsent"), "{words}");
+        assert!(
+            gateway.ended().is_err() && gateway.signal(Signal::TERM).is_err() && !gateway.was_told_to_end()
+        );
+    }
+
+    #[tokio::test]
+    async fn one_that_was_sent_the_signal_has_ended_as_it_was_told() {
+        let mut gateway = process("exec sleep 60");
+        gateway.kill().await.unwrap();
+        assert!(gateway.ended().unwrap().is_some() && gateway.was_told_to_end());
+        let mut gateway = process("exit 69");
+        assert_eq!(gateway.end_within(PATIENCE).await.unwrap(), 69);
+        assert!(!gateway.was_told_to_end(), "it has ended by itself");
     }
 }

@@ -1,7 +1,9 @@
 //! What came of the scenarios: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use crate::throughput::aligned;
@@ -23,8 +25,10 @@ pub struct Round {
     pub recovery_s: Option<f64>,
     /// What else was measured.
     pub measures: Vec<(&'static str, f64)>,
-    /// Gateways that ended by themselves and were started again.
-    pub restarts: u32,
+    /// Codes of gateways that ended by themselves and were started again.
+    pub ends: Vec<i32>,
+    /// Those with which gateways must end.
+    pub ends_expected: Vec<i32>,
     /// Seconds until everything was in, after the load.
     pub settle_s: f64,
     /// What else did not hold.
@@ -34,7 +38,12 @@ pub struct Round {
 impl Round {
     /// Whether the counts are those expected, and nothing else failed.
     pub fn holds(&self) -> bool {
-        self.lost == self.lost_expected && self.doubled == self.doubled_expected && self.failures.is_empty()
+        self.is_as_expected() && self.failures.is_empty()
+    }
+
+    fn is_as_expected(&self) -> bool {
+        let counts = (self.lost, self.doubled) == (self.lost_expected, self.doubled_expected);
+        counts && self.ends == self.ends_expected
     }
 
     /// The counts, for a line of progress.
@@ -44,16 +53,17 @@ impl Round {
             _ => format!("{count} of {expected} expected"),
         };
         let recovery = self.recovery_s.map_or(String::new(), |s| format!(", inserts again after {s:.1} s"));
-        let restarts = match self.restarts {
-            0 => String::new(),
-            times => format!(", {times} times started again"),
+        let ends = match (&self.ends[..], &self.ends_expected[..]) {
+            ([], []) => String::new(),
+            (ends, expected) if ends == expected => format!(", ended by itself with {ends:?}"),
+            (ends, expected) => format!(", ended by itself with {ends:?}, {expected:?} expected"),
         };
         let measures = self
             .measures
             .iter()
             .fold(String::new(), |words, (name, value)| format!("{words}, {name} {value:.2}"));
         format!(
-            "{} spans, {} lost, {} doubled{recovery}{restarts}{measures}, settled in {:.1} s",
+            "{} spans, {} lost, {} doubled{recovery}{ends}{measures}, settled in {:.1} s",
             self.spans,
             expected(self.lost, self.lost_expected),
             expected(self.doubled, self.doubled_expected),
@@ -119,7 +129,7 @@ impl Outcome {
             *largest = largest.max(*value);
         }
         // Sums could agree where rounds do not.
-        if (round.lost, round.doubled) != (round.lost_expected, round.doubled_expected) {
+        if !round.is_as_expected() {
             self.failures.push(format!("round {}: {}", number + 1, round.words()));
         }
         self.failures.extend(round.failures.iter().map(|failure| format!("round {}: {failure}", number + 1)));
@@ -137,6 +147,23 @@ impl Report {
     /// Whether everything held everywhere.
     pub fn holds(&self) -> bool {
         !self.scenarios.is_empty() && self.scenarios.iter().all(|outcome| outcome.failures.is_empty())
+    }
+
+    /// Adds a scenario, whatever has ended it.
+    pub fn add(&mut self, mut outcome: Outcome, played: &Result<()>) {
+        outcome
+            .failures
+            .extend(played.as_ref().err().map(|failure| format!("not played to its end: {failure:#}")));
+        self.scenarios.push(outcome);
+    }
+
+    /// Writes what there is to a file, as JSON.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string(self).context("write the outcomes as JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))
     }
 
     /// The table, line by line, and a line for each failure.
@@ -190,12 +217,50 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_that_ends_unexpectedly_or_does_not_end_fails_a_round() {
+        let round = |ends: &[i32], expected: &[i32]| Round {
+            ends: ends.to_vec(),
+            ends_expected: expected.to_vec(),
+            ..Round::default()
+        };
+        for (ends, expected, holds) in
+            [(&[][..], &[][..], true), (&[69], &[69], true), (&[69], &[], false), (&[], &[69], false)]
+        {
+            let round = round(ends, expected);
+            assert_eq!(round.holds(), holds, "{ends:?}, {expected:?}");
+            let mut outcome = Outcome::new("ends");
+            outcome.add(0, &round);
+            assert_eq!(outcome.failures.is_empty(), holds, "{:?}", outcome.failures);
+        }
+        let words = round(&[1], &[69]).words();
+        assert!(words.contains("ended by itself with [1], [69] expected"), "{words}");
+    }
+
+    #[test]
     fn the_json_has_the_fields_that_are_asked_for() {
         let text = serde_json::to_string(&Report { scenarios: vec![Outcome::new("a")] }).unwrap();
         assert_eq!(
             text,
             r#"{"scenarios":[{"name":"a","rounds":0,"spans":0,"lost":0,"lost_expected":0,"doubled":0,"doubled_expected":0,"recovery_s":null,"failures":[]}]}"#
         );
+    }
+
+    #[test]
+    fn what_was_counted_before_a_failure_is_written_and_does_not_hold() {
+        let mut report = Report::default();
+        let mut outcome = Outcome::new("kill");
+        outcome.add(0, &Round { spans: 100, ..Round::default() });
+        report.add(outcome, &Ok(()));
+        assert!(report.holds());
+        report.add(Outcome::new("coordinator-move"), &Err(anyhow::anyhow!("no port")));
+        assert!(!report.holds());
+        let file = std::env::temp_dir().join(format!("sluice-report-{}.json", std::process::id()));
+        report.write(&file).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(written["scenarios"][0]["spans"], 100);
+        assert_eq!(written["scenarios"][1]["failures"][0], "not played to its end: no port");
     }
 
     #[test]

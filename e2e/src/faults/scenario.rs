@@ -90,6 +90,17 @@ pub struct Scenario {
     pub is_long: bool,
 }
 
+impl Scenario {
+    /// Its rounds at the most, in words.
+    pub fn rounds(&self) -> String {
+        let rounds = match self.rounds_max {
+            u32::MAX => "any".to_owned(),
+            most => most.to_string(),
+        };
+        if self.is_long { rounds + ", long" } else { rounds }
+    }
+}
+
 const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &'static str) -> Scenario {
     Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
@@ -111,7 +122,7 @@ const PROCESSES: [Scenario; 10] = [
         "term-dead-sink",
         Fault::Process(Process::TermDeadSink),
         FEW,
-        "SIGTERM while connections to the sink are refused",
+        "SIGTERM while connections to the sink are refused: exit code 1, in time",
     ),
     scenario(
         "rebalance-storm",

@@ -5,6 +5,7 @@
 //! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
 
 mod account;
+mod ends;
 mod load;
 mod waits;
 
@@ -75,6 +76,8 @@ pub struct Expected {
     pub doubled: u64,
     /// Messages that are never committed, because their partition has stopped.
     pub messages_left: i64,
+    /// Codes with which gateways end by themselves and are started again, in their order.
+    pub ends: &'static [i32],
     /// Seconds from the fault's end, or the death, to the first insert after it.
     pub recovery_s: Option<f64>,
     /// What else was measured.
@@ -101,7 +104,8 @@ pub struct Scene<'a> {
     load: Option<Load>,
     sent: Sent,
     members: Vec<Member>,
-    restarts: u32,
+    /// Codes of gateways that have ended by themselves and were started again.
+    ends: Vec<i32>,
     /// Below a gateway's queue volume; unmounted behind the gateways' end.
     small_volume: Option<SmallVolume>,
 }
@@ -147,7 +151,7 @@ impl<'a> Scene<'a> {
             load: None,
             sent: Sent::default(),
             members: Vec::new(),
-            restarts: 0,
+            ends: Vec::new(),
             small_volume: None,
         };
         let config = scene.write_config(&scene.config, change)?;
@@ -320,16 +324,6 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    fn tend(&mut self) -> Result<()> {
-        for member in self.members.iter_mut().filter(|member| !member.is_retired) {
-            if member.started.elapsed() >= START_AGAIN && member.gateway.ended()?.is_some() {
-                *member = Member::start(member.gateway.orders().clone())?;
-                self.restarts += 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Messages that the group has committed.
     ///
     /// # Errors
@@ -369,7 +363,9 @@ impl<'a> Scene<'a> {
         // Also where something is missing: the account then says whether it was read.
         failures.extend(self.wait_at_rest().await.err());
         interrupt::check()?;
+        let logs = self.logs();
         failures.extend(self.leave_all().await.err());
+        failures.extend(ends::panics(&logs).err());
         let count = self.oracle().count(&sent).await?;
         let acked = sent.acked.count();
         let mut round = Round {
@@ -380,7 +376,8 @@ impl<'a> Scene<'a> {
             doubled_expected: expected.doubled,
             recovery_s: expected.recovery_s,
             measures: expected.measures.clone(),
-            restarts: self.restarts,
+            ends: self.ends.clone(),
+            ends_expected: expected.ends.to_vec(),
             settle_s: began.elapsed().as_secs_f64(),
             failures: failures.iter().map(|failure| format!("{failure:#}")).collect(),
         };

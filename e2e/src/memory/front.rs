@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::throughput::serve_connection;
+use crate::throughput::{serve_connection, stored};
 
 /// How long a slow sink takes to answer an INSERT that it has taken.
 pub const SLOW_ANSWER: Duration = Duration::from_secs(20);
@@ -170,7 +170,7 @@ async fn answer(
     if let Some(token) = &token
         && !shared.tokens().insert(token.clone())
     {
-        return Ok(Response::new(Full::default()));
+        return Ok(stored());
     }
     let is_insert = token.is_some();
     // A task of its own: a connection that is ended on the way must not leave a token behind without its rows.

@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::{Buf as _, Bytes};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::CONTENT_LENGTH;
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -36,6 +36,13 @@ const SAMPLE: usize = 16;
 
 /// What it says its version is: that of the local stack's server, which the gateway supports.
 const VERSION: &str = "26.7.2.1";
+
+/// Header that makes an answer the server's own, and what it says of an INSERT. How many rows a body has is known once they are
+/// counted, when the clock has stopped; a gateway reads no more of it than that there were any.
+const SUMMARY: (&str, &str) = (
+    "X-ClickHouse-Summary",
+    r#"{"read_rows":"1","read_bytes":"1","written_rows":"1","written_bytes":"1","total_rows_to_read":"0","elapsed_ns":"1"}"#,
+);
 
 /// What nobody retries.
 const NOT_IMPLEMENTED: u16 = 48;
@@ -191,16 +198,27 @@ async fn answer(
     let answered = match statement {
         Some(statement) if is_insert => {
             // A chunked body that is cut short looks whole, so that the gateway must never send one.
-            if has_length { shared.take(&statement, body) } else { Err(anyhow::anyhow!("no Content-Length")) }
-                .map(|()| Bytes::new())
+            let taken = if has_length {
+                shared.take(&statement, body)
+            } else {
+                Err(anyhow::anyhow!("no Content-Length"))
+            };
+            taken.map(|()| stored())
         }
-        Some(other) => question(&shared.columns, &other),
-        None => question(&shared.columns, &String::from_utf8_lossy(&body)),
+        other => {
+            let asked = other.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
+            question(&shared.columns, &asked).map(|bytes| Response::new(Full::new(bytes)))
+        }
     };
-    Ok(match answered {
-        Ok(bytes) => Response::new(Full::new(bytes)),
-        Err(error) => refusal(NOT_IMPLEMENTED, &format!("{error:#}"), "NOT_IMPLEMENTED"),
-    })
+    Ok(answered.unwrap_or_else(|error| refusal(NOT_IMPLEMENTED, &format!("{error:#}"), "NOT_IMPLEMENTED")))
+}
+
+/// The answer to an INSERT that is taken.
+pub(crate) fn stored() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    let (name, value) = SUMMARY;
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+    response
 }
 
 /// An answer with an exception.
@@ -364,14 +382,14 @@ mod tests {
             let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new());
             let request = Request::post(&url).body(Full::new(insert_of(0..100))).unwrap();
             let answer = client.build_http().request(request).await.unwrap();
-            let code = answer.headers().get("X-ClickHouse-Exception-Code");
-            code.map(|code| code.to_str().unwrap().to_owned())
+            let said = |name| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            (said("X-ClickHouse-Exception-Code"), said(SUMMARY.0))
         };
         sink.refuse(true);
-        assert_eq!(send().await.as_deref(), Some("202"));
+        assert_eq!(send().await, (Some("202".to_owned()), None));
         assert_eq!(sink.count(RUN, 100).unwrap().tally.rows(), 0);
         sink.refuse(false);
-        assert_eq!(send().await, None);
+        assert_eq!(send().await, (None, Some(SUMMARY.1.to_owned())));
         assert_eq!(sink.count(RUN, 100).unwrap().tally.lost(), 0);
     }
 

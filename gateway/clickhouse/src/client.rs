@@ -23,7 +23,7 @@ use crate::body::{Begun, BodyStream, InsertBody, WireFormat};
 use crate::causes::with_causes;
 use crate::exception::code_of;
 use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
-use crate::outcome::{Class, classify, no_answer};
+use crate::outcome::{Class, NOT_THE_SERVERS, classify, no_answer};
 use crate::tls::Tls;
 
 /// How long connecting may take. Chosen: a server in the same network answers within milliseconds, three lost SYN
@@ -50,10 +50,15 @@ pub const MESSAGE_CHARS_MAX: usize = 500;
 const USER: &str = "X-ClickHouse-User";
 const PASSWORD: &str = "X-ClickHouse-Key";
 const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
+
+/// What the server says at the end of every INSERT, and nobody else does: settled is what comes with it alone. It is final, since the
+/// status line waits for the commit (`wait_end_of_query`, [`crate::settings`]). That the answer names our query id is no condition:
+/// chproxy gives queries ids of its own.
 const SUMMARY: &str = "X-ClickHouse-Summary";
 
-/// How the summary says it; measured on 26.7.
-const NO_ROWS_READ: &str = "\"read_rows\":\"0\"";
+/// How the summary says how many rows were read, and that none were; measured on 26.7.
+const READ_ROWS: &str = "\"read_rows\":\"";
+const NO_ROWS: &str = "0\"";
 
 /// Connections to ClickHouse servers for INSERTs. Clones share them.
 #[derive(Debug, Clone)]
@@ -113,11 +118,11 @@ impl InsertClient {
         let outcome = match tokio::time::timeout(target.timeout(), attempt).await {
             // Nobody sends a block without rows.
             Ok(Ok(Read::Nothing)) => Err(Failure::no_body()),
-            Ok(outcome) => outcome,
+            Ok(outcome) => outcome.map(drop),
             Err(_) => Err(Failure::connection(&begun, format!("no answer within {:?}", target.timeout()))),
         };
         match outcome {
-            Ok(_) => Ok(Inserted { elapsed: started.elapsed() }),
+            Ok(()) => Ok(Inserted { elapsed: started.elapsed() }),
             Err(failure) => Err(failure.at(target)),
         }
     }
@@ -134,15 +139,20 @@ impl InsertClient {
         let text = text_of(answer).await.map_err(|reason| Failure::connection(begun, reason))?;
         // Since the status comes after the commit, an exception after a 200 is not expected; but a 200 with one is
         // still no success.
-        let code = header_code.or_else(|| code_of(&text));
+        let said = header_code.or_else(|| code_of(&text));
+        let is_claimed = said.is_none() && (200..300).contains(&http_status);
+        let code = if is_claimed && read.is_none() { Some(NOT_THE_SERVERS) } else { said };
         let class = match classify(code, http_status, &text) {
             Class::Done if code.is_none() && !text.is_empty() => Class::InDoubt,
             class => class,
         };
         if class == Class::Done {
-            return Ok(read);
+            return Ok(read.unwrap_or(Read::Something));
         }
-        let message = message(&text, http_status);
+        let message = match code {
+            Some(NOT_THE_SERVERS) => Failure::claimed(&text, http_status),
+            _ => message(&text, http_status),
+        };
         Err(Failure { class, code, http_status: Some(http_status), message })
     }
 }
@@ -153,18 +163,15 @@ enum Read {
     /// Not a row. A body that was lost on the way as a whole, or behind the frame of its types, is a valid INSERT of no rows, which
     /// one cut elsewhere never is.
     Nothing,
-    /// Rows, or it does not say. How many is no proof of anything: views' rows may be among them.
+    /// Rows. How many is no proof of anything: views' rows may be among them.
     Something,
 }
 
 impl Read {
-    fn of(headers: &HeaderMap) -> Self {
-        let summary = headers.get(SUMMARY).and_then(|summary| summary.to_str().ok());
-        if summary.is_some_and(|summary| summary.contains(NO_ROWS_READ)) {
-            Self::Nothing
-        } else {
-            Self::Something
-        }
+    /// None: the answer is not the server's.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let (_, rows) = headers.get(SUMMARY)?.to_str().ok()?.split_once(READ_ROWS)?;
+        Some(if rows.starts_with(NO_ROWS) { Self::Nothing } else { Self::Something })
     }
 }
 
@@ -173,6 +180,15 @@ impl Failure {
     fn no_body() -> Self {
         let message = "the server has read no rows: the body was lost on the way".to_owned();
         Self { class: Class::Retry, code: None, http_status: Some(200), message }
+    }
+
+    /// What is wrong with a success that nobody but a proxy can have said.
+    fn claimed(text: &str, http_status: u16) -> String {
+        let said = if text.is_empty() { "nothing" } else { text };
+        let whole = format!(
+            "HTTP status {http_status} without {SUMMARY}, so that it is not ClickHouse's; it says {said}"
+        );
+        message(&whole, http_status)
     }
 
     /// No whole answer.

@@ -101,6 +101,16 @@ fn body() -> InsertBody {
     InsertBody::new(vec![Bytes::from_static(b"frame-1"), Bytes::from_static(b"frame-2")])
 }
 
+/// What the server says of an INSERT of which it has read so many rows.
+fn summary(rows: u32) -> String {
+    format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"{rows}\"}}\r\n")
+}
+
+/// How it says that the rows are in.
+fn stored() -> Reply {
+    answer("200 OK", &summary(10), "")
+}
+
 const ID: InsertId<'_> = InsertId { token: Some("t"), query_id: "q" };
 
 async fn insert(client: &InsertClient, server: &Server) -> Result<Inserted, InsertError> {
@@ -115,7 +125,7 @@ async fn failure(reply: Reply) -> InsertError {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_request_has_a_length_and_credentials_and_the_frames() {
-    let server = serve(vec![answer("200 OK", "", "")]).await;
+    let server = serve(vec![stored()]).await;
     let header = server.target.header().clone();
     insert(&InsertClient::new(), &server).await.unwrap();
     let (head, body) = server.requests.await.unwrap().swap_remove(0);
@@ -132,8 +142,7 @@ async fn a_request_has_a_length_and_credentials_and_the_frames() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_connection_is_used_again() {
-    let replies = vec![answer("200 OK", "", ""), answer("200 OK", "", "")];
-    let (server, client) = (serve(replies).await, InsertClient::new());
+    let (server, client) = (serve(vec![stored(), stored()]).await, InsertClient::new());
     insert(&client, &server).await.unwrap();
     insert(&client, &server).await.unwrap();
     drop(client);
@@ -161,18 +170,38 @@ async fn an_exception_after_a_200_is_no_success() {
     assert_eq!((error.class, error.code, error.http_status), (Class::InDoubt, Some(319), Some(200)));
     let error = failure(answer("200 OK", "X-ClickHouse-Exception-Code: 33\r\n", "")).await;
     assert_eq!((error.class, error.code), (Class::RefreshSchema, Some(33)));
-    let error = failure(answer("200 OK", "", "<html>welcome</html>")).await;
+    let error = failure(answer("200 OK", &summary(10), "what is this")).await;
     assert_eq!((error.class, error.code), (Class::InDoubt, None));
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_success_without_a_summary_is_none_and_says_whose_answer_it_is_not() {
+    let table = [
+        ("200 OK", "", ""),
+        ("200 OK", "", "<html>welcome</html>"),
+        ("200 OK", "X-ClickHouse-Query-Id: q\r\n", ""),
+        ("200 OK", "X-ClickHouse-Summary: {}\r\n", ""),
+        ("202 Accepted", "", ""),
+        ("204 No Content", "", ""),
+    ];
+    for (status, headers, body) in table {
+        let error = failure(answer(status, headers, body)).await;
+        assert_eq!((error.class, error.code), (Class::InDoubt, Some(NOT_THE_SERVERS)), "{status} {headers}");
+        assert!(
+            error.message.contains("X-ClickHouse-Summary, so that it is not ClickHouse's; it says "),
+            "{error}"
+        );
+        assert!(error.message.contains(body), "{error}");
+    }
+    let long = failure(answer("200 OK", "", &"é".repeat(1_000_000))).await;
+    assert_eq!(long.message.chars().count(), MESSAGE_CHARS_MAX);
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn a_body_of_which_no_row_was_read_is_sent_again() {
-    let summary =
-        |rows| format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"0\"}}\r\n");
     let error = failure(answer("200 OK", &summary(0), "")).await;
-    assert_eq!((error.class, error.http_status), (Class::Retry, Some(200)));
-    let server = serve(vec![answer("200 OK", &summary(10), "")]).await;
-    insert(&InsertClient::new(), &server).await.unwrap();
+    assert_eq!((error.class, error.code, error.http_status), (Class::Retry, None, Some(200)));
+    insert(&InsertClient::new(), &serve(vec![stored()]).await).await.unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -225,14 +254,4 @@ async fn a_proxy_that_gave_up_leaves_the_rows_in_doubt() {
         let error = failure(answer(status, "", "<html>the server did not answer</html>")).await;
         assert_eq!((error.class, error.code), (Class::InDoubt, None), "{status}");
     }
-}
-
-#[tokio::test(flavor = "current_thread")]
-async fn a_success_without_rows_is_none_for_a_body_that_has_some() {
-    let summary =
-        |rows| format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"{rows}\"}}\r\n");
-    let error = failure(answer("200 OK", &summary(0), "")).await;
-    assert_eq!((error.class, error.code, error.http_status), (Class::Retry, None, Some(200)));
-    let (server, client) = (serve(vec![answer("200 OK", &summary(10), "")]).await, InsertClient::new());
-    insert(&client, &server).await.unwrap();
 }

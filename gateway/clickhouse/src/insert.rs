@@ -198,7 +198,7 @@ pub struct Inserted {
 pub struct InsertError {
     /// What the caller does next.
     pub class: Class,
-    /// ClickHouse's exception code, if it said one.
+    /// ClickHouse's exception code, if it said one, or [`crate::outcome::NOT_THE_SERVERS`].
     pub code: Option<u32>,
     /// The HTTP status, if there was an answer.
     pub http_status: Option<u16>,

@@ -61,6 +61,9 @@ impl Class {
     }
 }
 
+/// Stands for a success that the server has not said: a proxy's, a mesh's, a mock's. `OK` in `ErrorCodes.cpp`, which no exception has.
+pub const NOT_THE_SERVERS: u32 = 0;
+
 /// `TOO_MANY_PARTS`, whose meaning is in its message.
 const TOO_MANY_PARTS: u32 = 252;
 
@@ -73,6 +76,7 @@ const IN_HEADER: &str = "(while reading header)";
 /// Codes, their class, and the class once that has not helped. Sorted by code.
 #[rustfmt::skip]
 const CODES: &[(u32, Class, Class)] = &[
+    (NOT_THE_SERVERS, Class::InDoubt, Class::Halt),     // who has answered may have sent the body on, or not: once may be a restart
     (3,    Class::Retry,         Class::Retry),         // UNEXPECTED_END_OF_FILE: the body was cut; one block stores nothing
     (6,    Class::Poison,        Class::Poison),        // CANNOT_PARSE_TEXT
     (8,    Class::RefreshSchema, Class::Halt),          // THERE_IS_NO_COLUMN
@@ -186,7 +190,8 @@ const CODES: &[(u32, Class, Class)] = &[
     (1002, Class::InDoubt,       Class::Poison),        // UNKNOWN_EXCEPTION: may depend on the data
 ];
 
-/// The class of an answer with exception code `code`, HTTP status `http_status` (200 to 599) and text `message`.
+/// The class of an answer with exception code `code`, HTTP status `http_status` (200 to 599) and text `message`. A success without a code
+/// is the server's own: [`NOT_THE_SERVERS`] is the code of any other.
 pub fn classify(code: Option<u32>, http_status: u16, message: &str) -> Class {
     match code {
         Some(TOO_MANY_PARTS) => too_many_parts(message),
@@ -240,6 +245,11 @@ const BEFORE_THE_ROWS: &[u32] = &[
 /// Codes of too little memory or disk, which a server finds out part by part: those of a block's earlier table partitions are
 /// committed by then, since a part is the most that one commit takes. Sorted.
 const SHORTAGE: &[u32] = &[173, 241, 243, 776, 777, 778];
+
+/// Whether a code is one that the server has said: else what went wrong is between here and the server.
+pub fn is_servers(code: Option<u32>) -> bool {
+    code.is_some_and(|code| code != NOT_THE_SERVERS)
+}
 
 /// Whether the answer says that the server has too much to do: what else would be sent to it must wait.
 pub fn is_pressure(code: Option<u32>, class: Class) -> bool {
@@ -301,7 +311,7 @@ impl Actor {
 /// Who must act on an answer of [`Class::Halt`], or on one that has become that.
 pub fn who_acts(code: Option<u32>) -> Actor {
     match code {
-        None | Some(381) => Actor::Network,
+        None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
         Some(36 | 115 | 158 | 164 | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,

@@ -18,7 +18,7 @@ fn every_code_has_its_class_whatever_the_status() {
             762, 776, 778, 904,
         ]),
         (Class::InDoubt, &[
-            49, 74, 75, 159, 172, 204, 209, 210, 216, 225, 236, 244, 319, 394, 395, 499, 500, 659, 735, 777, 999,
+            NOT_THE_SERVERS, 49, 74, 75, 159, 172, 204, 209, 210, 216, 225, 236, 244, 319, 394, 395, 499, 500, 659, 735, 777, 999,
             1000, 1001, 1002,
         ]),
         (Class::RefreshSchema, &[
@@ -154,6 +154,7 @@ fn an_error_of_a_view_comes_after_the_rows_of_the_table() {
         (Some(516), 403, false, false),
         (Some(202), 500, false, false),
         (Some(389), 500, false, false),
+        (Some(NOT_THE_SERVERS), 200, true, true),
         (None, 502, true, true),
         (None, 429, false, false),
     ];
@@ -174,6 +175,13 @@ fn a_server_without_keeper_is_under_pressure_beside_the_doubt() {
 }
 
 #[test]
+fn what_is_not_the_servers_is_told_apart() {
+    for (code, is_its) in [(None, false), (Some(NOT_THE_SERVERS), false), (Some(60), true)] {
+        assert_eq!(is_servers(code), is_its, "{code:?}");
+    }
+}
+
+#[test]
 fn every_halt_names_who_acts() {
     let table = [
         (Some(516), Actor::Access),
@@ -188,6 +196,7 @@ fn every_halt_names_who_acts() {
         (Some(62), Actor::Program),
         (Some(271), Actor::Program),
         (None, Actor::Network),
+        (Some(NOT_THE_SERVERS), Actor::Network),
     ];
     for (code, actor) in table {
         assert_eq!(who_acts(code), actor, "{code:?}");
@@ -258,6 +267,7 @@ fn what_does_not_help_is_followed_by_something_else_or_by_patience() {
         (Some(12345), Class::Poison, Class::Poison),
         (Some(60), Class::Halt, Class::Halt),
         (Some(395), Class::InDoubt, Class::Poison),
+        (Some(NOT_THE_SERVERS), Class::InDoubt, Class::Halt),
         (Some(396), Class::Split, Class::Halt),
         (None, Class::InDoubt, Class::InDoubt),
         (None, Class::Retry, Class::Retry),

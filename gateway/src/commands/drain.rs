@@ -190,7 +190,25 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             let text = format!("{count} records cannot be read, and are nowhere else");
             self.report.problem = Some(Problem::ByHand(text));
         }
+        self.own_up();
         Ok(())
+    }
+
+    /// Rows that are lost are no success, even where nothing is left and nothing else can be done: the next run would find an empty volume
+    /// and say that all is well. What was given up was lost by whoever asked for that.
+    fn own_up(&mut self) {
+        let torn = self.report.damaged.iter().filter(|damaged| damaged.fate == Fate::Lost).count();
+        if self.report.lost.rows == 0 && torn == 0 {
+            return;
+        }
+        let lost = format!(
+            "{} could not be read any more and {torn} records were not written to their end, and they were nowhere else",
+            self.report.lost
+        );
+        self.report.problem = Some(Problem::Lost(match &self.report.problem {
+            None => lost,
+            Some(other) => format!("{lost}; {other}"),
+        }));
     }
 
     /// Asks Kafka until it answers, or the time is over.

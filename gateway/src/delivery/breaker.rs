@@ -45,7 +45,9 @@ impl Answer {
     pub fn of(failure: Failure) -> Self {
         match failure {
             Failure { code, class } if outcome::is_pressure(code, class) => Self::Overloaded,
-            Failure { code: None, class: Class::Retry | Class::InDoubt } => Self::None,
+            Failure { code, class: Class::Retry | Class::InDoubt } if !outcome::is_servers(code) => {
+                Self::None
+            }
             _ => Self::Well,
         }
     }

@@ -8,13 +8,17 @@ use crate::{
 use bytes::Bytes;
 use sluice_clickhouse::{
     body::{InsertBody, WireFormat},
+    column::TableColumns,
+    insert::InsertError,
     outcome::Class,
 };
+use sluice_gateway::table::sink::Sink;
 use sluice_gateway_config::Layout;
 use std::collections::BTreeSet;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    task::JoinHandle,
 };
 
 /// What a proxy does with the Content-Length of a body that it cuts.
@@ -26,15 +30,22 @@ enum Length {
     TooLong,
 }
 
-/// Listens, and passes one request on to `upstream` with the body cut to `bytes`. Returns its address.
-async fn cutting_proxy(upstream: &str, bytes: usize, length: Length) -> String {
+/// Listens, and passes one request on to `upstream` with the body, which has `whole` bytes, cut to `bytes`. Returns its address, and the
+/// task, which panics where the body is another one.
+async fn cutting_proxy(
+    upstream: &str,
+    bytes: usize,
+    whole: usize,
+    length: Length,
+) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let upstream = upstream.to_owned();
-    tokio::spawn(async move {
+    let passing = tokio::spawn(async move {
         let (mut client, _) = listener.accept().await.unwrap();
         let (head, body) = request(&mut client).await;
-        let kept = if length == Length::Fits { bytes } else { body.len() };
+        assert_eq!(body.len(), whole, "the cut is not where it is said to be");
+        let kept = if length == Length::Fits { bytes } else { whole };
         let head: Vec<String> = head
             .lines()
             .filter(|line| !line.to_lowercase().starts_with("content-length:"))
@@ -52,7 +63,7 @@ async fn cutting_proxy(upstream: &str, bytes: usize, length: Length) -> String {
         let _end = server.read_to_end(&mut answer).await;
         client.write_all(&answer).await.unwrap();
     });
-    address
+    (address, passing)
 }
 
 /// Head, without its end, and body of a request.
@@ -76,7 +87,7 @@ async fn request(client: &mut TcpStream) -> (String, Vec<u8>) {
 }
 
 /// A block of several frames, of a few hundred rows with texts that do not compress to nothing.
-fn block(database: &sluice_clickhouse::column::TableColumns) -> Vec<u8> {
+fn block(columns: &TableColumns) -> Vec<u8> {
     let mut dice: u64 = 7;
     let spans = (0..600).map(|_| {
         let noise = (0..120).map(|_| {
@@ -85,7 +96,7 @@ fn block(database: &sluice_clickhouse::column::TableColumns) -> Vec<u8> {
         });
         span(vec![attribute("noise", string(&noise.collect::<String>()))])
     });
-    frames(database, &message(spans.collect())).concat()
+    frames(columns, &message(spans.collect())).concat()
 }
 
 /// Where each frame begins, and the end.
@@ -101,43 +112,66 @@ fn edges(body: &[u8]) -> Vec<usize> {
 }
 
 /// Every edge and a byte on either side of it, and places within frames; not the whole.
-fn cuts(body: &[u8]) -> BTreeSet<usize> {
-    let edges = edges(body);
+fn cuts(sent: &[u8]) -> BTreeSet<usize> {
+    let edges = edges(sent);
     assert!(edges.len() > 4, "{} frames", edges.len() - 1);
-    assert_eq!(*edges.last().unwrap(), body.len());
+    assert_eq!(*edges.last().unwrap(), sent.len());
     let around = edges.iter().flat_map(|edge| [edge.saturating_sub(1), *edge, edge + 1]);
     let within = edges.windows(2).flat_map(|frame| {
         let bytes = frame[1] - frame[0];
         [frame[0] + 16, frame[0] + 25, frame[0] + bytes / 2, frame[0] + bytes - 16]
     });
-    around.chain(within).filter(|cut| *cut < body.len()).collect()
+    around.chain(within).filter(|cut| *cut < sent.len()).collect()
+}
+
+/// A block in a format: its body, and all bytes that an INSERT of it sends.
+fn made(format: WireFormat, table: &(Sink, TableColumns)) -> (InsertBody, Vec<u8>) {
+    let (sink, columns) = table;
+    let rows = Bytes::from(block(columns));
+    match format {
+        WireFormat::RowBinary => {
+            let header = sink.targets(columns).unwrap().at(0).header().clone();
+            let sent = [&header[..], &rows].concat();
+            // The edge that a block's own frames do not have: where its rows would begin.
+            assert!(!header.is_empty() && cuts(&sent).contains(&header.len()));
+            (InsertBody::new(vec![rows]), sent)
+        }
+        WireFormat::Native => {
+            let columns: Bytes = columns_of(columns, &[rows]).chunks().unwrap().concat().into();
+            (InsertBody::native(vec![columns.clone()]), columns.to_vec())
+        }
+    }
+}
+
+/// What a refusal must say. Where a server that is told of no more sees no row at all, it has done what it was asked to, and says so; columns
+/// that are refused say nothing of their rows, which the shipment sends next.
+fn check(error: &InsertError, cut: usize, sent: &[u8], (format, length): (WireFormat, Length)) {
+    let has_no_row = cut == 0 || (format == WireFormat::RowBinary && cut == edges(sent)[1]);
+    if has_no_row && length == Length::Fits {
+        assert_eq!((error.class, error.code), (Class::Retry, None), "cut at {cut}: {error}");
+    } else {
+        assert!(format == WireFormat::Native || error.class != Class::Poison, "cut at {cut}: {error}");
+    }
 }
 
 async fn every_cut_stores_nothing_and_leaves_the_token(test: &str, length: Length, format: WireFormat) {
     let database = Database::new(test).await;
-    let (sink, columns) = database.with_table().await;
-    let rows_body = Bytes::from(block(&columns));
-    let (body, made): (Bytes, fn(Vec<Bytes>) -> InsertBody) = match format {
-        WireFormat::RowBinary => (rows_body, InsertBody::new),
-        WireFormat::Native => {
-            let columns = columns_of(&columns, &[rows_body]);
-            (columns.chunks().unwrap().concat().into(), InsertBody::native)
-        }
-    };
-    let insert = made(vec![body.clone()]);
+    let table = database.with_table().await;
+    let (insert, sent) = made(format, &table);
+    let (sink, columns) = &table;
     let mut whole = 0;
     let rows = 601;
-    for cut in cuts(&body) {
+    for cut in cuts(&sent) {
         let token = format!("token-{cut}");
-        let proxy = cutting_proxy(database.authority(), cut, length).await;
+        let (proxy, passing) = cutting_proxy(database.authority(), cut, sent.len(), length).await;
         let through = database.sink_at(Layout::Json, &format!("http://{proxy}"));
         let query_id = format!("{}-{cut}", database.name);
-        let cut_off = send_body((&through, &columns), &insert, &token, &format!("{query_id}-0")).await;
+        let cut_off = send_body((&through, columns), &insert, &token, &format!("{query_id}-0")).await;
         let error = cut_off.unwrap_err();
-        // Columns that are refused say nothing of their rows: the shipment sends these next.
-        assert!(format == WireFormat::Native || error.class != Class::Poison, "cut at {cut}: {error}");
+        passing.await.unwrap();
+        check(&error, cut, &sent, (format, length));
         assert_eq!(database.count().await, whole, "cut at {cut}: {error}");
-        send_body((&sink, &columns), &insert, &token, &format!("{query_id}-1")).await.unwrap();
+        send_body((sink, columns), &insert, &token, &format!("{query_id}-1")).await.unwrap();
         whole += rows;
         assert_eq!(database.count().await, whole, "the whole after a cut at {cut}: {error}");
     }
@@ -157,4 +191,9 @@ async fn a_connection_that_closes_early_stores_nothing_and_leaves_the_token() {
 #[tokio::test]
 async fn columns_that_a_proxy_cuts_store_nothing_and_leave_the_token() {
     every_cut_stores_nothing_and_leaves_the_token("cut_native", Length::Fits, WireFormat::Native).await;
+}
+
+#[tokio::test]
+async fn columns_on_a_connection_that_closes_early_store_nothing_and_leave_the_token() {
+    every_cut_stores_nothing_and_leaves_the_token("closed_native", Length::TooLong, WireFormat::Native).await;
 }

@@ -19,7 +19,10 @@ use sluice_kafka::{
     ranges::{Content, Token},
 };
 use sluice_spool::{BlockHead, Directory, Identity, Options, Queue, Volume};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use twox_hash::XxHash3_64;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -145,14 +148,7 @@ impl Scene {
 
     /// Flips a bit in the last byte of the record that is the n-th of the volume's only segment, all of them being of one size.
     fn damage(&self, nth: usize, of: usize) {
-        let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "spool");
-        let mut files = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
-        let file = files.find(is_segment).unwrap();
-        let mut bytes = std::fs::read(&file).unwrap();
-        let begin = usize::try_from(sluice_spool::format::RECORDS_AT).unwrap();
-        let record = (bytes.len() - begin) / of;
-        bytes[begin + (nth + 1) * record - 1] ^= 1;
-        std::fs::write(file, bytes).unwrap();
+        damage(&self.folder, nth, of);
     }
 
     async fn drain(&self, endpoint: Option<&str>, request: Request) -> Result<Report, Error> {
@@ -160,6 +156,17 @@ impl Scene {
         let drained = tokio::task::spawn_blocking(move || drain::drain(&config, request, |_| {}));
         drained.await.unwrap()
     }
+}
+
+fn damage(folder: &Path, nth: usize, of: usize) {
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "spool");
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(is_segment).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let begin = usize::try_from(sluice_spool::format::RECORDS_AT).unwrap();
+    let record = (bytes.len() - begin) / of;
+    bytes[begin + (nth + 1) * record - 1] ^= 1;
+    std::fs::write(file, bytes).unwrap();
 }
 
 fn now_ms() -> u64 {
@@ -236,6 +243,28 @@ async fn a_damaged_record_is_named_and_stays_until_it_is_given_up() {
     assert!(report.is_empty() && report.problem.is_none(), "{report:?}");
     assert_eq!(report.damaged.iter().map(|damaged| damaged.fate).collect::<Vec<_>>(), [Fate::GivenUp]);
     assert!(scene.drain(None, REQUEST).await.unwrap().damaged.is_empty(), "it is said once more no more");
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_break_once_the_volume_is_open_are_lost_and_that_is_no_success() {
+    let scene = Scene::open("drain_breaks").await;
+    scene.leave(&[1, 2, 3, 4], &[]);
+    let (config, folder) = (scene.config(None), scene.folder.clone());
+    let mut is_whole = true;
+    let drained = tokio::task::spawn_blocking(move || {
+        drain::drain(&config, REQUEST, |_| {
+            // It has read every record by the time that it first says something, and found it whole.
+            if std::mem::take(&mut is_whole) {
+                damage(&folder, 1, 4);
+            }
+        })
+    });
+    let report = drained.await.unwrap().unwrap();
+    let Some(Problem::Lost(text)) = &report.problem else { panic!("{report:?}") };
+    assert!(text.starts_with("1 block, 2 rows could not be read any more"), "{text}");
+    assert_eq!((report.found, report.lost, report.left), (blocks(4), blocks(1), blocks(0)));
+    assert_eq!((report.inserted, scene.database.count().await), (blocks(1), ROWS), "message 3 alone");
     scene.close().await;
 }
 

@@ -27,4 +27,5 @@ mod poison;
 mod refresh;
 mod schema;
 mod server;
+mod summary;
 mod typed;

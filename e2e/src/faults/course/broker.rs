@@ -37,7 +37,7 @@ const PARTITIONS_FORGOTTEN: i32 = 4;
 const MESSAGES_FORGOTTEN: i64 = 10;
 
 /// What a gateway ends with that asks to be started again.
-const EXIT_NEW_START: i32 = 69;
+pub(super) const EXIT_NEW_START: i32 = 69;
 
 /// The gateway's metric of messages that went before it could read them.
 const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
@@ -194,7 +194,8 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
     scene.gateway(0).signal(Signal::TERM)?;
-    scene.gateway(0).end_within(PATIENCE).await?;
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
+    ensure!(code == 0, "a gateway with nothing in flight ended with code {code}");
     let messages = forget_next(scene).await?;
     let refusing = refusing(scene.stage);
     scene.start_again(0, Some("gateway-0"))?;
@@ -271,7 +272,7 @@ async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_load();
     let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
     scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    Ok(Expected { recovery_s: Some(recovery), ends: &[EXIT_NEW_START], ..Expected::default() })
 }
 
 /// The offset that is read next is one of the new topic too: only the topic's id tells. The gateway ends when it sees another one; what it

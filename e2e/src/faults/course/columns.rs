@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
+use super::broker::EXIT_NEW_START;
 use super::only_copy::wait_enqueued;
 use super::spooled;
 use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
@@ -65,11 +66,11 @@ impl Columns {
         scene.stage.servers.sink.go(Way::Open);
         let measures = vec![("blocks on the volume", as_real(left?))];
         let since = Instant::now();
-        let recovery_s = match self {
+        let (recovery_s, ends): (_, &[i32]) = match self {
             Columns::Renamed => {
                 alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
                 scene.start_again(0, Some("gateway-0"))?;
-                Some(scene.recovered(since).await?)
+                (Some(scene.recovered(since).await?), &[])
             }
             Columns::Replaced => {
                 let before = links_type(scene).await?;
@@ -85,11 +86,11 @@ impl Columns {
                 scene.produce(SPANS_AFTER).await?;
                 scene.wait_logged(SAYS_CHANGED).await?;
                 scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
-                None
+                (None, &[EXIT_NEW_START])
             }
         };
         spooled::drained(scene).await?;
-        Ok(Expected { recovery_s, measures, ..Expected::default() })
+        Ok(Expected { recovery_s, measures, ends, ..Expected::default() })
     }
 }
 

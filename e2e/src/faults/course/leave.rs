@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::volume::{self, LEAVE_SOON, SPANS_AWAY, SPANS_READ, as_real};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::Seen;
 use crate::faults::admin::{Admin, Remaining};
+use crate::faults::gate::Rule;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PARTITIONS, PATIENCE, Scene};
-use crate::faults::sink_front::{Leg, Verdict};
+use crate::faults::segments;
+use crate::faults::sink_front::{Leg, Passage, Verdict};
+use crate::pipeline::merged;
 use crate::process::Signal;
 
 /// How long a gateway gives its blocks in flight when it leaves.
@@ -20,16 +24,19 @@ const SHUTDOWN_DEADLINE: &str = "6s";
 const SHUTDOWN_DEADLINE_SLOW: &str = "30s";
 
 /// By when a gateway must have ended that nothing can go in for: its deadline, and less than a grace period leaves behind it.
-const END_MAX: Duration = Duration::from_secs(10);
+pub(super) const END_MAX: Duration = Duration::from_secs(10);
+
+/// The same for one that has the longer deadline, within which everything goes in.
+const END_SLOW_MAX: Duration = Duration::from_secs(30);
+
+/// The same for one that leaves on its volume what does not go in, 3 s before its deadline.
+const END_VOLUME_MAX: Duration = Duration::from_secs(12);
 
 /// What a gateway ends with when something was not in, or not committed, by its deadline.
-const NOT_LEFT: i32 = 1;
+pub(super) const NOT_LEFT: i32 = 1;
 
 /// How late a slow server's answers are.
 const SLOW: Duration = Duration::from_millis(400);
-
-/// How many are late: all that come while a gateway leaves.
-const SLOW_TIMES: u32 = 64;
 
 /// How often a gateway is told to leave and to stay, without waiting for either.
 const CHANGES: u32 = 6;
@@ -46,13 +53,15 @@ pub enum Leave {
     DrainDeadSink,
     /// SIGTERM while the sink is slow.
     TermSlowSink,
+    /// The same with a queue volume and so little time that not everything goes in.
+    TermSlowSinkVolume,
     /// SIGTERM while nothing passes to or from the broker.
     TermSilentBroker,
 }
 
 impl Leave {
     /// All of them, with a scenario's name and words.
-    pub const ALL: [(Leave, &'static str, &'static str); 4] = [
+    pub const ALL: [(Leave, &'static str, &'static str); 5] = [
         (
             Leave::Drain,
             "drain-and-resume",
@@ -63,14 +72,28 @@ impl Leave {
             "drain-dead-sink",
             "one of two is told to drain while connections to the sink are refused",
         ),
-        (Leave::TermSlowSink, "term-slow-sink", "SIGTERM while answers are 400 ms late"),
+        (
+            Leave::TermSlowSink,
+            "term-slow-sink",
+            "SIGTERM while answers are 400 ms late: all that was read goes in by the deadline",
+        ),
+        (
+            Leave::TermSlowSinkVolume,
+            "term-slow-sink-volume",
+            "the same with a queue volume and a short deadline: what does not go in by then is on the volume",
+        ),
         (Leave::TermSilentBroker, "term-silent-broker", "SIGTERM while nothing passes to or from the broker"),
     ];
 
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
-        let deadline = if self == Leave::TermSlowSink { SHUTDOWN_DEADLINE_SLOW } else { SHUTDOWN_DEADLINE };
-        json!({"shutdown": {"deadline": deadline}})
+        let deadline = match self {
+            Leave::TermSlowSink => SHUTDOWN_DEADLINE_SLOW,
+            Leave::TermSlowSinkVolume => LEAVE_SOON,
+            Leave::Drain | Leave::DrainDeadSink | Leave::TermSilentBroker => SHUTDOWN_DEADLINE,
+        };
+        let own = json!({"shutdown": {"deadline": deadline}});
+        if self == Leave::TermSlowSinkVolume { merged(&volume::change(false), &own) } else { own }
     }
 
     /// Plays it.
@@ -88,6 +111,7 @@ impl Leave {
             Leave::Drain => drain(scene).await?,
             Leave::DrainDeadSink => drain_dead_sink(scene).await?,
             Leave::TermSlowSink => term_slow_sink(scene).await?,
+            Leave::TermSlowSinkVolume => term_slow_sink_volume(scene).await?,
             Leave::TermSilentBroker => term_silent_broker(scene).await?,
         };
         let recovery = scene.recovered(since).await?;
@@ -137,19 +161,48 @@ async fn drain_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
 }
 
 async fn term_slow_sink(scene: &mut Scene<'_>) -> Result<Instant> {
+    let rule = slow(scene).await?;
+    scene.gateway(0).signal(Signal::TERM)?;
+    let code = scene.gateway(0).end_within(END_SLOW_MAX).await?;
+    ensure!(code == 0, "it ended with code {code} though the sink answered within its time");
+    drop(rule);
+    scene.start_again(0, Some("gateway-0"))?;
+    Ok(Instant::now())
+}
+
+/// From now on answers are late, of which one has been.
+async fn slow<'a>(scene: &mut Scene<'a>) -> Result<Rule<'a, Passage, Verdict>> {
     let gate = scene.stage.servers.sink.gate();
-    let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
+    let rule = gate.rule(u32::MAX, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
     scene
         .wait("a slow insert", PATIENCE, async |_| {
             Ok(if rule.applied() > 0 { Seen::Done(()) } else { Seen::NotYet("none".to_owned()) })
         })
         .await?;
+    Ok(rule)
+}
+
+/// More comes at once than goes in by the deadline; each of its blocks is in the table or on the volume when the gateway has ended.
+async fn term_slow_sink_volume(scene: &mut Scene<'_>) -> Result<Instant> {
+    let rule = slow(scene).await?;
+    // What is produced at once goes on with the numbers of the load.
+    scene.stop_load().await?;
+    scene.produce(SPANS_AWAY).await?;
+    let sent = scene.stop_load().await?.clone();
+    let spans = sent.acked.count();
+    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
     scene.gateway(0).signal(Signal::TERM)?;
-    let code = scene.gateway(0).end_within(PATIENCE).await?;
-    ensure!(code == 0, "it ended with code {code} though the sink answered within its time");
+    let code = scene.gateway(0).end_within(END_VOLUME_MAX).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left on its volume what did not go in");
     drop(rule);
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    ensure!(inserted < spans, "all {spans} spans went in by the deadline: it shows nothing");
+    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
     scene.start_again(0, Some("gateway-0"))?;
-    Ok(Instant::now())
+    let back = Instant::now();
+    scene.start_load();
+    Ok(back)
 }
 
 /// Offsets cannot be committed: that must not keep it longer than it may take.

@@ -15,12 +15,16 @@ use crate::cluster::Seen;
 use crate::faults::kafka_front::{self, Leg, Way};
 use crate::faults::kafka_wire::OFFSET_COMMIT;
 use crate::faults::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::faults::segments;
 use crate::pipeline::merged;
 use crate::process::Signal;
 use crate::spans::Shape;
 
 /// The gateway's metric of blocks that an earlier run has left and that it goes on with.
 const TAKEN_OVER: &str = "sluice_gateway_spool_taken_over_blocks_total";
+
+/// The gateway's metric of blocks on its volume that it has given up.
+const DROPPED: &str = "sluice_gateway_spool_dropped_blocks_total";
 
 /// The gateway's metric of partitions that it owns.
 pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
@@ -215,17 +219,33 @@ async fn kill_until_moved(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     Ok(())
 }
 
+/// Kafka has what is on its volume, or it is committed: what does not go on with a partition that has come back is dropped, and nothing
+/// else becomes of any block.
+async fn dropped_or_gone_on_with(scene: &mut Scene<'_>, left: u64) -> Result<()> {
+    let taken = scene.wait_metric(0, TAKEN_OVER, |_| true).await?;
+    let dropped = scene.wait_metric(0, DROPPED, |blocks| blocks > 0.0).await?;
+    ensure!(
+        dropped + taken >= as_real(left),
+        "of {left} blocks {dropped} were dropped and {taken} gone on with"
+    );
+    Ok(())
+}
+
 async fn come_back_elsewhere(scene: &mut Scene<'_>, enqueues: bool, since: Instant) -> Result<Expected> {
+    let left = u64::try_from(segments::left(&scene.volume(0))?.len())?;
+    ensure!(left > 0, "no block was on the volume");
     let recovery = scene.recovered(since).await?;
     scene.start_again(0, Some("gateway-0"))?;
     scene.produce(SPANS_AFTER).await?;
     scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
-    if enqueues {
-        for number in 0..2 {
-            scene.wait_metric_within(number, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
-        }
+    for number in 0..2 {
+        scene.wait_metric_within(number, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
     }
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    if !enqueues {
+        dropped_or_gone_on_with(scene, left).await?;
+    }
+    let measures = vec![("blocks on its volume", as_real(left))];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
 /// Gateway 1 is told to leave, and taken away though it holds blocks.
@@ -240,7 +260,8 @@ async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     let all = f64::from(PARTITIONS);
     scene.wait_metric(0, PARTITIONS_OWNED, |owned| owned >= all).await?;
     scene.gateway(1).signal(Signal::TERM)?;
-    scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
+    let code = scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
     scene.retire(1)?;
     if enqueues {
         let (code, report) = run_drain_of(scene, 1, "1s").await?;

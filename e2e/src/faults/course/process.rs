@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::leave::{END_MAX, NOT_LEFT};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
@@ -104,9 +105,13 @@ async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.stage.servers.sink.go(Way::Refused);
     scene.wait_acked(SPANS_SHORT).await?;
     scene.gateway(0).signal(Signal::TERM)?;
-    let ended = scene.gateway(0).end_within(PATIENCE).await;
+    let ended = scene.gateway(0).end_within(END_MAX).await;
     scene.stage.servers.sink.go(Way::Open);
-    ended?;
+    let code = ended?;
+    ensure!(
+        code == NOT_LEFT,
+        "it ended with code {code} though nothing could go in, and there is no queue volume"
+    );
     scene.start_again(0, Some("gateway-0"))?;
     Ok(Instant::now())
 }
@@ -119,7 +124,8 @@ async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
         scene.wait_inserts(INSERTS_BEFORE).await?;
         let leaving = leaving % STORM_MEMBERS;
         scene.gateway(leaving).signal(Signal::TERM)?;
-        scene.gateway(leaving).end_within(PATIENCE).await?;
+        let code = scene.gateway(leaving).end_within(PATIENCE).await?;
+        ensure!(code == 0, "a member that was told to end ended with code {code}");
         scene.start_again(leaving, None)?;
     }
     Ok(Instant::now())

@@ -201,7 +201,8 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
         scene.gateway(0).kill().await?;
     } else {
         scene.gateway(0).signal(Signal::TERM)?;
-        scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+        let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+        ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
     }
     let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     let begins = ends.clone();

@@ -229,7 +229,8 @@ async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
     let spans = scene.stop_load().await?.acked.count();
     scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
     scene.gateway(0).signal(Signal::TERM)?;
-    scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+    let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
     scene.retire(0)?;
     let marks = scene.topic.watermarks().await?;
     let ends: Vec<(i32, i64)> = marks.iter().map(|marks| (marks.partition, marks.high)).collect();

@@ -116,6 +116,24 @@ impl<'a> Scene<'a> {
         .await
     }
 
+    /// Waits until a metric of a gateway with exactly these labels is as wanted.
+    ///
+    /// # Errors
+    /// When it is not within [`PATIENCE`].
+    pub async fn wait_labelled(
+        &mut self,
+        number: usize,
+        name: &str,
+        wanted: impl Fn(f64) -> bool,
+    ) -> Result<f64> {
+        let admin = self.gateway(number).admin();
+        self.wait(name, PATIENCE, async |_| {
+            let value = admin.metric(name).await?;
+            Ok(if wanted(value) { Seen::Done(value) } else { Seen::NotYet(value.to_string()) })
+        })
+        .await
+    }
+
     /// Seconds from `since` until a gateway was told of an insert, not counting those before this call.
     ///
     /// # Errors
@@ -221,7 +239,10 @@ impl<'a> Scene<'a> {
             if interrupt::requested() {
                 return Ok(Seen::Done(Err(anyhow::anyhow!("interrupted"))));
             }
-            self.tend()?;
+            // An error of a look is waited through; this one stays.
+            if let Err(failure) = self.tend() {
+                return Ok(Seen::Done(Err(failure)));
+            }
             Ok(match look(self).await? {
                 Seen::Done(value) => Seen::Done(Ok(value)),
                 Seen::NotYet(seen) => Seen::NotYet(seen),

@@ -101,7 +101,7 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// Why blocks are left.
+/// Why blocks are left, or lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "why", content = "text")]
 pub enum Problem {
@@ -109,12 +109,15 @@ pub enum Problem {
     Unavailable(String),
     /// Someone must act.
     ByHand(String),
+    /// Rows are lost: they were nowhere but here.
+    Lost(String),
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unavailable(text) | Self::ByHand(text) => f.write_str(text),
+            Self::Unavailable(text) | Self::ByHand(text) => write!(f, "not empty: {text}"),
+            Self::Lost(text) => write!(f, "rows are lost: {text}"),
         }
     }
 }
@@ -145,7 +148,7 @@ pub struct Report {
     pub skipped_rows: u64,
     /// Records that cannot be read, each with what becomes of it.
     pub damaged: Vec<Damaged>,
-    /// Why something is left; absent when nothing is.
+    /// Why something is left, or what is lost; absent when nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
 }
@@ -182,7 +185,7 @@ impl fmt::Display for Report {
             writeln!(f, "  damaged: {damaged}")?;
         }
         match &self.problem {
-            Some(problem) => writeln!(f, "not empty: {problem}"),
+            Some(problem) => writeln!(f, "{problem}"),
             None => writeln!(f, "empty"),
         }
     }
@@ -218,6 +221,9 @@ mod tests {
         let given_up = Damaged { fate: Fate::GivenUp, ..damaged };
         let report = Report { damaged: vec![given_up], problem: None, ..report };
         assert!(report.is_empty() && report.to_string().ends_with("empty\n"));
+        let lost = Problem::Lost("1 block, 3 rows".to_owned());
+        let text = Report { problem: Some(lost), ..report.clone() }.to_string();
+        assert!(text.ends_with("rows are lost: 1 block, 3 rows\n") && !text.contains("not empty"), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["damaged"][0]["fate"], "GivenUp");
         assert_eq!((json["inserted"]["rows"].as_u64(), json.get("problem")), (Some(9), None));

@@ -201,6 +201,7 @@ fn what_a_failure_says_about_the_server() {
         (Class::InDoubt, Some(999), Answer::Overloaded),
         (Class::Retry, None, Answer::None),
         (Class::InDoubt, None, Answer::None),
+        (Class::InDoubt, Some(outcome::NOT_THE_SERVERS), Answer::None),
         (Class::InDoubt, Some(159), Answer::Well),
         (Class::Poison, Some(117), Answer::Well),
         (Class::Halt, None, Answer::Well),

@@ -10,7 +10,11 @@ use crate::{
     table::sink::{Sink, Targets},
 };
 use sluice_clickhouse::{
-    body::InsertBody, column::TableColumns, insert::InsertError, outcome::Class, row_ends::RowShape,
+    body::InsertBody,
+    column::TableColumns,
+    insert::InsertError,
+    outcome::{self, Class},
+    row_ends::RowShape,
 };
 use std::sync::Arc;
 
@@ -89,7 +93,7 @@ impl Shipment {
     /// What the server has against columns says nothing of the rows that they were made of: these are sent next, whole and under the same
     /// token, and what is said of them counts.
     pub(super) fn refused_as_columns(&mut self, error: &mut InsertError) {
-        if error.code.is_none() || error.class == Class::BackPressure {
+        if !outcome::is_servers(error.code) || error.class == Class::BackPressure {
             return;
         }
         self.goes_as_rows = true;
