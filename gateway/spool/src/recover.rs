@@ -83,6 +83,14 @@ pub struct Lost {
     pub id: BlockId,
     /// What it covers; `None` when its header is damaged too.
     pub coordinates: Option<Coordinates>,
+    /// Whether it was [marked](crate::Queue::mark_only_copy) as the only copy of its rows.
+    pub is_only_copy: bool,
+}
+
+impl Lost {
+    pub(crate) fn of(id: BlockId, entry: &Entry) -> Self {
+        Self { id, coordinates: entry.coordinates.clone(), is_only_copy: entry.only_copy.is_some() }
+    }
 }
 
 /// Partitions by name, each kept once.
@@ -169,7 +177,7 @@ impl<F: FileAt> Left<F> {
         let header = SegmentHeader::decode(&header_bytes).filter(|_| readable.is_ok());
         match header {
             Some(header) if header.version != VERSION => return Ok(Verdict::Newer(header.version)),
-            Some(header) if header != SegmentHeader::new(self.identity, self.sequence) => {
+            Some(header) if (header.identity, header.sequence) != (self.identity, self.sequence) => {
                 return Ok(Verdict::Foreign);
             }
             _ => {}
@@ -317,10 +325,7 @@ impl<F: FileAt> Left<F> {
     }
 
     fn mark(&self, marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Place {
-        let index = usize::try_from(ordinal).unwrap_or(usize::MAX).saturating_mul(MARKS_PER_BLOCK);
-        let at = index.saturating_add(usize::from(kind == MarkKind::Done)).saturating_mul(MARK_BYTES);
-        let bytes = marks.and_then(|marks| marks.get(at..at.saturating_add(MARK_BYTES)));
-        match bytes.map(|bytes| Mark::decode(bytes, kind, self.sequence)) {
+        match mark_bytes(marks, ordinal, kind).map(|bytes| Mark::decode(bytes, kind, self.sequence)) {
             Some(Place::Empty) => Place::Empty,
             Some(Place::Set(mark)) if mark.number == ordinal => Place::Set(mark),
             _ => Place::Damaged,
@@ -329,13 +334,17 @@ impl<F: FileAt> Left<F> {
 
     /// What stands in the place of `sent`: that mark, or `sole`, or `kept`.
     fn mark_of_sending(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
-        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept];
-        let places = kinds.map(|kind| self.mark(marks, ordinal, kind));
+        self.mark_of(&[MarkKind::Sent, MarkKind::Sole, MarkKind::Kept], marks, ordinal)
+    }
+
+    /// What stands in a place where a mark of one of these kinds does.
+    fn mark_of(&self, kinds: &[MarkKind], marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
+        let places = kinds.iter().map(|kind| self.mark(marks, ordinal, *kind));
         places.into_iter().find(|place| *place != Place::Damaged).unwrap_or(Place::Damaged)
     }
 
     fn is_marked(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> bool {
-        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept, MarkKind::Done];
+        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept, MarkKind::Only, MarkKind::Done];
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
     }
 
@@ -363,7 +372,7 @@ impl<F: FileAt> Left<F> {
                     entry.state = State::Lost;
                     reason.get_or_insert(fault);
                     let id = BlockId { segment: self.sequence, ordinal };
-                    lost.push(Lost { id, coordinates: entry.coordinates.clone() });
+                    lost.push(Lost::of(id, &entry));
                 }
             }
             if entry.state == State::Held {
@@ -403,7 +412,8 @@ impl<F: FileAt> Left<F> {
 
     /// What the marks say of a block; returns how many of them are not whole.
     fn apply_marks(&self, marks: Option<&Vec<u8>>, ordinal: u32, entry: &mut Entry) -> u64 {
-        let (sent, done) = (self.mark_of_sending(marks, ordinal), self.mark(marks, ordinal, MarkKind::Done));
+        let sent = self.mark_of_sending(marks, ordinal);
+        let done = self.mark_of(&[MarkKind::Done, MarkKind::Only], marks, ordinal);
         match sent {
             Place::Set(mark) if entry.sent == Sent::Never => {
                 entry.sent = match mark.kind {
@@ -416,12 +426,27 @@ impl<F: FileAt> Left<F> {
             Place::Set(_) | Place::Empty => {}
         }
         match done {
+            Place::Set(mark) if mark.kind == MarkKind::Only => entry.only_copy = Some(mark.value),
             Place::Set(_) => entry.state = State::Settled,
-            Place::Damaged => entry.sent = Sent::Doubtful,
+            Place::Damaged => {
+                entry.sent = Sent::Doubtful;
+                // Forgotten, it would be dropped once its partition is committed behind it.
+                let was_only = mark_bytes(marks, ordinal, MarkKind::Only)
+                    .is_some_and(|bytes| Mark::is_like(bytes, MarkKind::Only));
+                let rows = entry.coordinates.as_ref().map_or(0, |covers| covers.rows);
+                entry.only_copy = was_only.then_some(rows);
+            }
             Place::Empty => {}
         }
         u64::from(sent == Place::Damaged).saturating_add(u64::from(done == Place::Damaged))
     }
+}
+
+/// The bytes in the place of a mark of a kind.
+fn mark_bytes(marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Option<&[u8]> {
+    let index = usize::try_from(ordinal).ok()?.saturating_mul(MARKS_PER_BLOCK);
+    let at = index.saturating_add(usize::try_from(kind.slot()).ok()?).saturating_mul(MARK_BYTES);
+    marks?.get(at..at.saturating_add(MARK_BYTES))
 }
 
 /// Adds records that are not there, up to an ordinal.

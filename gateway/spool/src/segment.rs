@@ -179,6 +179,21 @@ impl<F: FileAt> Segment<F> {
         }
     }
 
+    /// Marks a block as the only copy of its rows but for so many, unless it is marked so already: what was found first stands.
+    pub fn mark_only_copy(&mut self, ordinal: u32, rows_elsewhere: u64) -> Result<(), Fatal> {
+        let is_new = |entry: &Entry| entry.only_copy.is_none() && entry.state == State::Held;
+        if self.entry(ordinal).is_some_and(is_new) {
+            if self.entry(ordinal).is_some_and(|entry| entry.sent == Sent::Doubtful) {
+                // The mark that is not whole may be the one that is written over.
+                self.write_mark(MarkKind::Sent, ordinal, 0)?;
+                self.sync()?;
+            }
+            self.write_mark(MarkKind::Only, ordinal, rows_elsewhere)?;
+            self.entry_mut(ordinal).only_copy = Some(rows_elsewhere);
+        }
+        Ok(())
+    }
+
     /// Settles a block; says whether it was not settled before.
     pub fn settle(&mut self, ordinal: u32) -> Result<bool, Fatal> {
         if self.entry(ordinal).is_none_or(|entry| entry.state == State::Settled) {

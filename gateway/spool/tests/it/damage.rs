@@ -2,7 +2,7 @@
 
 use crate::{
     model_disk::ModelDisk,
-    naive::{IDENTITY, Naive, open, options, read_all},
+    naive::{IDENTITY, Naive, ROWS_ELSEWHERE, open, options, read_all},
 };
 use sluice_spool::{
     BlockId, Damage, Lost, OpenError, Options, Queue, ReadError, Recovered, Sent,
@@ -21,7 +21,7 @@ fn at(position: u64) -> usize {
     usize::try_from(position).unwrap()
 }
 
-/// Four blocks in one segment: 0 is nobody else's to send, 1 was sent, 2 is settled, 3 is held.
+/// Four blocks in one segment: 0 is nobody else's to send and the only copy of its rows, 1 was sent, 2 is settled, 3 is held.
 fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
@@ -37,6 +37,7 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     naive.mark_sent(&mut queue, 1).unwrap();
     naive.settle(&mut queue, 2).unwrap();
     naive.mark_sole(&mut queue, 0).unwrap();
+    naive.mark_only_copy(&mut queue, 0).unwrap();
     naive.sync(&mut queue).unwrap();
     if sealed {
         queue.close().unwrap();
@@ -82,6 +83,10 @@ fn assert_accounted(
             entry.sent == never || (entry.sent == Sent::Doubtful && report.doubtful_marks == 1),
             "{flip}"
         );
+        let only_copy = (entry.id.ordinal == 0).then_some(ROWS_ELSEWHERE);
+        let is_doubtful =
+            entry.sent == Sent::Doubtful && only_copy.map(|_| block.head.rows) == entry.only_copy;
+        assert!(entry.only_copy == only_copy || is_doubtful, "flip at {flip}: {entry:?}");
     }
     for ordinal in [0, 1, 3] {
         if there.contains(&ordinal) {
@@ -173,7 +178,8 @@ fn a_damaged_file_is_kept_as_it_was_and_its_whole_blocks_are_drained() {
     let (disk, mut queue, report) = opened(&content, FILE);
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
     assert_eq!((&*aside.file, aside.before), (KEPT, false));
-    assert_eq!(aside.lost, [Lost { id: BlockId { segment: 1, ordinal: 0 }, coordinates: None }]);
+    let id = BlockId { segment: 1, ordinal: 0 };
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: true }]);
     assert_eq!(disk.file_names(), [KEPT]);
     for ordinal in [1, 3] {
         queue.settle(BlockId { segment: 1, ordinal }).unwrap();
@@ -284,6 +290,40 @@ fn a_segment_of_a_newer_program_is_not_touched() {
     assert_eq!((disk.file_names(), disk.content(FILE)), (vec![FILE.to_owned()], content));
 }
 
+/// As a program of the same version writes it that knows less, or more.
+#[test]
+fn a_segment_of_another_revision_is_read() {
+    let (_, content) = segment(true);
+    for revision in [0, 1, 9] {
+        let mut content = content.clone();
+        content[12] = revision;
+        let sum = crc32c::crc32c(&content[..60]).to_le_bytes();
+        content[60..64].copy_from_slice(&sum);
+        let (_, queue, report) = opened(&content, FILE);
+        assert_eq!((ordinals(&queue), report.set_aside.len()), ([0, 1, 3].into(), 0), "{revision}");
+    }
+}
+
+#[test]
+fn what_was_found_to_be_an_only_copy_first_stands_until_it_is_settled() {
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    naive.append(&mut queue, 1, BODY).unwrap();
+    naive.mark_only_copy(&mut queue, 0).unwrap();
+    let id = naive.blocks[0].id.unwrap();
+    queue.mark_only_copy(id, 1).unwrap();
+    drop(queue);
+    let (mut queue, _) = open(&disk, 4);
+    let held = queue.get(id).unwrap();
+    // Of five bytes times something: sent before it was appended.
+    assert_eq!((held.only_copy, held.sent), (Some(ROWS_ELSEWHERE), Sent::At(1)));
+    queue.settle(id).unwrap();
+    queue.mark_only_copy(id, 1).unwrap();
+    queue.close().unwrap();
+    assert_eq!(disk.file_names(), Vec::<String>::new());
+}
+
 #[test]
 fn one_number_twice_is_for_someone_to_decide() {
     let (_, content) = segment(true);
@@ -332,7 +372,8 @@ fn a_record_of_another_segment_inside_a_body_is_not_taken_for_one() {
     content[at(RECORDS_AT) + 9] ^= 1;
     let (_, queue, report) = opened(&content, file);
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
-    assert_eq!(aside.lost, [Lost { id: BlockId { segment: 2, ordinal: 0 }, coordinates: None }]);
+    let id = BlockId { segment: 2, ordinal: 0 };
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: false }]);
     let firsts: Vec<_> = queue.held().map(|held| held.coordinates.first).collect();
     assert_eq!(firsts, [head.first]);
 }
