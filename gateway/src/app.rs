@@ -357,6 +357,10 @@ impl Parts<'_> {
             consumer.keeps(Box::new(move |id, generation, cluster| {
                 left.kept((id, generation), cluster, columns)
             }));
+            let (spool, initial) = (spool.clone(), self.config.source.kafka.initial_offset);
+            consumer.asks_before_begin(Arc::new(move |id, beginning| {
+                spool.judge_beginning(initial, id, beginning)
+            }));
         }
         Ok(deliveries)
     }

@@ -10,7 +10,8 @@
 //!                     `-- nobody answers: what is left, exit code 69 --------------'
 //! ```
 //!
-//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token.
+//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token; what it has found to be an only copy
+//! is written down before it is inserted, and stays one.
 //!
 //! Rows may be doubled, and are counted then: those of blocks that were sent before and whose tokens the server may have forgotten; those
 //! of messages that are in the table or are read again although others of their block are not; and those of blocks that nobody has
@@ -30,7 +31,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     table::sink,
     volume::{
-        only_copy::{Adoptee, Adopter, Fits, Logs, Unsendable, Whereabouts, partition_of},
+        only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Unsendable, Whereabouts, judge, partition_of},
         spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
@@ -180,7 +181,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
             }
         };
         self.judge_damaged(recovered, &logs);
-        let only_copies = self.drop_others(left, &logs);
+        let only_copies = self.drop_others(judge(left, &logs, &self.spool).await);
         self.say("asked Kafka");
         if !only_copies.is_empty() {
             self.insert(only_copies).await?;
@@ -243,21 +244,16 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Drops what is in the table or is read again, and gives what is left.
-    fn drop_others(&mut self, left: Vec<LeftBlock>, logs: &Logs) -> Vec<Adoptee> {
-        let mut only_copies = Vec::new();
-        for block in left {
-            let tally = Tally::of(block.rows());
-            match logs.whereabouts(&block) {
-                Whereabouts::OnlyCopy(only) => {
-                    only_copies.push(Adoptee::new(block, only, logs));
-                    continue;
-                }
-                Whereabouts::Settled => self.report.settled += tally,
-                Whereabouts::InKafka => self.report.in_kafka += tally,
+    fn drop_others(&mut self, Judged { settled, in_kafka, only_copies }: Judged) -> Vec<Adoptee> {
+        let report = &mut self.report;
+        for (blocks, dropped) in [(settled, &mut report.settled), (in_kafka, &mut report.in_kafka)] {
+            for block in blocks {
+                let tally = Tally::of(block.rows());
+                *dropped += tally;
+                report.left.blocks -= tally.blocks;
+                report.left.rows -= tally.rows;
+                self.spool.end(block.record(), Ended::Dropped);
             }
-            self.spool.end(block.record(), Ended::Dropped);
-            self.report.left.blocks -= tally.blocks;
-            self.report.left.rows -= tally.rows;
         }
         self.moved = Instant::now();
         only_copies

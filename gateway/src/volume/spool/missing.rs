@@ -15,11 +15,13 @@ pub struct Missing {
     pub record: Option<BlockId>,
     /// What it covers; `None` when its header cannot be read either.
     pub covers: Option<Coordinates>,
+    /// Whether it was written down as the only copy of its rows.
+    pub is_only_copy: bool,
 }
 
 impl From<Lost> for Missing {
-    fn from(Lost { id, coordinates }: Lost) -> Self {
-        Self { record: Some(id), covers: coordinates }
+    fn from(Lost { id, coordinates, is_only_copy }: Lost) -> Self {
+        Self { record: Some(id), covers: coordinates, is_only_copy }
     }
 }
 
@@ -40,7 +42,7 @@ impl Missing {
         let cut = recovered.cut.iter().flat_map(|cut| {
             let known = cut.blocks.iter().cloned().map(Some);
             let all = known.chain(std::iter::repeat_n(None, cut.headless));
-            all.map(|covers| (&*cut.file, CUT, Self { record: None, covers }))
+            all.map(|covers| (&*cut.file, CUT, Self { record: None, covers, is_only_copy: false }))
         });
         aside.chain(cut)
     }
@@ -60,15 +62,16 @@ mod tests {
             file: "segment-1.damaged".to_owned(),
             reason: "a record's header is damaged".to_owned(),
             before: false,
-            lost: vec![Lost { id, coordinates: None }],
+            lost: vec![Lost { id, coordinates: None, is_only_copy: true }],
         };
         let blocks = vec![covers.clone()];
         let cut = Cut { file: "segment-2.spool".to_owned(), bytes: 9, blocks, headless: 1 };
         let recovered = Recovered { set_aside: vec![aside], cut: vec![cut], ..Recovered::default() };
         let found: Vec<_> =
             Missing::found(&recovered).map(|(file, _, missing)| (file.to_owned(), missing)).collect();
-        let cut_off = |covers| ("segment-2.spool".to_owned(), Missing { record: None, covers });
-        let aside = ("segment-1.damaged".to_owned(), Missing { record: Some(id), covers: None });
+        let missing = |record, covers, is_only_copy| Missing { record, covers, is_only_copy };
+        let cut_off = |covers| ("segment-2.spool".to_owned(), missing(None, covers, false));
+        let aside = ("segment-1.damaged".to_owned(), missing(Some(id), None, true));
         assert_eq!(found, [aside, cut_off(Some(covers)), cut_off(None)]);
     }
 }
