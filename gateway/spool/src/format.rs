@@ -39,12 +39,13 @@
 //! | 12 | 4 | revision: what this segment may have that programs of its version before did not write; 0 of the first ones |
 //! | 16 | 8 | identity: of the pipeline whose queue this is |
 //! | 24 | 8 | sequence: as in the file's name |
-//! | 32 | 28 | zeros |
+//! | 32 | 4 | whether somebody may rely on its blocks once they are kept: 1 no, 2 yes; 0 where that is not written down |
+//! | 36 | 24 | zeros |
 //! | 60 | 4 | checksum of bytes 0–59 |
 //!
 //! | revision | since then |
 //! | --- | --- |
-//! | 1 | the mark `only` |
+//! | 1 | the mark `only`; the header says whether somebody may rely on the blocks |
 //!
 //! A program reads segments of its version whatever their revision: what it does not know of a later one it may pass over without losing
 //! a block that it would have held before. Where that is not so, the version is another one.

@@ -237,12 +237,14 @@ pub struct SegmentHeader {
     pub identity: u64,
     /// The segment's sequence.
     pub sequence: u64,
+    /// Whether somebody may rely on its blocks once they are kept; `None` where that is not written down.
+    pub relied_on: Option<bool>,
 }
 
 impl SegmentHeader {
     /// The header of a segment that this program makes.
-    pub fn new(identity: u64, sequence: u64) -> Self {
-        Self { version: VERSION, revision: REVISION, identity, sequence }
+    pub fn new(identity: u64, sequence: u64, relied_on: bool) -> Self {
+        Self { version: VERSION, revision: REVISION, identity, sequence, relied_on: Some(relied_on) }
     }
 
     /// The bytes.
@@ -252,7 +254,11 @@ impl SegmentHeader {
             .put(&self.version.to_le_bytes(), 4)
             .put(&self.revision.to_le_bytes(), 4)
             .put(&self.identity.to_le_bytes(), 8)
-            .put(&self.sequence.to_le_bytes(), 36)
+            .put(&self.sequence.to_le_bytes(), 8)
+            .put(
+                &self.relied_on.map_or(0, |relied_on| u32::from(relied_on).saturating_add(1)).to_le_bytes(),
+                28,
+            )
             .sealed()
     }
 
@@ -263,7 +269,13 @@ impl SegmentHeader {
             return None;
         }
         let (version, revision) = (take.u32(), take.u32());
-        Some(Self { version, revision, identity: take.u64(), sequence: take.u64() })
+        let (identity, sequence) = (take.u64(), take.u64());
+        let relied_on = match take.u32() {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        };
+        Some(Self { version, revision, identity, sequence, relied_on })
     }
 }
 

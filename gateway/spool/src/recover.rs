@@ -61,6 +61,9 @@ pub struct Cut {
     /// Records whose headers cannot be read either, one at least where so many bytes are not all zeros. A disk that lost its power
     /// may leave zeros where nothing was synced, and nowhere else.
     pub headless: usize,
+    /// Whether it was written down when somebody relies on blocks of this segment: then on none of these. A program that wrote that
+    /// nowhere may have marked nothing as kept either.
+    pub is_reliance_known: bool,
 }
 
 /// A segment with damage.
@@ -85,11 +88,14 @@ pub struct Lost {
     pub coordinates: Option<Coordinates>,
     /// Whether it was [marked](crate::Queue::mark_only_copy) as the only copy of its rows.
     pub is_only_copy: bool,
+    /// Whether somebody may rely on it once it was kept; `None` where that was not written down.
+    pub relied_on: Option<bool>,
 }
 
 impl Lost {
-    pub(crate) fn of(id: BlockId, entry: &Entry) -> Self {
-        Self { id, coordinates: entry.coordinates.clone(), is_only_copy: entry.only_copy.is_some() }
+    pub(crate) fn of(id: BlockId, entry: &Entry, relied_on: Option<bool>) -> Self {
+        let is_only_copy = entry.only_copy.is_some();
+        Self { id, coordinates: entry.coordinates.clone(), is_only_copy, relied_on }
     }
 }
 
@@ -163,6 +169,8 @@ struct Survey {
     /// Blocks that are known to have been synced.
     synced: u32,
     header_fault: Option<String>,
+    /// Whether somebody may rely on its blocks once they are kept, if anything says so.
+    relied_on: Option<bool>,
 }
 
 impl<F: FileAt> Left<F> {
@@ -188,6 +196,7 @@ impl<F: FileAt> Left<F> {
             Some(_) if size < RECORDS_AT => Some("it is shorter than its fixed part".to_owned()),
             Some(_) => None,
         };
+        survey.relied_on = header.and_then(|header| header.relied_on).or_else(|| self.has_kept(&survey));
         if survey.sealed.is_none() && self.newest {
             report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
@@ -223,7 +232,8 @@ impl<F: FileAt> Left<F> {
         torn.extend(records.into_iter().map(|record| record.header));
         let headless = torn.iter().filter(|header| header.is_none()).count();
         let blocks = torn.iter().flatten().map(|header| coordinates(header, partitions)).collect();
-        Some(Cut { file, bytes, blocks, headless: headless.saturating_add(usize::from(is_headless)) })
+        let headless = headless.saturating_add(usize::from(is_headless));
+        Some(Cut { file, bytes, blocks, headless, is_reliance_known: survey.relied_on.is_some() })
     }
 
     /// Whether there are bytes where a record's header would be that are not zeros.
@@ -257,7 +267,7 @@ impl<F: FileAt> Left<F> {
             let next = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
             miss(&mut records, next, end, "its last record is damaged");
         }
-        Survey { records, end, limit, sealed, marks, synced, header_fault: None }
+        Survey { records, end, limit, sealed, marks, synced, header_fault: None, relied_on: None }
     }
 
     /// All records in order, and where the last one with a header ends.
@@ -348,6 +358,12 @@ impl<F: FileAt> Left<F> {
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
     }
 
+    /// A mark `kept` is only there where somebody relies on such blocks.
+    fn has_kept(&self, survey: &Survey) -> Option<bool> {
+        let is_kept = |ordinal| self.mark(survey.marks.as_ref(), ordinal, MarkKind::Kept);
+        (0..SEGMENT_BLOCKS_MAX).any(|ordinal| matches!(is_kept(ordinal), Place::Set(_))).then_some(true)
+    }
+
     /// The segment as the queue has it from now on.
     fn segment(self, survey: Survey, partitions: &mut Partitions, report: &mut Recovered) -> Segment<F> {
         let (mut entries, mut lost, mut torn) = (Vec::new(), Vec::new(), Vec::new());
@@ -372,7 +388,7 @@ impl<F: FileAt> Left<F> {
                     entry.state = State::Lost;
                     reason.get_or_insert(fault);
                     let id = BlockId { segment: self.sequence, ordinal };
-                    lost.push(Lost::of(id, &entry));
+                    lost.push(Lost::of(id, &entry, survey.relied_on));
                 }
             }
             if entry.state == State::Held {
@@ -406,6 +422,7 @@ impl<F: FileAt> Left<F> {
             dirty: true,
             sealed: survey.sealed.is_some(),
             damaged,
+            relied_on: survey.relied_on,
             torn,
         }
     }

@@ -10,19 +10,19 @@ use sluice_spool::{
 };
 use std::collections::BTreeSet;
 
-const FILE: &str = "segment-0000000000000001.spool";
+pub const FILE: &str = "segment-0000000000000001.spool";
 const KEPT: &str = "segment-0000000000000001.damaged";
 
 /// Bytes of each block's body, and of its record.
-const BODY: usize = 40;
-const RECORD: usize = RECORD_HEADER_BYTES + BODY;
+pub const BODY: usize = 40;
+pub const RECORD: usize = RECORD_HEADER_BYTES + BODY;
 
-fn at(position: u64) -> usize {
+pub fn at(position: u64) -> usize {
     usize::try_from(position).unwrap()
 }
 
 /// Four blocks in one segment: 0 is nobody else's to send and the only copy of its rows, 1 was sent, 2 is settled, 3 is held.
-fn segment(sealed: bool) -> (Naive, Vec<u8>) {
+pub fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
     let mut naive = Naive::default();
@@ -45,14 +45,14 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     (naive, disk.content(FILE))
 }
 
-fn opened(content: &[u8], file: &str) -> (ModelDisk, Queue<ModelDisk>, Recovered) {
+pub fn opened(content: &[u8], file: &str) -> (ModelDisk, Queue<ModelDisk>, Recovered) {
     let disk = ModelDisk::new(1);
     disk.put(file, content);
     let (queue, report) = open(&disk, 4);
     (disk, queue, report)
 }
 
-fn ordinals(queue: &Queue<ModelDisk>) -> BTreeSet<u32> {
+pub fn ordinals(queue: &Queue<ModelDisk>) -> BTreeSet<u32> {
     queue.held().map(|held| held.id.ordinal).collect()
 }
 
@@ -179,7 +179,7 @@ fn a_damaged_file_is_kept_as_it_was_and_its_whole_blocks_are_drained() {
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
     assert_eq!((&*aside.file, aside.before), (KEPT, false));
     let id = BlockId { segment: 1, ordinal: 0 };
-    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: true }]);
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: true, relied_on: Some(false) }]);
     assert_eq!(disk.file_names(), [KEPT]);
     for ordinal in [1, 3] {
         queue.settle(BlockId { segment: 1, ordinal }).unwrap();
@@ -290,40 +290,6 @@ fn a_segment_of_a_newer_program_is_not_touched() {
     assert_eq!((disk.file_names(), disk.content(FILE)), (vec![FILE.to_owned()], content));
 }
 
-/// As a program of the same version writes it that knows less, or more.
-#[test]
-fn a_segment_of_another_revision_is_read() {
-    let (_, content) = segment(true);
-    for revision in [0, 1, 9] {
-        let mut content = content.clone();
-        content[12] = revision;
-        let sum = crc32c::crc32c(&content[..60]).to_le_bytes();
-        content[60..64].copy_from_slice(&sum);
-        let (_, queue, report) = opened(&content, FILE);
-        assert_eq!((ordinals(&queue), report.set_aside.len()), ([0, 1, 3].into(), 0), "{revision}");
-    }
-}
-
-#[test]
-fn what_was_found_to_be_an_only_copy_first_stands_until_it_is_settled() {
-    let disk = ModelDisk::new(1);
-    let (mut queue, _) = open(&disk, 4);
-    let mut naive = Naive::default();
-    naive.append(&mut queue, 1, BODY).unwrap();
-    naive.mark_only_copy(&mut queue, 0).unwrap();
-    let id = naive.blocks[0].id.unwrap();
-    queue.mark_only_copy(id, 1).unwrap();
-    drop(queue);
-    let (mut queue, _) = open(&disk, 4);
-    let held = queue.get(id).unwrap();
-    // Of five bytes times something: sent before it was appended.
-    assert_eq!((held.only_copy, held.sent), (Some(ROWS_ELSEWHERE), Sent::At(1)));
-    queue.settle(id).unwrap();
-    queue.mark_only_copy(id, 1).unwrap();
-    queue.close().unwrap();
-    assert_eq!(disk.file_names(), Vec::<String>::new());
-}
-
 #[test]
 fn one_number_twice_is_for_someone_to_decide() {
     let (_, content) = segment(true);
@@ -373,7 +339,7 @@ fn a_record_of_another_segment_inside_a_body_is_not_taken_for_one() {
     let (_, queue, report) = opened(&content, file);
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
     let id = BlockId { segment: 2, ordinal: 0 };
-    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: false }]);
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: false, relied_on: Some(false) }]);
     let firsts: Vec<_> = queue.held().map(|held| held.coordinates.first).collect();
     assert_eq!(firsts, [head.first]);
 }
