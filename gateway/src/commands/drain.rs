@@ -107,7 +107,9 @@ pub fn drain(
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
-    let options = Options::new(identity.number(), config.queue.bytes_max(volume.space()?.total));
+    let enqueues = config.delivery.commit == Commit::AfterEnqueue;
+    let bytes_max = config.queue.bytes_max(volume.space()?.total);
+    let options = Options::new(identity.number(), bytes_max, enqueues);
     let (failed_out, failed) = bounded(1);
     let (spool, recovered) = Spool::start(path, options, move |fatal| {
         if failed_out.send(fatal).is_err() {
@@ -180,7 +182,7 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
                 return Ok(());
             }
         };
-        self.judge_damaged(recovered, &logs);
+        self.judge_damaged(&logs);
         let only_copies = self.drop_others(judge(left, &logs, &self.spool).await);
         self.say("asked Kafka");
         if !only_copies.is_empty() {
@@ -225,12 +227,15 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         Ok(())
     }
 
-    fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
+    fn judge_damaged(&mut self, logs: &Logs) {
         let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
-        for (damaged, (_, _, missing)) in self.report.damaged.iter_mut().zip(Missing::found(recovered)) {
+        // In the order of what was found when it was opened.
+        for (damaged, missing) in self.report.damaged.iter_mut().zip(self.spool.left().take_missing()) {
+            let is_unknown = missing.is_enqueued(enqueues) && !self.request.give_up_damaged;
             damaged.fate = match (logs.whereabouts_of_missing(&missing, enqueues), missing.record) {
                 (Some(Whereabouts::Settled), _) => Fate::Settled,
                 (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
+                (None, None) if is_unknown => Fate::Unknown,
                 // What was not written to its end was never committed for that: it is read again, whatever it was.
                 (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
                 (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,

@@ -147,7 +147,7 @@ struct Shared {
     /// Everything is to be moved to the volume: the process leaves.
     everything: AtomicBool,
     /// A block counts as on the volume once its record is durable.
-    syncs: AtomicBool,
+    syncs: bool,
     /// How often that was asked for, and the last time as of which nothing needed memory any more.
     asked: AtomicU64,
     kept_as_of: AtomicU64,
@@ -176,7 +176,7 @@ impl Spool {
         let directory = Directory::open(path).map_err(unopened)?;
         let (queue, recovered) = Queue::open(directory, options).map_err(Error::Open)?;
         let (requests, requests_in) = bounded(REQUESTS_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { syncs: options.relied_on, ..Shared::default() });
         let reads = Reads::start().map_err(Error::Thread)?;
         let left = Left::of(&queue, &recovered);
         let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
@@ -208,11 +208,6 @@ impl Spool {
     /// How full the volume is, as of a moment ago.
     pub fn usage(&self) -> Usage {
         self.shared.numbers.usage()
-    }
-
-    /// From now on a block counts as on the volume once its record is durable: its offsets are committed then.
-    pub fn sync_appends(&self) {
-        self.shared.syncs.store(true, Ordering::Relaxed);
     }
 
     /// From now on everything is moved to the volume that has room there, be it sent meanwhile or not: the process leaves. Asked

@@ -144,9 +144,13 @@ mod tests {
         let torn = |first| {
             let partition = PartitionName { topic: "spans".into(), partition: 3 };
             let covers = Coordinates { partition: partition.into(), first, next: first + 10, rows: 7 };
-            Missing { record: None, covers: Some(covers), is_only_copy: false }
+            Missing { record: None, covers: Some(covers), is_only_copy: false, is_enqueued: Some(false) }
         };
-        let damaged = |first| Missing { record: Some(BlockId { segment: 1, ordinal: 0 }), ..torn(first) };
+        let damaged = |first| Missing {
+            record: Some(BlockId { segment: 1, ordinal: 0 }),
+            is_enqueued: None,
+            ..torn(first)
+        };
         // Another owner has read its messages by then, and inserted them.
         assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(Whereabouts::InKafka));
@@ -155,6 +159,12 @@ mod tests {
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), true), lost);
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&Missing { covers: None, ..torn(40) }, true), None);
+        let of_those_days = Missing { is_enqueued: Some(true), ..damaged(40) };
+        assert_eq!(
+            logs.whereabouts_of_missing(&of_those_days, false),
+            lost,
+            "whatever is committed after now"
+        );
         let was_only_copy = Missing { is_only_copy: true, ..damaged(40) };
         assert_eq!(
             logs.whereabouts_of_missing(&was_only_copy, false),

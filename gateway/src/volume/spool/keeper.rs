@@ -285,7 +285,7 @@ impl Keeper {
 
     /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their frames.
     fn append_next(&mut self) -> Result<(), Fatal> {
-        let syncs = self.shared.syncs.load(Ordering::Relaxed);
+        let syncs = self.shared.syncs;
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
         let mut appended = Vec::with_capacity(count);
         for _ in 0..count {

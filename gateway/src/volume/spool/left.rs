@@ -56,6 +56,7 @@ pub struct LeftBlock {
     sent: Sent,
     appended_ms: u64,
     only_copy: Option<InWriting>,
+    relied_on: Option<bool>,
     passport: Option<Passport>,
 }
 
@@ -137,9 +138,15 @@ impl Left {
                 // It could be read a moment ago.
                 None => {
                     let (record, covers) = (Some(held.id), Some(held.coordinates.clone()));
-                    missing.push(Missing { record, covers, is_only_copy: held.only_copy.is_some() });
+                    let (is_only_copy, is_enqueued) = (held.only_copy.is_some(), held.relied_on);
+                    missing.push(Missing { record, covers, is_only_copy, is_enqueued });
                 }
             }
+        }
+        let enqueued = of.values().flatten().chain(&orphans).filter(|block| block.is_enqueued());
+        let enqueued_segments = enqueued.map(|block| block.id.segment).collect();
+        for missing in &mut missing {
+            missing.learn(&enqueued_segments);
         }
         let kinds = Kinds { of, orphans, missing, ..Kinds::default() };
         Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
@@ -293,9 +300,9 @@ impl LeftBlock {
         let is_read = content.read(&mut metadata).is_ok();
         let range = OffsetRange { first: header.first, next: header.next };
         let (passport, messages) = Passport::decode(&metadata, range).filter(|_| is_read).unzip();
-        let Held { id, sent, appended_ms, .. } = *held;
+        let Held { id, sent, appended_ms, relied_on, .. } = *held;
         let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
-        Some((Self { id, head: header, sent, appended_ms, only_copy, passport }, messages))
+        Some((Self { id, head: header, sent, appended_ms, only_copy, relied_on, passport }, messages))
     }
 
     /// Whether this program knows what is kept with it.
@@ -351,7 +358,8 @@ impl LeftBlock {
 
     /// Whether its offsets may be committed while it is on the volume.
     pub fn is_enqueued(&self) -> bool {
-        self.passport.as_ref().is_some_and(|passport| passport.is_enqueued)
+        // What is kept with it may be another version's.
+        self.passport.as_ref().map_or(self.relied_on == Some(true), |passport| passport.is_enqueued)
     }
 
     /// What is asked about it.
