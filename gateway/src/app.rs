@@ -147,7 +147,8 @@ fn open_spool(
     let Some(space) = status.volume_space() else { return Ok(None) };
     let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let bytes_max = config.queue.bytes_max(space.context("how large is the queue volume?")?.total);
-    let options = sluice_spool::Options::new(identity.number(), bytes_max);
+    let enqueues = config.delivery.commit == Commit::AfterEnqueue;
+    let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
     let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
         if events.send(Event::VolumeFailed(fatal)).is_err() {
             // The process is ending already.
@@ -163,8 +164,7 @@ fn open_spool(
     for aside in &found.set_aside {
         tracing::error!(?aside, "a file on the queue volume is damaged; it is kept aside");
     }
-    if config.delivery.commit == Commit::AfterEnqueue {
-        spool.sync_appends();
+    if enqueues {
         tracing::warn!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}");
     }
     status.spools(spool.clone());
@@ -357,6 +357,10 @@ impl Parts<'_> {
             spool.encodes_for(columns, &self.columns);
             consumer.keeps(Box::new(move |id, generation, cluster| {
                 left.kept((id, generation), cluster, columns)
+            }));
+            let (spool, initial) = (spool.clone(), self.config.source.kafka.initial_offset);
+            consumer.asks_before_begin(Arc::new(move |id, beginning| {
+                spool.judge_beginning(initial, id, beginning)
             }));
         }
         Ok(deliveries)

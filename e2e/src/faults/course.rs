@@ -71,7 +71,7 @@ fn change(fault: Fault) -> Value {
         Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::ShardLost(lost) => lost.change(),
         Fault::SyncFails { enqueues } => sync::change(enqueues),
-        Fault::Columns(_) => columns::Columns::change(),
+        Fault::Columns(columns) => columns.change(),
         Fault::RuleChange => rule_change::change(0),
         Fault::Kill(_)
         | Fault::ClockJump

@@ -231,9 +231,15 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When the config cannot be written.
     pub fn reconfigure(&self, change: &Value) -> Result<()> {
-        let text = std::fs::read_to_string(&self.config).context("read the config")?;
-        let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-        gateway::write_config(&merged(&usual, change), &self.config)
+        change_config(&self.config, change)
+    }
+
+    /// A gateway is told this too once it is started again.
+    ///
+    /// # Errors
+    /// When its config cannot be written.
+    pub fn reconfigure_gateway(&self, number: usize, change: &Value) -> Result<()> {
+        change_config(&self.members[number].gateway.orders().config, change)
     }
 
     /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.
@@ -413,4 +419,10 @@ impl<'a> Scene<'a> {
         let removed = removed.and(self.topic.delete_dead_letters().await);
         removed.and(self.topic.delete().await)
     }
+}
+
+fn change_config(file: &Path, change: &Value) -> Result<()> {
+    let text = std::fs::read_to_string(file).context("read the config")?;
+    let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
+    gateway::write_config(&merged(&usual, change), file)
 }

@@ -21,7 +21,7 @@ pub use topics::TopicMadeAnew;
 use crate::{
     arrivals::{Arrivals, Begins, Begun, Policy, Ready},
     clock,
-    committer::{Beginning, Committer},
+    committer::{BeforeBegin, Beginning, Committer},
     consumer::Inbox,
     log_reader::LogReader,
     membership::Stop,
@@ -64,6 +64,8 @@ pub struct Assignment {
     pub arrivals: Arrivals,
     /// There from the consumer's start on.
     pub committer: Option<Committer>,
+    /// What is asked before a partition begins.
+    pub before_begin: Option<BeforeBegin>,
     /// There from the consumer's start until the group is left; `None` too when its thread could not be started.
     pub logs: Option<LogReader>,
     /// Until when anything may be waited for.
@@ -137,6 +139,7 @@ impl Assignment {
             turns: Turns::new(policy.active_max),
             arrivals: Arrivals::new(policy),
             committer: None,
+            before_begin: None,
             logs: None,
             stop: Stop::default(),
             has_waited: false,

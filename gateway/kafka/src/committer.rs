@@ -6,6 +6,9 @@
 //!
 //! One request is in flight at the most, so that no commit can overtake another and take the group back, and nothing is read
 //! while a commit of ours may still change it.
+//!
+//! Where a partition begins is told only once [`BeforeBegin`] has said that it may: from then on it is committed behind whatever it leaves
+//! out.
 
 use crate::{
     partition::{Generation, PartitionId},
@@ -38,16 +41,19 @@ const TOPICS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long all leaders together may take; who was not asked by then is asked first with the next request. Commits wait for it.
 const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Takes down, durably, what follows for blocks that are kept of a partition from where it is about to begin. `false` when that was not
+/// done in time; then it does not begin, and is asked about again. Blocks, for some seconds at the most: commits wait for it.
+pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning) -> bool + Send + Sync>;
+
 /// Commits to be made.
 pub type Commits = Vec<(PartitionId, Generation, Commit)>;
 
 /// What the thread is asked for.
-#[derive(Debug)]
 enum Request {
     /// Commit these.
     Commit(Commits),
-    /// Read where these begin.
-    Read(Vec<PartitionId>),
+    /// Read where these begin, and say so before anybody else hears of it.
+    Read(Vec<PartitionId>, Option<BeforeBegin>),
     /// Ask which topics these are.
     Identify(Vec<Arc<str>>),
 }
@@ -81,6 +87,15 @@ pub struct Beginning {
     pub topic_id: TopicId,
 }
 
+impl Beginning {
+    /// Whether reading goes on where it was committed. Otherwise what is in front of where it begins is read by nobody any more, and
+    /// committed behind all the same.
+    pub fn is_gapless(&self) -> bool {
+        let Log { start, end } = self.log;
+        self.commit.as_ref().is_some_and(|(offset, _)| (start..=end).contains(offset))
+    }
+}
+
 /// Why a partition's beginning is not known.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unread {
@@ -99,10 +114,12 @@ pub enum Unread {
     /// Others took all the time.
     #[error("the leaders of other partitions took all the time")]
     NotAsked,
+    /// [`BeforeBegin`] has not said that it may.
+    #[error("the queue volume has not written down in time what is nowhere else once the partition begins")]
+    Volume,
 }
 
 /// The poll thread's end of the thread.
-#[derive(Debug)]
 pub struct Committer {
     requests: Sender<Request>,
     outcomes: Receiver<Outcome>,
@@ -119,7 +136,7 @@ impl Committer {
                 let Some(consumer) = consumer.upgrade() else { return };
                 let outcome = match request {
                     Request::Commit(commits) => commit(&consumer, commits),
-                    Request::Read(ids) => Outcome::Read(read(&consumer, &ids)),
+                    Request::Read(ids, before) => Outcome::Read(read(&consumer, &ids, before.as_ref())),
                     Request::Identify(topics) => {
                         Outcome::Identified(topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT))
                     }
@@ -151,8 +168,8 @@ impl Committer {
     ///
     /// # Panics
     /// When a request is in flight.
-    pub fn read(&mut self, ids: Vec<PartitionId>) {
-        self.request(Request::Read(ids));
+    pub fn read(&mut self, ids: Vec<PartitionId>, before: Option<BeforeBegin>) {
+        self.request(Request::Read(ids, before));
     }
 
     /// Begins to ask which topics these are.
@@ -230,6 +247,7 @@ fn sort(outcome: &KafkaResult<()>) -> CommitOutcome {
 fn read(
     consumer: &BaseConsumer<Rebalancing>,
     ids: &[PartitionId],
+    before: Option<&BeforeBegin>,
 ) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
     let deadline = Instant::now() + LOGS_TIMEOUT;
     let cluster = consumer.client().fetch_cluster_id(ASK_TIMEOUT).ok_or(Unread::Cluster);
@@ -255,7 +273,8 @@ fn read(
         // Of the client that reads committed messages only: the end is where these end.
         let (start, end) =
             consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
-        Ok(Beginning { commit, log: Log { start, end }, cluster: cluster.clone(), topic_id })
+        let beginning = Beginning { commit, log: Log { start, end }, cluster: cluster.clone(), topic_id };
+        if before.is_none_or(|before| before(id, &beginning)) { Ok(beginning) } else { Err(Unread::Volume) }
     };
     ids.iter().map(|id| (id.clone(), beginning(id))).collect()
 }
@@ -290,6 +309,19 @@ fn committed(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> Kafka
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_begins_without_a_gap_where_it_is_committed_and_kafka_has_that() {
+        let begins = |commit: Option<i64>| Beginning {
+            commit: commit.map(|offset| (offset, String::new())),
+            log: Log { start: 10, end: 20 },
+            cluster: "c".into(),
+            topic_id: None,
+        };
+        let gapless: Vec<i64> = (0..30).filter(|offset| begins(Some(*offset)).is_gapless()).collect();
+        assert_eq!(gapless, (10..=20).collect::<Vec<i64>>());
+        assert!(!begins(None).is_gapless());
+    }
 
     #[test]
     fn only_a_fenced_instance_is_over() {

@@ -8,7 +8,7 @@
 use crate::{
     arrivals::{KeptRanges, Policy},
     assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
-    committer::Committer,
+    committer::{BeforeBegin, Committer},
     inspection::Inspection,
     log_reader::LogReader,
     membership::{Drain, Membership, Stop},
@@ -225,6 +225,11 @@ impl Consumer {
     /// Has ranges taken over that an earlier run of this process has kept. To be said before it [runs](Self::run).
     pub fn keeps(&self, kept_ranges: KeptRanges) {
         self.client.context().assignment().arrivals.keeps(kept_ranges);
+    }
+
+    /// Has this asked before a partition begins. To be said before it [runs](Self::run).
+    pub fn asks_before_begin(&self, before: BeforeBegin) {
+        self.client.context().assignment().before_begin = Some(before);
     }
 
     /// Has what is not settled kept when this process leaves. To be said before it [runs](Self::run).

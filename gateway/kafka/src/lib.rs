@@ -50,6 +50,7 @@ pub mod watchdog;
 
 pub use arrivals::KeptRanges;
 pub use assignment::{OrderSink, TopicMadeAnew};
+pub use committer::{BeforeBegin, Beginning};
 pub use consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use membership::{Drain, Phase, Stop};
 pub use oversize::batch_warning;

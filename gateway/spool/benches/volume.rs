@@ -120,7 +120,8 @@ fn drain(queue: &mut Queue<Directory>, arguments: &Arguments) -> Outcome<()> {
 fn round(arguments: &Arguments, body: &[Vec<u8>]) -> Outcome<[Taken; 3]> {
     let path = arguments.path.join(format!("sluice-spool-bench-{}", std::process::id()));
     std::fs::create_dir_all(&path)?;
-    let open = || -> Outcome<_> { Ok(Queue::open(Directory::open(&path)?, Options::new(1, 1 << 40))?) };
+    let open =
+        || -> Outcome<_> { Ok(Queue::open(Directory::open(&path)?, Options::new(1, 1 << 40, false))?) };
     let (mut queue, _) = open()?;
     let ((), appended) = timed(|| append(&mut queue, arguments, body))?;
     drop(queue);

@@ -81,6 +81,8 @@ pub struct Entry {
     pub coordinates: Option<Coordinates>,
     /// Whether it may be in ClickHouse.
     pub sent: Sent,
+    /// Set once it was found to be the only copy of its rows, but for so many that are elsewhere too.
+    pub only_copy: Option<u64>,
     /// Its state.
     pub state: State,
 }
@@ -99,6 +101,7 @@ impl Entry {
             appended_ms: header.appended_ms,
             coordinates: Some(coordinates),
             sent: head.first_sent_ms.map_or(Sent::Never, Sent::At),
+            only_copy: None,
             state: State::Held,
         }
     }
@@ -111,6 +114,7 @@ impl Entry {
             appended_ms: 0,
             coordinates: None,
             sent: Sent::Doubtful,
+            only_copy: None,
             state: State::Lost,
         }
     }

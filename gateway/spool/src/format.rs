@@ -24,7 +24,7 @@
 //! | --- | --- | --- |
 //! | 0 | 64 | segment header |
 //! | [`SEAL_AT`] | 32 | the mark `seal`; zeros until the segment is sealed |
-//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `kept`, `sole` or `sent`, the mark `done`; zeros until they are set |
+//! | [`MARKS_AT`] | 1,024 × 64 | per block, by ordinal: the mark `kept`, `sole` or `sent`, the mark `only` or `done`; zeros until they are set |
 //! | [`RECORDS_AT`] | to the end | records, without gaps |
 //!
 //! Marks are written in place: what a block needs to be marked and settled is on the disk before the block is, so that
@@ -36,26 +36,37 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `sluiceqs` |
 //! | 8 | 4 | version. Magic, version and the checksum's place stay where they are in every version |
-//! | 12 | 4 | zeros |
+//! | 12 | 4 | revision: what this segment may have that programs of its version before did not write; 0 of the first ones |
 //! | 16 | 8 | identity: of the pipeline whose queue this is |
 //! | 24 | 8 | sequence: as in the file's name |
-//! | 32 | 28 | zeros |
+//! | 32 | 4 | whether somebody may rely on its blocks once they are kept: 1 no, 2 yes; 0 where that is not written down |
+//! | 36 | 24 | zeros |
 //! | 60 | 4 | checksum of bytes 0–59 |
+//!
+//! | revision | since then |
+//! | --- | --- |
+//! | 1 | the mark `only`; the header says whether somebody may rely on the blocks |
+//!
+//! A program reads segments of its version whatever their revision: what it does not know of a later one it may pass over without losing
+//! a block that it would have held before. Where that is not so, the version is another one.
 //!
 //! **Mark**
 //!
-//! | at | bytes | `sent` | `sole` | `kept` | `done` | `seal` |
-//! | --- | --- | --- | --- | --- | --- | --- |
-//! | 0 | 4 | magic `sent` | magic `sole` | magic `kept` | magic `done` | magic `seal` |
-//! | 4 | 4 | ordinal of the block | ordinal | ordinal | ordinal | blocks in the segment |
-//! | 8 | 8 | sequence of the segment | sequence | sequence | sequence | sequence |
-//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | 0 | bytes of the segment |
-//! | 24 | 4 | zeros | zeros | zeros | zeros | zeros |
-//! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same | the same |
+//! | at | bytes | `sent` | `sole` | `kept` | `only` | `done` | `seal` |
+//! | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | 0 | 4 | magic `sent` | magic `sole` | magic `kept` | magic `only` | magic `done` | magic `seal` |
+//! | 4 | 4 | ordinal of the block | ordinal | ordinal | ordinal | ordinal | blocks in the segment |
+//! | 8 | 8 | sequence of the segment | sequence | sequence | sequence | sequence | sequence |
+//! | 16 | 8 | first send, ms since 1970 | 0 | 0 | rows that are elsewhere too | 0 | bytes of the segment |
+//! | 24 | 4 | zeros | zeros | zeros | zeros | zeros | zeros |
+//! | 28 | 4 | checksum of bytes 0–27 | the same | the same | the same | the same | the same |
 //!
 //! `sole` says that the block was not sent, and that nobody else has it to send; `kept` that it was synced, and no more. `sole` is written
-//! over that, and `sent` over both. A program that does not know one of them takes it for a mark that is not whole, and so the block for
-//! one that may have been sent.
+//! over that, and `sent` over both. `only` says that the block was found to be the only copy of its rows, but for so many of them, and that
+//! this stands: whoever owns its partition may commit behind it from then on. `done` is written over it. One that is not whole counts as
+//! written for all rows as long as it begins as `only` does, but for one byte. Where a mark of its block was not whole before, `sent` at 0 is
+//! written and synced first: it stays in doubt. A program that does not know a mark takes it for one that is
+//! not whole, and so the block for one that may have been sent.
 //!
 //! **Record**: a header, then the body: what the block's owner keeps with it, then its frames, one behind the other.
 //!
@@ -89,6 +100,8 @@
 
 /// The version that this program reads and writes.
 pub const VERSION: u32 = 1;
+/// The revision that it writes.
+pub const REVISION: u32 = 1;
 
 /// The first bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"sluiceqs";
@@ -106,7 +119,7 @@ pub const RECORD_HEADER_BYTES: usize = 768;
 pub const SEAL_AT: u64 = 512;
 /// Where the marks of the blocks begin.
 pub const MARKS_AT: u64 = 4_096;
-/// Marks per block: `sent`, or what stands in its place, and `done`.
+/// Marks per block: `sent` and `done`, or what stands in their places.
 pub const MARKS_PER_BLOCK: usize = 2;
 /// Bytes of all blocks' marks.
 pub const MARKS_BYTES: usize = SEGMENT_BLOCKS_MAX as usize * MARKS_PER_BLOCK * MARK_BYTES;
@@ -270,6 +283,7 @@ mod tests {
         assert_eq!(RECORDS_AT, 4_096 + 65_536);
         assert_eq!(mark_at(0, MarkKind::Sent), 4_096);
         assert_eq!(mark_at(0, MarkKind::Done), 4_128);
+        assert_eq!(mark_at(0, MarkKind::Only), 4_128);
         assert_eq!(mark_at(SEGMENT_BLOCKS_MAX - 1, MarkKind::Done), RECORDS_AT - 32);
     }
 }

@@ -5,6 +5,7 @@
 //!  held                          what is in it, in order
 //!  keep_blocks                   the same for these, and they are known from a torn tail: somebody relies on them
 //!  mark_sole                     nobody else has the block to send
+//!  mark_only_copy, sync_blocks   its rows are nowhere else, whatever is asked later
 //!  mark_sent, sync               before a block's first send
 //!  read -> head, Body            its frames, piece by piece
 //!  settle, ... sync              it is in ClickHouse: gone; a segment whose blocks are all settled is removed
@@ -17,7 +18,7 @@
 //! - A block whose append was followed by a sync is there until it is settled, with the bytes that were appended.
 //! - A block whose settling was followed by a sync never comes back. One whose settling was not may come back; it is then held
 //!   under its old token, and as sent if it was marked.
-//! - A block that was marked as sent, and synced, comes back as sent.
+//! - A block that was marked as sent, and synced, comes back as sent; and one that was marked as the only copy of its rows as that.
 //!
 //! Limits: `format`. Bytes on the volume are bounded by [`Options::bytes_max`]; the bounds of blocks and of segments bound memory
 //! and open files. What does not fit is refused before anything is written: the caller stops reading.
@@ -51,16 +52,19 @@ pub struct Options {
     pub bytes_max: u64,
     /// Bytes of a segment, unless one block alone is larger.
     pub segment_bytes: u64,
+    /// Somebody may rely on blocks once they are [kept](Queue::keep_blocks). It is written down with them: whoever finds one damaged later
+    /// must know.
+    pub relied_on: bool,
 }
 
 impl Options {
     /// With segments of a size that suits the queue's.
-    pub fn new(identity: u64, bytes_max: u64) -> Self {
+    pub fn new(identity: u64, bytes_max: u64, relied_on: bool) -> Self {
         // A large queue stays below half of SEGMENTS_MAX, since a restart ends a segment early; a small one has 8 to remove.
         let half = u64::try_from(SEGMENTS_MAX).unwrap_or(u64::MAX).div_ceil(2).max(1);
         let large = bytes_max.checked_div(half).unwrap_or(0);
         let small = (bytes_max >> 3).max(RECORDS_AT.saturating_mul(2));
-        Self { identity, bytes_max, segment_bytes: SEGMENT_BYTES_MIN.min(small).max(large) }
+        Self { identity, bytes_max, segment_bytes: SEGMENT_BYTES_MIN.min(small).max(large), relied_on }
     }
 }
 
@@ -145,6 +149,10 @@ pub struct Held<'a> {
     pub appended_ms: u64,
     /// Whether it may be in ClickHouse.
     pub sent: Sent,
+    /// Set once it was [marked](Queue::mark_only_copy) as the only copy of its rows, but for so many that are elsewhere too.
+    pub only_copy: Option<u64>,
+    /// Whether somebody may rely on it once it is kept; `None` where that was not written down.
+    pub relied_on: Option<bool>,
 }
 
 /// How full the queue is.
@@ -275,10 +283,11 @@ impl<F: Files> Queue<F> {
 
     /// A block, if it is held.
     pub fn get(&self, id: BlockId) -> Option<Held<'_>> {
-        let entry = self.segments.get(&id.segment)?.entry(id.ordinal)?;
+        let segment = self.segments.get(&id.segment)?;
+        let (entry, relied_on) = (segment.entry(id.ordinal)?, segment.relied_on);
         let coordinates = entry.coordinates.as_ref().filter(|_| entry.state == State::Held)?;
-        let Entry { body_bytes, appended_ms, sent, .. } = *entry;
-        Some(Held { id, coordinates, body_bytes, appended_ms, sent })
+        let Entry { body_bytes, appended_ms, sent, only_copy, .. } = *entry;
+        Some(Held { id, coordinates, body_bytes, appended_ms, sent, only_copy, relied_on })
     }
 
     /// The block itself. Its body can be read after the queue has forgotten it.
@@ -313,6 +322,15 @@ impl<F: Files> Queue<F> {
         })
     }
 
+    /// Marks a block as the only copy of its rows, but for so many that are elsewhere too. What was marked first stands. The mark must be
+    /// synced before anybody relies on it: then whoever opens the queue finds it, until the block is settled.
+    pub fn mark_only_copy(&mut self, id: BlockId, rows_elsewhere: u64) -> Result<(), Fatal> {
+        self.guarded(|queue| match queue.segments.get_mut(&id.segment) {
+            Some(segment) => segment.mark_only_copy(id.ordinal, rows_elsewhere),
+            None => Ok(()),
+        })
+    }
+
     /// Takes a block out: it is in ClickHouse, or accounted for otherwise. Lost ones are settled like others. A block that
     /// is settled already stays so.
     pub fn settle(&mut self, id: BlockId) -> Result<(), Fatal> {
@@ -327,9 +345,10 @@ impl<F: Files> Queue<F> {
             if segment.entry(id.ordinal).is_none_or(|entry| entry.state != State::Held) {
                 return Ok(None);
             }
+            let relied_on = segment.relied_on;
             let entry = segment.entry_mut(id.ordinal);
             entry.state = State::Lost;
-            let lost = Lost { id, coordinates: entry.coordinates.clone() };
+            let lost = Lost::of(id, entry, relied_on);
             // Nothing more is appended to a file that is damaged.
             segment.seal()?;
             queue.rename_damaged(id.segment)?;

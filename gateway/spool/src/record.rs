@@ -5,7 +5,7 @@
 #[cfg(doc)]
 use crate::format::METADATA_BYTES_MAX;
 use crate::format::{
-    Fill, MARK_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC,
+    Fill, MARK_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, REVISION, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC,
     TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, Take, VERSION,
 };
 use std::sync::Arc;
@@ -140,6 +140,8 @@ pub enum MarkKind {
     Sole,
     /// It is durable, and somebody may rely on that. Stands in the place of `Sent`, until that or `Sole` is written over it.
     Kept,
+    /// It is the only copy of its rows, or of some. Stands in the place of `Done`, which is written over it.
+    Only,
     /// The block is settled.
     Done,
     /// The segment is complete and synced.
@@ -151,7 +153,7 @@ impl MarkKind {
     pub fn slot(self) -> u64 {
         match self {
             Self::Sent | Self::Sole | Self::Kept | Self::Seal => 0,
-            Self::Done => 1,
+            Self::Only | Self::Done => 1,
         }
     }
 
@@ -160,6 +162,7 @@ impl MarkKind {
             Self::Sent => *b"sent",
             Self::Sole => *b"sole",
             Self::Kept => *b"kept",
+            Self::Only => *b"only",
             Self::Done => *b"done",
             Self::Seal => *b"seal",
         }
@@ -175,7 +178,7 @@ pub struct Mark {
     pub number: u32,
     /// The segment's sequence.
     pub sequence: u64,
-    /// Time of the first send in ms since 1970, or bytes of the segment.
+    /// Time of the first send in ms since 1970, or rows that are elsewhere too, or bytes of the segment.
     pub value: u64,
 }
 
@@ -214,6 +217,13 @@ impl Mark {
         let mark = Self { kind, number: take.u32(), sequence: take.u64(), value: take.u64() };
         if ours && mark.sequence == sequence { Place::Set(mark) } else { Place::Damaged }
     }
+
+    /// Whether bytes begin as a mark of this kind does, but for one byte: it was one, most likely, before a bit of it flipped.
+    pub fn is_like(bytes: &[u8], kind: MarkKind) -> bool {
+        let magic = kind.magic();
+        let same = bytes.iter().zip(magic).filter(|(byte, expected)| **byte == *expected).count();
+        same.saturating_add(1) >= magic.len()
+    }
 }
 
 /// Whose segment it is.
@@ -221,25 +231,34 @@ impl Mark {
 pub struct SegmentHeader {
     /// The layout's version.
     pub version: u32,
+    /// Its revision.
+    pub revision: u32,
     /// The queue's identity.
     pub identity: u64,
     /// The segment's sequence.
     pub sequence: u64,
+    /// Whether somebody may rely on its blocks once they are kept; `None` where that is not written down.
+    pub relied_on: Option<bool>,
 }
 
 impl SegmentHeader {
     /// The header of a segment that this program makes.
-    pub fn new(identity: u64, sequence: u64) -> Self {
-        Self { version: VERSION, identity, sequence }
+    pub fn new(identity: u64, sequence: u64, relied_on: bool) -> Self {
+        Self { version: VERSION, revision: REVISION, identity, sequence, relied_on: Some(relied_on) }
     }
 
     /// The bytes.
     pub fn encode(self) -> [u8; SEGMENT_HEADER_BYTES] {
         Fill::new()
             .put(&SEGMENT_MAGIC, 8)
-            .put(&self.version.to_le_bytes(), 8)
+            .put(&self.version.to_le_bytes(), 4)
+            .put(&self.revision.to_le_bytes(), 4)
             .put(&self.identity.to_le_bytes(), 8)
-            .put(&self.sequence.to_le_bytes(), 36)
+            .put(&self.sequence.to_le_bytes(), 8)
+            .put(
+                &self.relied_on.map_or(0, |relied_on| u32::from(relied_on).saturating_add(1)).to_le_bytes(),
+                28,
+            )
             .sealed()
     }
 
@@ -249,9 +268,14 @@ impl SegmentHeader {
         if take.bytes(8) != SEGMENT_MAGIC {
             return None;
         }
-        let version = take.u32();
-        let _zeros = take.u32();
-        Some(Self { version, identity: take.u64(), sequence: take.u64() })
+        let (version, revision) = (take.u32(), take.u32());
+        let (identity, sequence) = (take.u64(), take.u64());
+        let relied_on = match take.u32() {
+            1 => Some(false),
+            2 => Some(true),
+            _ => None,
+        };
+        Some(Self { version, revision, identity, sequence, relied_on })
     }
 }
 
@@ -324,6 +348,7 @@ mod tests {
             let mut flipped = mark.encode();
             *flipped.get_mut(bit / 8).unwrap() ^= 1 << (bit % 8);
             assert_eq!(Mark::decode(&flipped, MarkKind::Sent, 2), Place::Damaged, "bit {bit}");
+            assert!(Mark::is_like(&flipped, MarkKind::Sent) && !Mark::is_like(&flipped, MarkKind::Only));
         }
     }
 

@@ -61,6 +61,9 @@ pub struct Cut {
     /// Records whose headers cannot be read either, one at least where so many bytes are not all zeros. A disk that lost its power
     /// may leave zeros where nothing was synced, and nowhere else.
     pub headless: usize,
+    /// Whether it was written down when somebody relies on blocks of this segment: then on none of these. A program that wrote that
+    /// nowhere may have marked nothing as kept either.
+    pub is_reliance_known: bool,
 }
 
 /// A segment with damage.
@@ -83,6 +86,17 @@ pub struct Lost {
     pub id: BlockId,
     /// What it covers; `None` when its header is damaged too.
     pub coordinates: Option<Coordinates>,
+    /// Whether it was [marked](crate::Queue::mark_only_copy) as the only copy of its rows.
+    pub is_only_copy: bool,
+    /// Whether somebody may rely on it once it was kept; `None` where that was not written down.
+    pub relied_on: Option<bool>,
+}
+
+impl Lost {
+    pub(crate) fn of(id: BlockId, entry: &Entry, relied_on: Option<bool>) -> Self {
+        let is_only_copy = entry.only_copy.is_some();
+        Self { id, coordinates: entry.coordinates.clone(), is_only_copy, relied_on }
+    }
 }
 
 /// Partitions by name, each kept once.
@@ -155,6 +169,8 @@ struct Survey {
     /// Blocks that are known to have been synced.
     synced: u32,
     header_fault: Option<String>,
+    /// Whether somebody may rely on its blocks once they are kept, if anything says so.
+    relied_on: Option<bool>,
 }
 
 impl<F: FileAt> Left<F> {
@@ -169,7 +185,7 @@ impl<F: FileAt> Left<F> {
         let header = SegmentHeader::decode(&header_bytes).filter(|_| readable.is_ok());
         match header {
             Some(header) if header.version != VERSION => return Ok(Verdict::Newer(header.version)),
-            Some(header) if header != SegmentHeader::new(self.identity, self.sequence) => {
+            Some(header) if (header.identity, header.sequence) != (self.identity, self.sequence) => {
                 return Ok(Verdict::Foreign);
             }
             _ => {}
@@ -180,6 +196,7 @@ impl<F: FileAt> Left<F> {
             Some(_) if size < RECORDS_AT => Some("it is shorter than its fixed part".to_owned()),
             Some(_) => None,
         };
+        survey.relied_on = header.and_then(|header| header.relied_on).or_else(|| self.has_kept(&survey));
         if survey.sealed.is_none() && self.newest {
             report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
@@ -215,7 +232,8 @@ impl<F: FileAt> Left<F> {
         torn.extend(records.into_iter().map(|record| record.header));
         let headless = torn.iter().filter(|header| header.is_none()).count();
         let blocks = torn.iter().flatten().map(|header| coordinates(header, partitions)).collect();
-        Some(Cut { file, bytes, blocks, headless: headless.saturating_add(usize::from(is_headless)) })
+        let headless = headless.saturating_add(usize::from(is_headless));
+        Some(Cut { file, bytes, blocks, headless, is_reliance_known: survey.relied_on.is_some() })
     }
 
     /// Whether there are bytes where a record's header would be that are not zeros.
@@ -249,7 +267,7 @@ impl<F: FileAt> Left<F> {
             let next = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
             miss(&mut records, next, end, "its last record is damaged");
         }
-        Survey { records, end, limit, sealed, marks, synced, header_fault: None }
+        Survey { records, end, limit, sealed, marks, synced, header_fault: None, relied_on: None }
     }
 
     /// All records in order, and where the last one with a header ends.
@@ -317,10 +335,7 @@ impl<F: FileAt> Left<F> {
     }
 
     fn mark(&self, marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Place {
-        let index = usize::try_from(ordinal).unwrap_or(usize::MAX).saturating_mul(MARKS_PER_BLOCK);
-        let at = index.saturating_add(usize::from(kind == MarkKind::Done)).saturating_mul(MARK_BYTES);
-        let bytes = marks.and_then(|marks| marks.get(at..at.saturating_add(MARK_BYTES)));
-        match bytes.map(|bytes| Mark::decode(bytes, kind, self.sequence)) {
+        match mark_bytes(marks, ordinal, kind).map(|bytes| Mark::decode(bytes, kind, self.sequence)) {
             Some(Place::Empty) => Place::Empty,
             Some(Place::Set(mark)) if mark.number == ordinal => Place::Set(mark),
             _ => Place::Damaged,
@@ -329,14 +344,24 @@ impl<F: FileAt> Left<F> {
 
     /// What stands in the place of `sent`: that mark, or `sole`, or `kept`.
     fn mark_of_sending(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
-        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept];
-        let places = kinds.map(|kind| self.mark(marks, ordinal, kind));
+        self.mark_of(&[MarkKind::Sent, MarkKind::Sole, MarkKind::Kept], marks, ordinal)
+    }
+
+    /// What stands in a place where a mark of one of these kinds does.
+    fn mark_of(&self, kinds: &[MarkKind], marks: Option<&Vec<u8>>, ordinal: u32) -> Place {
+        let places = kinds.iter().map(|kind| self.mark(marks, ordinal, *kind));
         places.into_iter().find(|place| *place != Place::Damaged).unwrap_or(Place::Damaged)
     }
 
     fn is_marked(&self, marks: Option<&Vec<u8>>, ordinal: u32) -> bool {
-        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept, MarkKind::Done];
+        let kinds = [MarkKind::Sent, MarkKind::Sole, MarkKind::Kept, MarkKind::Only, MarkKind::Done];
         kinds.into_iter().any(|kind| matches!(self.mark(marks, ordinal, kind), Place::Set(_)))
+    }
+
+    /// A mark `kept` is only there where somebody relies on such blocks.
+    fn has_kept(&self, survey: &Survey) -> Option<bool> {
+        let is_kept = |ordinal| self.mark(survey.marks.as_ref(), ordinal, MarkKind::Kept);
+        (0..SEGMENT_BLOCKS_MAX).any(|ordinal| matches!(is_kept(ordinal), Place::Set(_))).then_some(true)
     }
 
     /// The segment as the queue has it from now on.
@@ -363,7 +388,7 @@ impl<F: FileAt> Left<F> {
                     entry.state = State::Lost;
                     reason.get_or_insert(fault);
                     let id = BlockId { segment: self.sequence, ordinal };
-                    lost.push(Lost { id, coordinates: entry.coordinates.clone() });
+                    lost.push(Lost::of(id, &entry, survey.relied_on));
                 }
             }
             if entry.state == State::Held {
@@ -397,13 +422,15 @@ impl<F: FileAt> Left<F> {
             dirty: true,
             sealed: survey.sealed.is_some(),
             damaged,
+            relied_on: survey.relied_on,
             torn,
         }
     }
 
     /// What the marks say of a block; returns how many of them are not whole.
     fn apply_marks(&self, marks: Option<&Vec<u8>>, ordinal: u32, entry: &mut Entry) -> u64 {
-        let (sent, done) = (self.mark_of_sending(marks, ordinal), self.mark(marks, ordinal, MarkKind::Done));
+        let sent = self.mark_of_sending(marks, ordinal);
+        let done = self.mark_of(&[MarkKind::Done, MarkKind::Only], marks, ordinal);
         match sent {
             Place::Set(mark) if entry.sent == Sent::Never => {
                 entry.sent = match mark.kind {
@@ -416,12 +443,27 @@ impl<F: FileAt> Left<F> {
             Place::Set(_) | Place::Empty => {}
         }
         match done {
+            Place::Set(mark) if mark.kind == MarkKind::Only => entry.only_copy = Some(mark.value),
             Place::Set(_) => entry.state = State::Settled,
-            Place::Damaged => entry.sent = Sent::Doubtful,
+            Place::Damaged => {
+                entry.sent = Sent::Doubtful;
+                // Forgotten, it would be dropped once its partition is committed behind it.
+                let was_only = mark_bytes(marks, ordinal, MarkKind::Only)
+                    .is_some_and(|bytes| Mark::is_like(bytes, MarkKind::Only));
+                let rows = entry.coordinates.as_ref().map_or(0, |covers| covers.rows);
+                entry.only_copy = was_only.then_some(rows);
+            }
             Place::Empty => {}
         }
         u64::from(sent == Place::Damaged).saturating_add(u64::from(done == Place::Damaged))
     }
+}
+
+/// The bytes in the place of a mark of a kind.
+fn mark_bytes(marks: Option<&Vec<u8>>, ordinal: u32, kind: MarkKind) -> Option<&[u8]> {
+    let index = usize::try_from(ordinal).ok()?.saturating_mul(MARKS_PER_BLOCK);
+    let at = index.saturating_add(usize::try_from(kind.slot()).ok()?).saturating_mul(MARK_BYTES);
+    marks?.get(at..at.saturating_add(MARK_BYTES))
 }
 
 /// Adds records that are not there, up to an ordinal.

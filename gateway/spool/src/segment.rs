@@ -10,6 +10,7 @@ use crate::{
         Kind, MARKS_AT, MARKS_BYTES, RECORD_HEADER_BYTES, RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, mark_at,
         name,
     },
+    queue::Options,
     record::{BlockHead, Mark, MarkKind, RecordHeader, SegmentHeader},
 };
 use std::sync::Arc;
@@ -58,20 +59,27 @@ pub(crate) struct Segment<F> {
     pub sealed: bool,
     /// Damage was found in it: the file is kept for ever.
     pub damaged: bool,
+    /// Whether somebody may rely on its blocks once they are kept, if that is known.
+    pub relied_on: Option<bool>,
     /// Blocks of an earlier run that were not written to their end, in front of one that was: to be settled.
     pub torn: Vec<u32>,
 }
 
 impl<F: FileAt> Segment<F> {
     /// Makes one: its fixed part is durable before it has its name. The directory is left to be synced.
-    pub fn create(files: &impl Files<File = F>, identity: u64, sequence: u64) -> Result<Self, WriteError> {
+    pub fn create(
+        files: &impl Files<File = F>,
+        options: &Options,
+        sequence: u64,
+    ) -> Result<Self, WriteError> {
         let (draft, place) = (name(sequence, Kind::New), name(sequence, Kind::Spool));
         let file = match files.create(&draft) {
             Ok(file) => file,
             Err(error) if is_full(&error) => return Err(WriteError::Full),
             Err(error) => return Err(Fatal::of("create", &draft)(error).into()),
         };
-        if let Err(error) = write_fixed_part(&file, identity, sequence) {
+        let header = SegmentHeader::new(options.identity, sequence, options.relied_on);
+        if let Err(error) = write_fixed_part(&file, header) {
             if !is_full(&error) {
                 return Err(Fatal::of("write", &draft)(error).into());
             }
@@ -91,6 +99,7 @@ impl<F: FileAt> Segment<F> {
             dirty: false,
             sealed: false,
             damaged: false,
+            relied_on: Some(options.relied_on),
             torn: Vec::new(),
         })
     }
@@ -179,6 +188,21 @@ impl<F: FileAt> Segment<F> {
         }
     }
 
+    /// Marks a block as the only copy of its rows but for so many, unless it is marked so already: what was found first stands.
+    pub fn mark_only_copy(&mut self, ordinal: u32, rows_elsewhere: u64) -> Result<(), Fatal> {
+        let is_new = |entry: &Entry| entry.only_copy.is_none() && entry.state == State::Held;
+        if self.entry(ordinal).is_some_and(is_new) {
+            if self.entry(ordinal).is_some_and(|entry| entry.sent == Sent::Doubtful) {
+                // The mark that is not whole may be the one that is written over.
+                self.write_mark(MarkKind::Sent, ordinal, 0)?;
+                self.sync()?;
+            }
+            self.write_mark(MarkKind::Only, ordinal, rows_elsewhere)?;
+            self.entry_mut(ordinal).only_copy = Some(rows_elsewhere);
+        }
+        Ok(())
+    }
+
     /// Settles a block; says whether it was not settled before.
     pub fn settle(&mut self, ordinal: u32) -> Result<bool, Fatal> {
         if self.entry(ordinal).is_none_or(|entry| entry.state == State::Settled) {
@@ -256,7 +280,7 @@ pub(crate) fn body_bytes<B: AsRef<[u8]>>(body: &[B]) -> u64 {
     body.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.as_ref().len() as u64))
 }
 
-fn write_fixed_part(file: &impl FileAt, identity: u64, sequence: u64) -> std::io::Result<()> {
-    file.write_all_at(&SegmentHeader::new(identity, sequence).encode(), 0)?;
+fn write_fixed_part(file: &impl FileAt, header: SegmentHeader) -> std::io::Result<()> {
+    file.write_all_at(&header.encode(), 0)?;
     file.write_all_at(&vec![0; MARKS_BYTES], MARKS_AT)
 }

@@ -10,7 +10,8 @@
 //!                     `-- nobody answers: what is left, exit code 69 --------------'
 //! ```
 //!
-//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token.
+//! It may be killed at any moment, and run again: what it has inserted is marked, and known by its token; what it has found to be an only copy
+//! is written down before it is inserted, and stays one.
 //!
 //! Rows may be doubled, and are counted then: those of blocks that were sent before and whose tokens the server may have forgotten; those
 //! of messages that are in the table or are read again although others of their block are not; and those of blocks that nobody has
@@ -30,7 +31,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     table::sink,
     volume::{
-        only_copy::{Adoptee, Adopter, Fits, Logs, Unsendable, Whereabouts, partition_of},
+        only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Unsendable, Whereabouts, judge, partition_of},
         spool::{self, Ended, LeftBlock, Missing, Spool},
     },
 };
@@ -106,7 +107,9 @@ pub fn drain(
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
-    let options = Options::new(identity.number(), config.queue.bytes_max(volume.space()?.total));
+    let enqueues = config.delivery.commit == Commit::AfterEnqueue;
+    let bytes_max = config.queue.bytes_max(volume.space()?.total);
+    let options = Options::new(identity.number(), bytes_max, enqueues);
     let (failed_out, failed) = bounded(1);
     let (spool, recovered) = Spool::start(path, options, move |fatal| {
         if failed_out.send(fatal).is_err() {
@@ -179,8 +182,8 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
                 return Ok(());
             }
         };
-        self.judge_damaged(recovered, &logs);
-        let only_copies = self.drop_others(left, &logs);
+        self.judge_damaged(&logs);
+        let only_copies = self.drop_others(judge(left, &logs, &self.spool).await);
         self.say("asked Kafka");
         if !only_copies.is_empty() {
             self.insert(only_copies).await?;
@@ -242,12 +245,15 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
         Ok(())
     }
 
-    fn judge_damaged(&mut self, recovered: &Recovered, logs: &Logs) {
+    fn judge_damaged(&mut self, logs: &Logs) {
         let enqueues = self.config.delivery.commit == Commit::AfterEnqueue;
-        for (damaged, (_, _, missing)) in self.report.damaged.iter_mut().zip(Missing::found(recovered)) {
+        // In the order of what was found when it was opened.
+        for (damaged, missing) in self.report.damaged.iter_mut().zip(self.spool.left().take_missing()) {
+            let is_unknown = missing.is_enqueued(enqueues) && !self.request.give_up_damaged;
             damaged.fate = match (logs.whereabouts_of_missing(&missing, enqueues), missing.record) {
                 (Some(Whereabouts::Settled), _) => Fate::Settled,
                 (Some(Whereabouts::OnlyCopy(_)), None) => Fate::Lost,
+                (None, None) if is_unknown => Fate::Unknown,
                 // What was not written to its end was never committed for that: it is read again, whatever it was.
                 (Some(Whereabouts::InKafka), _) | (None, None) => Fate::InKafka,
                 (_, Some(_)) if self.request.give_up_damaged => Fate::GivenUp,
@@ -261,21 +267,16 @@ impl<F: FnMut(&Progress<'_>)> Course<'_, F> {
     }
 
     /// Drops what is in the table or is read again, and gives what is left.
-    fn drop_others(&mut self, left: Vec<LeftBlock>, logs: &Logs) -> Vec<Adoptee> {
-        let mut only_copies = Vec::new();
-        for block in left {
-            let tally = Tally::of(block.rows());
-            match logs.whereabouts(&block) {
-                Whereabouts::OnlyCopy(only) => {
-                    only_copies.push(Adoptee::new(block, only, logs));
-                    continue;
-                }
-                Whereabouts::Settled => self.report.settled += tally,
-                Whereabouts::InKafka => self.report.in_kafka += tally,
+    fn drop_others(&mut self, Judged { settled, in_kafka, only_copies }: Judged) -> Vec<Adoptee> {
+        let report = &mut self.report;
+        for (blocks, dropped) in [(settled, &mut report.settled), (in_kafka, &mut report.in_kafka)] {
+            for block in blocks {
+                let tally = Tally::of(block.rows());
+                *dropped += tally;
+                report.left.blocks -= tally.blocks;
+                report.left.rows -= tally.rows;
+                self.spool.end(block.record(), Ended::Dropped);
             }
-            self.spool.end(block.record(), Ended::Dropped);
-            self.report.left.blocks -= tally.blocks;
-            self.report.left.rows -= tally.rows;
         }
         self.moved = Instant::now();
         only_copies

@@ -17,18 +17,22 @@
 //! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
 //! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
 //!
-//! Kafka is asked once of a block: what was found stands ([`Adoptee`]), in memory alone. Who asks later, as the next run does, may be told
-//! that it is settled, since its owner has committed behind the gap.
+//! That a block is an only copy stands from when it was found: the volume has it in writing ([`judge`]). Who asks later, as the next run does,
+//! may be told that it is settled, since its owner has committed behind the gap. So that this process is none of those owners, it is found out
+//! before a partition begins that leaves something out ([`sluice_kafka::BeforeBegin`]), of all that the volume has of it.
 //!
 //! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
-//! block's offsets looks like the old one.
+//! block's offsets looks like the old one. Nor which gaps another process has committed behind: a block that is asked about for the first time
+//! by then looks settled.
 
 mod adopter;
 mod fits;
+mod judge;
 mod logs;
 
 pub use adopter::{Adoptee, Adopter};
 pub use fits::{Fits, Tables, Unsendable};
+pub use judge::{Finding, Judged, judge};
 pub use logs::{Logs, partition_of};
 
 use sluice_kafka::OffsetRange;

@@ -13,7 +13,10 @@
 //! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
 //! is not inserted stays on the volume when this process ends, and is found by the next one. What cannot be sent, above all because it was
 //! encoded for columns that the table no longer has, waits for someone, who is told, and holds nobody else up. Kafka is not asked about it
-//! again: what it has said stands ([`Adoptee`]).
+//! again, also not by the next run: what was found is written down on the volume ([`crate::volume::only_copy::judge`]).
+//!
+//! Blocks of an earlier run wait for their partitions; which of them are only copies is found out at once all the same, since whoever owns
+//! a partition meanwhile may commit behind what Kafka no longer has.
 
 mod unsent;
 
@@ -25,8 +28,8 @@ use crate::{
         task::Shards,
     },
     volume::{
-        only_copy::{Adoptee, Adopter, Fits, Logs, Whereabouts, partition_of},
-        spool::{Ended, LeftBlock, Missing, Spool},
+        only_copy::{Adoptee, Adopter, Fits, Judged, Logs, Whereabouts, judge, partition_of},
+        spool::{Ended, LeftBlock, Missing},
     },
 };
 use sluice_gateway_config::Kafka;
@@ -41,9 +44,14 @@ use unsent::{Unsent, Waits};
 /// How long brokers may take for an answer. Chosen: above an election of a coordinator.
 const PATIENCE: Patience = Patience { answer: Duration::from_secs(10), message: Duration::from_secs(10) };
 
+/// How long the volume may take to write down which blocks of a partition are only copies. Chosen: a slow disk is waited for, and asked again.
+const JUDGE_WAIT: Duration = Duration::from_secs(10);
+
 /// What is asked about.
 #[derive(Default)]
 struct Question {
+    /// Partitions whose blocks wait for them.
+    waiting: BTreeSet<PartitionId>,
     blocks: Vec<LeftBlock>,
     /// Records that cannot be read.
     missing: Vec<Missing>,
@@ -54,23 +62,14 @@ type Unanswered = (Question, ReadError);
 
 /// What came of a look at blocks.
 struct Answer {
-    judged: Judged,
+    sendable: Sendable,
     /// What became of the question to Kafka; `None` when there was none.
     asked: Option<Result<(), Unanswered>>,
 }
 
-/// What Kafka has said of blocks.
-#[derive(Default)]
-struct Found {
-    only_copies: Vec<Adoptee>,
-    /// How many of the others were dropped, and why.
-    settled: u64,
-    in_kafka: u64,
-}
-
 /// What is to be inserted.
 #[derive(Default)]
-struct Judged {
+struct Sendable {
     /// At once.
     ready: Vec<Ready>,
     /// Not now.
@@ -108,11 +107,12 @@ pub struct Orphans {
 impl Orphans {
     /// Nothing was found yet.
     pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
+        let question = Question { waiting: adopter.spool.left().waiting(), ..Question::default() };
         Self {
             adopter,
             kafka,
             policy,
-            question: Question::default(),
+            question,
             asking: None,
             unanswered: 0,
             again: Instant::now(),
@@ -124,11 +124,9 @@ impl Orphans {
 
     /// Asks, takes answers, and sends what may be sent.
     pub fn look(&mut self, shards: &Shards) {
-        let left = self.adopter.spool.left();
-        self.question.blocks.extend(left.orphans(self.policy.drain.is_requested()));
-        self.question.missing.extend(left.take_missing());
-        self.take_answer(shards);
         let now = Instant::now();
+        self.take_orphans(now);
+        self.take_answer(shards);
         let is_question_due = !self.question.is_empty() && now >= self.again;
         if self.asking.is_none() && (is_question_due || self.unsent.is_due(now)) {
             self.ask(is_question_due);
@@ -142,6 +140,18 @@ impl Orphans {
         while self.shipments.try_join_next().is_some_and(|ended| ended.is_ok()) {}
     }
 
+    /// Takes what no partition goes on with. Kafka is not asked about what the volume has in writing.
+    fn take_orphans(&mut self, now: Instant) {
+        let left = self.adopter.spool.left();
+        for block in left.orphans(self.policy.drain.is_requested()) {
+            match block.in_writing() {
+                Some(in_writing) => self.unsent.add(Adoptee::new(block, in_writing), now),
+                None => self.question.blocks.push(block),
+            }
+        }
+        self.question.missing.extend(left.take_missing());
+    }
+
     /// Asks Kafka, if its question is due, and looks at the table for what waits.
     fn ask(&mut self, is_question_due: bool) {
         let (answer, asking) = oneshot::channel();
@@ -151,7 +161,7 @@ impl Orphans {
         let (adopter, kafka, enqueues) = (self.adopter.clone(), self.kafka.clone(), self.policy.enqueues);
         self.asking = Some(asking);
         tokio::spawn(async move {
-            if answer.send(judge(question, unsent, &adopter, (kafka, enqueues)).await).is_err() {
+            if answer.send(look_at(question, unsent, &adopter, (kafka, enqueues)).await).is_err() {
                 // Delivery has ended; the next run asks.
             }
         });
@@ -160,16 +170,17 @@ impl Orphans {
     fn take_answer(&mut self, shards: &Shards) {
         let Some(Ok(answer)) = self.asking.as_mut().map(oneshot::Receiver::try_recv) else { return };
         self.asking = None;
-        let Answer { judged, asked } = answer;
-        self.unsent.put((judged.unsent, &judged.waits), &self.adopter.metrics, Instant::now());
-        for _ in &judged.ready {
+        let Answer { sendable, asked } = answer;
+        self.unsent.put((sendable.unsent, &sendable.waits), &self.adopter.metrics, Instant::now());
+        for _ in &sendable.ready {
             shards.count_in();
         }
-        self.waiting.extend(judged.ready);
+        self.waiting.extend(sendable.ready);
         match asked {
             None => {}
             Some(Ok(())) => self.unanswered = 0,
             Some(Err((question, error))) => {
+                self.question.waiting.extend(question.waiting);
                 self.question.blocks.extend(question.blocks);
                 self.question.missing.extend(question.missing);
                 self.unanswered = self.unanswered.saturating_add(1);
@@ -182,34 +193,38 @@ impl Orphans {
 
 impl Question {
     fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.missing.is_empty()
+        self.waiting.is_empty() && self.blocks.is_empty() && self.missing.is_empty()
     }
 
     fn partitions(&self) -> BTreeSet<PartitionId> {
         let missing = self.missing.iter().filter_map(|missing| missing.covers.as_ref()).map(partition_of);
-        self.blocks.iter().map(LeftBlock::partition).chain(missing).collect()
+        let waiting = self.waiting.iter().cloned();
+        self.blocks.iter().map(LeftBlock::partition).chain(missing).chain(waiting).collect()
     }
 }
 
 /// Asks Kafka about blocks that nobody has asked about, if there are any, and gives what is to be inserted of them and of those that wait.
 /// Of these it is not asked: what was found of them stands.
-async fn judge(
+async fn look_at(
     question: Question,
     mut adoptees: Vec<Adoptee>,
     adopter: &Adopter,
     (kafka, enqueues): (Kafka, bool),
 ) -> Answer {
-    let (mut found, mut asked) = (Found::default(), None);
+    let (mut judged, mut asked) = (Judged::default(), None);
     if !question.is_empty() {
         match ask_kafka(question, adopter, (kafka, enqueues)).await {
-            Ok(answer) => (found, asked) = (answer, Some(Ok(()))),
+            Ok(answer) => (judged, asked) = (answer, Some(Ok(()))),
             Err(unanswered) => asked = Some(Err(unanswered)),
         }
     }
-    let Found { only_copies, settled, in_kafka } = found;
+    let Judged { settled, in_kafka, only_copies } = judged;
+    for block in settled.iter().chain(&in_kafka) {
+        adopter.spool.end(block.record(), Ended::Dropped);
+    }
     adoptees.extend(only_copies);
-    let judged = adopt(adoptees, adopter).await;
-    let inserted = judged.ready.len();
+    let sendable = adopt(adoptees, adopter).await;
+    let (settled, in_kafka, inserted) = (settled.len(), in_kafka.len(), sendable.ready.len());
     if settled > 0 || in_kafka > 0 || inserted > 0 {
         tracing::info!(
             settled,
@@ -218,23 +233,33 @@ async fn judge(
             "blocks that no partition goes on with are dropped, or nowhere else and inserted"
         );
     }
-    Answer { judged, asked }
+    Answer { sendable, asked }
 }
 
-/// Asks Kafka about blocks, drops those that are somewhere else, and gives the others.
+/// Asks Kafka about blocks, and says what is true of them.
 async fn ask_kafka(
     question: Question,
     adopter: &Adopter,
     (kafka, enqueues): (Kafka, bool),
-) -> Result<Found, Unanswered> {
-    let partitions = question.partitions();
+) -> Result<Judged, Unanswered> {
+    let (partitions, waiting) = (question.partitions(), question.waiting.clone());
+    let spool = adopter.spool.clone();
     let asked = tokio::task::spawn_blocking(move || {
         // What brokers log as the client; quotas and alerts may go by it, so that it stays as it was.
         let reader = TopicReader::new(&kafka, "strays", PATIENCE)?;
-        Logs::ask(&reader, &kafka, &partitions)
+        let logs = Logs::ask(&reader, &kafka, &partitions)?;
+        // Whether a topic is gone for good is asked once no partition of it comes.
+        let there = waiting.iter().filter(|id| logs.log(id).bounds.is_some());
+        let has_all = there.into_iter().all(|id| spool.judge(id, &logs, JUDGE_WAIT));
+        Ok::<_, ReadError>((logs, has_all))
     });
     let logs = match asked.await {
-        Ok(Ok(logs)) => logs,
+        Ok(Ok((logs, has_all))) => {
+            if !has_all {
+                tracing::warn!("the queue volume is slow to write down which of its blocks are only copies");
+            }
+            logs
+        }
         Ok(Err(error)) => return Err((question, error)),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
@@ -242,39 +267,22 @@ async fn ask_kafka(
         let found = logs.whereabouts_of_missing(missing, enqueues);
         judge_missing(missing, (found, missing.is_enqueued(enqueues)), adopter);
     }
-    Ok(drop_others(question.blocks, &logs, &adopter.spool))
-}
-
-/// Drops what is in the table or is read again, and gives what is left.
-fn drop_others(blocks: Vec<LeftBlock>, logs: &Logs, spool: &Spool) -> Found {
-    let mut found = Found::default();
-    for block in blocks {
-        match logs.whereabouts(&block) {
-            Whereabouts::Settled => found.settled += 1,
-            Whereabouts::InKafka => found.in_kafka += 1,
-            Whereabouts::OnlyCopy(only) => {
-                found.only_copies.push(Adoptee::new(block, only, logs));
-                continue;
-            }
-        }
-        spool.end(block.record(), Ended::Dropped);
-    }
-    found
+    Ok(judge(question.blocks, &logs, &adopter.spool).await)
 }
 
 /// Makes ready what can be sent, as the table is now.
-async fn adopt(adoptees: Vec<Adoptee>, adopter: &Adopter) -> Judged {
-    let (mut judged, mut fits) = (Judged::default(), Fits::default());
+async fn adopt(adoptees: Vec<Adoptee>, adopter: &Adopter) -> Sendable {
+    let (mut sendable, mut fits) = (Sendable::default(), Fits::default());
     for adoptee in adoptees {
         match adopter.ready(&adoptee, &mut fits).await {
-            Ok(ready) => judged.ready.push(ready),
+            Ok(ready) => sendable.ready.push(ready),
             Err(why) => {
-                judged.waits.add(&adoptee, &why);
-                judged.unsent.push(adoptee.waiting());
+                sendable.waits.add(&why);
+                sendable.unsent.push(adoptee.waiting());
             }
         }
     }
-    judged
+    sendable
 }
 
 /// Says what becomes of a record that cannot be read, and counts what is lost. Its file is kept aside.
@@ -336,6 +344,7 @@ mod tests {
         volume::{
             block_frames::tests::{Volume, stowed},
             only_copy::Tables,
+            spool::Spool,
         },
     };
     use sluice_kafka::OffsetRange;
@@ -343,6 +352,12 @@ mod tests {
 
     /// What the blocks of these tests are encoded for, as a number. Nobody has written down which columns that is.
     const COLUMNS: u64 = 9;
+
+    fn orphans(spool: &Spool) -> Orphans {
+        let kafka = serde_json::json!({"bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"], "consumerGroup": "g"});
+        let policy = Policy { drain: Drain::default(), enqueues: false, sending_max: 1 };
+        Orphans::new(adopter(spool, COLUMNS), serde_json::from_value(kafka).unwrap(), policy)
+    }
 
     /// What inserts while rows are encoded for these columns. No server can be asked.
     fn adopter(spool: &Spool, columns: u64) -> Adopter {
@@ -361,13 +376,14 @@ mod tests {
     }
 
     /// All that is left, found while the group's offset was 20.
-    pub(super) fn only_copies(spool: &Spool) -> Vec<Adoptee> {
+    pub(super) async fn only_copies(spool: &Spool) -> Vec<Adoptee> {
         let blocks = spool.left().take_all();
         let logs = logs(&blocks[0], 20);
         let count = blocks.len();
-        let found = drop_others(blocks, &logs, spool);
-        assert_eq!((found.only_copies.len(), found.settled, found.in_kafka), (count, 0, 0));
-        found.only_copies
+        let judged = judge(blocks, &logs, spool).await;
+        let Judged { settled, in_kafka, only_copies } = judged;
+        assert_eq!((only_copies.len(), settled.len(), in_kafka.len()), (count, 0, 0));
+        only_copies
     }
 
     /// A volume on which an earlier run has left the offsets from 20 to 30, unsent.
@@ -384,9 +400,9 @@ mod tests {
     }
 
     /// The only block that is ready.
-    fn only_one(judged: Judged) -> Ready {
-        assert!(judged.unsent.is_empty());
-        let [ready] = <[Ready; 1]>::try_from(judged.ready).expect("one block is ready");
+    fn only_one(sendable: Sendable) -> Ready {
+        assert!(sendable.unsent.is_empty());
+        let [ready] = <[Ready; 1]>::try_from(sendable.ready).expect("one block is ready");
         ready
     }
 
@@ -394,13 +410,12 @@ mod tests {
     async fn an_only_copy_that_has_waited_is_sent_although_its_owner_has_committed_behind_the_gap() {
         let volume = Volume::new("waited");
         let spool = left_unsent(&volume).await;
-        let adoptees = only_copies(&spool);
-        let judged = adopt(adoptees, &adopter(&spool, COLUMNS + 1)).await;
-        let unfit = &judged.waits.unfit;
-        assert_eq!((judged.ready.len(), unfit.blocks, unfit.known_to_this_run_alone), (0, 1, 1));
-        let block = judged.unsent[0].block();
+        let adoptees = only_copies(&spool).await;
+        let sendable = adopt(adoptees, &adopter(&spool, COLUMNS + 1)).await;
+        assert_eq!((sendable.ready.len(), sendable.waits.unfit.blocks), (0, 1));
+        let block = sendable.unsent[0].block();
         assert_eq!(logs(block, 60).whereabouts(block), Whereabouts::Settled, "whoever asks Kafka again");
-        let ready = only_one(adopt(judged.unsent, &adopter(&spool, COLUMNS)).await);
+        let ready = only_one(adopt(sendable.unsent, &adopter(&spool, COLUMNS)).await);
         assert_eq!(ready.release.range, OffsetRange { first: 20, next: 30 });
         assert!(
             ready.release.is_inherited,
@@ -411,10 +426,26 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
+    async fn an_only_copy_of_an_earlier_run_is_sent_without_asking_kafka() {
+        let volume = Volume::new("earlier");
+        let spool = left_unsent(&volume).await;
+        drop(only_copies(&spool).await);
+        assert!(spool.close(Duration::from_mins(1)));
+        let spool = volume.open(64 << 20);
+        assert!(spool.left().waiting().is_empty(), "its partition does not go on with it");
+        let mut orphans = orphans(&spool);
+        orphans.take_orphans(Instant::now());
+        assert!(orphans.question.is_empty() && orphans.unsent.is_due(Instant::now()));
+        let ready = only_one(adopt(orphans.unsent.take_all(), &orphans.adopter).await);
+        assert!(ready.release.is_inherited, "its owner may have sent it meanwhile");
+        ready.stowed.block.account.settled();
+    }
+
+    #[tokio::test(flavor = "current_thread")]
     async fn an_only_copy_that_has_not_waited_was_sent_by_nobody() {
         let volume = Volume::new("at_once");
         let spool = left_unsent(&volume).await;
-        let ready = only_one(adopt(only_copies(&spool), &adopter(&spool, COLUMNS)).await);
+        let ready = only_one(adopt(only_copies(&spool).await, &adopter(&spool, COLUMNS)).await);
         assert!(!ready.release.is_inherited);
         ready.stowed.block.account.settled();
     }
@@ -425,9 +456,9 @@ mod tests {
         let spool = left_unsent(&volume).await;
         let block = spool.left().take_all().remove(0).under_a_foreign_token();
         let logs = logs(&block, 20);
-        let found = drop_others(vec![block], &logs, &spool);
+        let judged = judge(vec![block], &logs, &spool).await;
         let Waits { unfit, unknown, foreign } =
-            adopt(found.only_copies, &adopter(&spool, COLUMNS + 1)).await.waits;
+            adopt(judged.only_copies, &adopter(&spool, COLUMNS + 1)).await.waits;
         assert_eq!((unfit.blocks, unknown.blocks, foreign.blocks), (0, 0, 1));
     }
 }

@@ -28,20 +28,24 @@ mod numbers;
 mod whole_file;
 
 pub use body::{Record, Unreadable};
-pub use left::{Left, LeftBlock};
+pub use left::{InWriting, Left, LeftBlock};
 pub use missing::Missing;
 pub use notes::Note;
 pub use numbers::{Numbers, Usage};
 
-use crate::volume::block_frames::{BlockFrames, Leaving};
+use crate::volume::{
+    block_frames::{BlockFrames, Leaving},
+    only_copy::{Finding, Logs},
+};
 use body::Reads;
 use columns::ColumnFiles;
 use crossbeam_channel::{Sender, bounded};
 use keeper::Keeper;
 use notes::Notes;
 use sluice_clickhouse::column::TableColumns;
+use sluice_gateway_config::InitialOffset;
 use sluice_kafka::{
-    OffsetRange,
+    Beginning, OffsetRange, PartitionId,
     ranges::{Parts, Token},
 };
 use sluice_spool::{
@@ -62,6 +66,10 @@ use tokio::sync::oneshot;
 /// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and [`SPILLS_MAX`] together, each of
 /// which has one at a time, so that nobody who asks is ever held up.
 const REQUESTS_MAX: usize = 256;
+
+/// How long a partition that is about to begin waits for the volume at a time. Chosen: as its leader is waited for; commits of others wait for
+/// it.
+const BEGIN_WAIT: Duration = Duration::from_secs(3);
 
 /// Blocks that are on their way to the volume at the same time. What they hold is memory until they have arrived; more would not
 /// arrive sooner.
@@ -108,6 +116,10 @@ enum Request {
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
     /// Say that nobody else has these blocks to send.
     Sole(Vec<BlockId>),
+    /// Write down which of these blocks were found to be only copies; answer with what was written down of each before.
+    OnlyCopies { found: Vec<(BlockId, Option<Finding>)>, answer: oneshot::Sender<Vec<Option<u64>>> },
+    /// Write down which blocks of a partition are only copies, by what is known of its log.
+    Judge { id: PartitionId, logs: Logs, done: Sender<()> },
     /// Say where a block's body is.
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
     /// Write down how far a block is that is sent in parts.
@@ -135,7 +147,7 @@ struct Shared {
     /// Everything is to be moved to the volume: the process leaves.
     everything: AtomicBool,
     /// A block counts as on the volume once its record is durable.
-    syncs: AtomicBool,
+    syncs: bool,
     /// How often that was asked for, and the last time as of which nothing needed memory any more.
     asked: AtomicU64,
     kept_as_of: AtomicU64,
@@ -164,7 +176,7 @@ impl Spool {
         let directory = Directory::open(path).map_err(unopened)?;
         let (queue, recovered) = Queue::open(directory, options).map_err(Error::Open)?;
         let (requests, requests_in) = bounded(REQUESTS_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { syncs: options.relied_on, ..Shared::default() });
         let reads = Reads::start().map_err(Error::Thread)?;
         let left = Left::of(&queue, &recovered);
         let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
@@ -196,11 +208,6 @@ impl Spool {
     /// How full the volume is, as of a moment ago.
     pub fn usage(&self) -> Usage {
         self.shared.numbers.usage()
-    }
-
-    /// From now on a block counts as on the volume once its record is durable: its offsets are committed then.
-    pub fn sync_appends(&self) {
-        self.shared.syncs.store(true, Ordering::Relaxed);
     }
 
     /// From now on everything is moved to the volume that has room there, be it sent meanwhile or not: the process leaves. Asked
@@ -263,6 +270,31 @@ impl Spool {
         if !ids.is_empty() {
             self.ask(Request::Sole(ids));
         }
+    }
+
+    /// Writes down, durably, which of these blocks were found to be the only copies of their rows, unless that was written down before:
+    /// gives of how many rows of each it says that they are elsewhere too.
+    pub async fn write_only_copies(&self, found: Vec<(BlockId, Option<Finding>)>) -> Vec<Option<u64>> {
+        let (answer, written) = oneshot::channel();
+        self.ask(Request::OnlyCopies { found, answer });
+        answered(written).await
+    }
+
+    /// A partition is about to begin: what is nowhere else once it has is [found and written down](Self::judge). `false` when that was not
+    /// done in time. Blocks.
+    pub fn judge_beginning(&self, initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> bool {
+        beginning.is_gapless() || self.judge(id, &Logs::of_beginning(initial, id, beginning), BEGIN_WAIT)
+    }
+
+    /// Finds out which blocks of a partition are the only copies of their rows, among all that the volume has or that are on their way
+    /// there, and writes it down durably. `false` when that takes longer than `patience`, or the volume has failed. Blocks.
+    pub fn judge(&self, id: &PartitionId, logs: &Logs, patience: Duration) -> bool {
+        let is_empty = self.usage().blocks == 0 && self.shared.spills.load(Ordering::Acquire) == 0;
+        let (done, judged) = bounded(1);
+        if !is_empty {
+            self.ask(Request::Judge { id: id.clone(), logs: logs.clone(), done });
+        }
+        is_empty || judged.recv_timeout(patience).is_ok()
     }
 
     /// A block, to be read.

@@ -114,7 +114,7 @@ impl Scene {
     fn leave_as(&self, offsets: &[i64], marked: &[i64], is_enqueued: bool) {
         let identity = Identity::of("live", "live");
         let _claimed = Volume::claim(&self.folder, &identity).unwrap();
-        let options = Options::new(identity.number(), 1 << 30);
+        let options = Options::new(identity.number(), 1 << 30, is_enqueued);
         let (mut queue, _) = Queue::open(Directory::open(&self.folder).unwrap(), options).unwrap();
         let columns = self.table.0.targets(&self.table.1).unwrap().columns();
         for offset in offsets {

@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::broker::EXIT_NEW_START;
 use super::only_copy::wait_enqueued;
 use super::spooled;
-use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
+use super::volume::{
+    self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real, run_drain_of,
+};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, Scene};
@@ -21,6 +23,9 @@ const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
 /// What a gateway says that ends because the table has others than it encodes for.
 const SAYS_CHANGED: &str = "has other columns now";
 
+/// How often a gateway comes back while its blocks wait.
+const RESTARTS: u32 = 2;
+
 /// What happens to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
@@ -28,6 +33,8 @@ pub enum Columns {
     Renamed,
     /// A column has another type, and then that of before again.
     Replaced,
+    /// The same where Kafka no longer has the messages, over restarts and a `drain`.
+    Forgotten,
 }
 
 /// A statement's end that gives the links' attributes another type.
@@ -35,7 +42,7 @@ const LINKS_AS_MAP: &str = "Array(Map(LowCardinality(String), String))";
 
 impl Columns {
     /// All of them, with a scenario's name and words.
-    pub const ALL: [(Columns, &'static str, &'static str); 2] = [
+    pub const ALL: [(Columns, &'static str, &'static str); 3] = [
         (
             Columns::Renamed,
             "volume-column-renamed",
@@ -46,11 +53,16 @@ impl Columns {
             "volume-column-replaced",
             "the same with another type: they wait, new rows do not, and they go in once the column is as it was",
         ),
+        (
+            Columns::Forgotten,
+            "volume-column-replaced-retention-passes",
+            "blocks that Kafka has forgotten wait for a column; offsets behind them are committed, and they outlive restarts and a `drain`",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.
-    pub fn change() -> Value {
-        volume::change(true)
+    pub fn change(self) -> Value {
+        volume::change(self != Columns::Forgotten)
     }
 
     /// Plays it.
@@ -58,6 +70,15 @@ impl Columns {
     /// # Errors
     /// When what is waited for does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let played = match self {
+            Columns::Renamed | Columns::Replaced => self.change_table(scene).await,
+            Columns::Forgotten => forget(scene).await,
+        };
+        scene.stage.servers.sink.go(Way::Open);
+        played
+    }
+
+    async fn change_table(self, scene: &mut Scene<'_>) -> Result<Expected> {
         spooled::begin(scene).await?;
         // What is in is committed: what is committed from now on is on the volume.
         scene.wait_committed(0).await?;
@@ -66,32 +87,65 @@ impl Columns {
         scene.stage.servers.sink.go(Way::Open);
         let measures = vec![("blocks on the volume", as_real(left?))];
         let since = Instant::now();
-        let (recovery_s, ends): (_, &[i32]) = match self {
-            Columns::Renamed => {
-                alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
-                scene.start_again(0, Some("gateway-0"))?;
-                (Some(scene.recovered(since).await?), &[])
-            }
-            Columns::Replaced => {
-                let before = links_type(scene).await?;
-                replace_links(scene, LINKS_AS_MAP).await?;
-                scene.start_again(0, Some("gateway-0"))?;
-                scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
-                // New rows are not held up by them.
-                scene.produce(SPANS_AFTER).await?;
-                scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
-                wait_for_table_alone(scene).await?;
-                replace_links(scene, &before).await?;
-                // Those of the columns that are gone are not committed: the next start reads them again.
-                scene.produce(SPANS_AFTER).await?;
-                scene.wait_logged(SAYS_CHANGED).await?;
-                scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
-                (None, &[EXIT_NEW_START])
-            }
+        let (recovery_s, ends): (_, &[i32]) = if self == Columns::Renamed {
+            alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
+            scene.start_again(0, Some("gateway-0"))?;
+            (Some(scene.recovered(since).await?), &[])
+        } else {
+            let before = links_type(scene).await?;
+            replace_links(scene, LINKS_AS_MAP).await?;
+            scene.start_again(0, Some("gateway-0"))?;
+            scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+            // New rows are not held up by them.
+            scene.produce(SPANS_AFTER).await?;
+            scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+            wait_for_table_alone(scene).await?;
+            replace_links(scene, &before).await?;
+            // Those of the columns that are gone are not committed: the next start reads them again.
+            scene.produce(SPANS_AFTER).await?;
+            scene.wait_logged(SAYS_CHANGED).await?;
+            scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+            (None, &[EXIT_NEW_START])
         };
         spooled::drained(scene).await?;
         Ok(Expected { recovery_s, measures, ends, ..Expected::default() })
     }
+}
+
+/// That blocks are only copies was found while nobody had committed behind them. Whoever asks Kafka later would take them for settled.
+async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
+    spooled::read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    let deleted = spooled::delete_heads(scene).await?;
+    let before = links_type(scene).await?;
+    replace_links(scene, LINKS_AS_MAP).await?;
+    scene.stage.servers.sink.go(Way::Open);
+    scene.start_again(0, Some("gateway-0"))?;
+    scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+    wait_for_table_alone(scene).await?;
+    let blocks = scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
+    for _ in 0..RESTARTS {
+        scene.gateway(0).kill().await?;
+        scene.start_again(0, Some("gateway-0"))?;
+        scene.wait_metric(0, WAITING, |waiting| spooled::is_same(waiting, blocks)).await?;
+    }
+    scene.gateway(0).kill().await?;
+    let (code, report) = run_drain_of(scene, 0, "5s").await?;
+    let left = report["left"]["blocks"].as_f64().context("no blocks in the report of drain")?;
+    ensure!(code == 1 && spooled::is_same(left, blocks), "{blocks} blocks wait, and drain says: {report}");
+    replace_links(scene, &before).await?;
+    let (code, report) = run_drain_of(scene, 0, "60s").await?;
+    let inserted = report["inserted"]["blocks"].as_f64().context("no blocks in the report of drain")?;
+    ensure!(
+        code == 0 && spooled::is_same(inserted, blocks),
+        "{blocks} blocks waited, and drain says: {report}"
+    );
+    scene.start_again(0, Some("gateway-0"))?;
+    spooled::drained(scene).await?;
+    let measures = vec![("messages on the volume alone", deleted), ("blocks that waited", blocks)];
+    Ok(Expected { measures, ..Expected::default() })
 }
 
 /// Everything is read and on the volume, or committed there, when the gateway dies. Gives how many blocks are left.

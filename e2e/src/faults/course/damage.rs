@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::spooled::{begin, come_back, drained, heads_are_spooled, is_same, read_all_while_away};
 use super::volume::{self, SPANS_AWAY, SPOOL_BLOCKS, as_real};
@@ -65,7 +65,8 @@ impl Damage {
         (
             Damage::FlippedAfterEnqueue,
             "volume-bit-flips-after-enqueue",
-            "commit: AfterEnqueue; the same in three bodies whose offsets are committed: their rows are lost",
+            "commit: AfterEnqueue; the same in three bodies whose offsets are committed: their rows are lost, and counted; \
+             the next start has commit: AfterInsert in every other round",
         ),
     ];
 
@@ -196,6 +197,10 @@ async fn flip_only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
         let block = only[(scene.round as usize * 7 + hit * only.len() / FLIPPED) % only.len()];
         block.flip(Part::Body)?;
         lost += block.rows;
+    }
+    if scene.round % 2 == 1 {
+        // They were committed all the same.
+        scene.reconfigure_gateway(0, &json!({"delivery": {"commit": "AfterInsert"}}))?;
     }
     let recovery = come_back(scene).await?;
     let counted = scene.wait_metric(0, "sluice_gateway_rows_lost_total", |rows| rows > 0.0).await?;

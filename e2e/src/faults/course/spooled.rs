@@ -204,6 +204,14 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
         let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
         ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
     }
+    let deleted = delete_heads(scene).await?;
+    let recovery = come_back(scene).await?;
+    let measures = vec![("messages on the volume alone", deleted)];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// Kafka deletes the messages of blocks on the volume that follow the committed offset without a gap; gives how many messages.
+pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<f64> {
     let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     let begins = ends.clone();
     let mut left = segments::left(&scene.volume(0))?;
@@ -216,9 +224,7 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     let deleted: i64 = ends.iter().map(|(partition, end)| end - begins[partition]).sum();
     ensure!(deleted > 0, "no block of {} follows a committed offset", left.len());
     scene.topic.delete_records(&ends.into_iter().collect::<Vec<_>>()).await?;
-    let recovery = come_back(scene).await?;
-    let measures = vec![("messages on the volume alone", as_real(deleted.unsigned_abs()))];
-    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    Ok(as_real(deleted.unsigned_abs()))
 }
 
 /// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.

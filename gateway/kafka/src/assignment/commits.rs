@@ -124,7 +124,8 @@ impl Assignment {
         let arriving = if is_their_turn { None } else { self.arrivals.due() };
         if let Some(ids) = arriving {
             self.has_read = true;
-            self.committer.as_mut().expect("it was there just now").read(ids);
+            let before = self.before_begin.clone();
+            self.committer.as_mut().expect("it was there just now").read(ids, before);
         } else if commits {
             self.commit(|_| true);
         } else if let Some(topics) = self.topics_due() {

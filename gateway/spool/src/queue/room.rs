@@ -61,7 +61,7 @@ impl<F: Files> Queue<F> {
         // Also when making it fails: a draft that was removed could come back under the name that the next one is given.
         self.next = self.next.saturating_add(1);
         self.directory_dirty = true;
-        let segment = Segment::create(&self.files, self.options.identity, sequence)?;
+        let segment = Segment::create(&self.files, &self.options, sequence)?;
         self.segments.insert(sequence, segment);
         Ok(sequence)
     }

@@ -43,6 +43,11 @@ pub fn steps(queue: &mut Queue<ModelDisk>, naive: &mut Naive) -> Result<(), Fata
     naive.keep(queue, 3)?;
     append(queue, naive, 2, 700)?;
     naive.keep(queue, naive.blocks.len() - 1)?;
+    // One that is settled soon, one that stays, and one that was appended just now turn out to be nowhere else.
+    naive.mark_only_copy(queue, 1)?;
+    naive.mark_only_copy(queue, 4)?;
+    append(queue, naive, 0, 900)?;
+    naive.mark_only_copy(queue, naive.blocks.len() - 1)?;
     // Draining: marked, sent, settled, two at a time, out of order.
     for pair in [[1, 0], [2, 3]] {
         pair.iter().try_for_each(|at| naive.mark_sent(queue, *at))?;

@@ -2,7 +2,7 @@
 
 use crate::{
     model_disk::ModelDisk,
-    naive::{IDENTITY, Naive, open, options, read_all},
+    naive::{IDENTITY, Naive, ROWS_ELSEWHERE, open, options, read_all},
 };
 use sluice_spool::{
     BlockId, Damage, Lost, OpenError, Options, Queue, ReadError, Recovered, Sent,
@@ -10,19 +10,19 @@ use sluice_spool::{
 };
 use std::collections::BTreeSet;
 
-const FILE: &str = "segment-0000000000000001.spool";
+pub const FILE: &str = "segment-0000000000000001.spool";
 const KEPT: &str = "segment-0000000000000001.damaged";
 
 /// Bytes of each block's body, and of its record.
-const BODY: usize = 40;
-const RECORD: usize = RECORD_HEADER_BYTES + BODY;
+pub const BODY: usize = 40;
+pub const RECORD: usize = RECORD_HEADER_BYTES + BODY;
 
-fn at(position: u64) -> usize {
+pub fn at(position: u64) -> usize {
     usize::try_from(position).unwrap()
 }
 
-/// Four blocks in one segment: 0 is nobody else's to send, 1 was sent, 2 is settled, 3 is held.
-fn segment(sealed: bool) -> (Naive, Vec<u8>) {
+/// Four blocks in one segment: 0 is nobody else's to send and the only copy of its rows, 1 was sent, 2 is settled, 3 is held.
+pub fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     let disk = ModelDisk::new(1);
     let (mut queue, _) = open(&disk, 4);
     let mut naive = Naive::default();
@@ -37,6 +37,7 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     naive.mark_sent(&mut queue, 1).unwrap();
     naive.settle(&mut queue, 2).unwrap();
     naive.mark_sole(&mut queue, 0).unwrap();
+    naive.mark_only_copy(&mut queue, 0).unwrap();
     naive.sync(&mut queue).unwrap();
     if sealed {
         queue.close().unwrap();
@@ -44,14 +45,14 @@ fn segment(sealed: bool) -> (Naive, Vec<u8>) {
     (naive, disk.content(FILE))
 }
 
-fn opened(content: &[u8], file: &str) -> (ModelDisk, Queue<ModelDisk>, Recovered) {
+pub fn opened(content: &[u8], file: &str) -> (ModelDisk, Queue<ModelDisk>, Recovered) {
     let disk = ModelDisk::new(1);
     disk.put(file, content);
     let (queue, report) = open(&disk, 4);
     (disk, queue, report)
 }
 
-fn ordinals(queue: &Queue<ModelDisk>) -> BTreeSet<u32> {
+pub fn ordinals(queue: &Queue<ModelDisk>) -> BTreeSet<u32> {
     queue.held().map(|held| held.id.ordinal).collect()
 }
 
@@ -82,6 +83,10 @@ fn assert_accounted(
             entry.sent == never || (entry.sent == Sent::Doubtful && report.doubtful_marks == 1),
             "{flip}"
         );
+        let only_copy = (entry.id.ordinal == 0).then_some(ROWS_ELSEWHERE);
+        let is_doubtful =
+            entry.sent == Sent::Doubtful && only_copy.map(|_| block.head.rows) == entry.only_copy;
+        assert!(entry.only_copy == only_copy || is_doubtful, "flip at {flip}: {entry:?}");
     }
     for ordinal in [0, 1, 3] {
         if there.contains(&ordinal) {
@@ -173,7 +178,8 @@ fn a_damaged_file_is_kept_as_it_was_and_its_whole_blocks_are_drained() {
     let (disk, mut queue, report) = opened(&content, FILE);
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
     assert_eq!((&*aside.file, aside.before), (KEPT, false));
-    assert_eq!(aside.lost, [Lost { id: BlockId { segment: 1, ordinal: 0 }, coordinates: None }]);
+    let id = BlockId { segment: 1, ordinal: 0 };
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: true, relied_on: Some(false) }]);
     assert_eq!(disk.file_names(), [KEPT]);
     for ordinal in [1, 3] {
         queue.settle(BlockId { segment: 1, ordinal }).unwrap();
@@ -332,7 +338,8 @@ fn a_record_of_another_segment_inside_a_body_is_not_taken_for_one() {
     content[at(RECORDS_AT) + 9] ^= 1;
     let (_, queue, report) = opened(&content, file);
     let [aside] = &report.set_aside[..] else { panic!("{report:?}") };
-    assert_eq!(aside.lost, [Lost { id: BlockId { segment: 2, ordinal: 0 }, coordinates: None }]);
+    let id = BlockId { segment: 2, ordinal: 0 };
+    assert_eq!(aside.lost, [Lost { id, coordinates: None, is_only_copy: false, relied_on: Some(false) }]);
     let firsts: Vec<_> = queue.held().map(|held| held.coordinates.first).collect();
     assert_eq!(firsts, [head.first]);
 }

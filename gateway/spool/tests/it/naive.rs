@@ -7,6 +7,9 @@ use sluice_spool::{
 
 pub const IDENTITY: u64 = 0x51;
 
+/// Rows of each only copy that are elsewhere too; no block has as many.
+pub const ROWS_ELSEWHERE: u64 = 9;
+
 /// Something that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
@@ -29,13 +32,15 @@ pub struct Block {
     pub sole: Asked,
     /// Whether somebody relies on it.
     pub kept: Asked,
+    /// Whether it was marked as the only copy of its rows.
+    pub only: Asked,
     pub settled: Asked,
 }
 
 impl Block {
     pub fn new(head: BlockHead, body: Vec<u8>, id: Option<BlockId>) -> Self {
-        let (sent, sole, kept, settled) = (Asked::No, Asked::No, Asked::No, Asked::No);
-        Self { head, body, id, durable: false, sent, sole, kept, settled }
+        let (sent, sole, kept, only, settled) = (Asked::No, Asked::No, Asked::No, Asked::No, Asked::No);
+        Self { head, body, id, durable: false, sent, sole, kept, only, settled }
     }
 }
 
@@ -48,7 +53,7 @@ pub struct Naive {
 
 pub fn options(segments: u64) -> Options {
     let segment_bytes = RECORDS_AT + (12 << 10);
-    Options { identity: IDENTITY, bytes_max: segments * segment_bytes, segment_bytes }
+    Options { identity: IDENTITY, bytes_max: segments * segment_bytes, segment_bytes, relied_on: false }
 }
 
 pub fn open(disk: &ModelDisk, segments: u64) -> (Queue<ModelDisk>, Recovered) {
@@ -118,7 +123,8 @@ impl Naive {
     pub fn synced(&mut self) {
         for block in &mut self.blocks {
             block.durable = true;
-            for asked in [&mut block.sent, &mut block.sole, &mut block.kept, &mut block.settled] {
+            let marks = [&mut block.sent, &mut block.sole, &mut block.kept, &mut block.only];
+            for asked in marks.into_iter().chain([&mut block.settled]) {
                 *asked = if *asked == Asked::No { Asked::No } else { Asked::Synced };
             }
         }
@@ -166,6 +172,20 @@ impl Naive {
         Ok(())
     }
 
+    /// Marks one as the only copy of its rows, durably with what its segment holds, as somebody does who relies on it.
+    pub fn mark_only_copy<F: sluice_spool::Files>(
+        &mut self,
+        queue: &mut Queue<F>,
+        at: usize,
+    ) -> Result<(), Fatal> {
+        let id = self.blocks[at].id.unwrap();
+        self.blocks[at].only = self.blocks[at].only.max(Asked::Yes);
+        queue.mark_only_copy(id, ROWS_ELSEWHERE)?;
+        queue.sync_blocks(&[id])?;
+        (self.blocks[at].only, self.blocks[at].durable) = (Asked::Synced, true);
+        Ok(())
+    }
+
     pub fn settle<F: sluice_spool::Files>(&mut self, queue: &mut Queue<F>, at: usize) -> Result<(), Fatal> {
         self.blocks[at].settled = Asked::Yes;
         queue.settle(self.blocks[at].id.unwrap())
@@ -198,6 +218,7 @@ impl Naive {
             let never = block.sent == Asked::No && block.head.first_sent_ms.is_none();
             let expected = if block.sole == Asked::No { Sent::Never } else { Sent::Sole };
             assert!(if never { held.sent == expected } else { held.sent.is_marked() }, "{held:?}");
+            assert_eq!(held.only_copy.is_some(), block.only != Asked::No, "{held:?}");
         }
     }
 
@@ -227,13 +248,25 @@ impl Naive {
                 }
                 Sent::Sole => assert!(block.sent != Asked::Synced && block.sole != Asked::No),
                 Sent::At(ms) => {
-                    assert!(Some(ms) == head.first_sent_ms || (ms == 77 && block.sent != Asked::No));
+                    // At 0 it stands for one that was doubtful, and turned out to be an only copy.
+                    let is_marked =
+                        block.sent != Asked::No && (ms == 77 || (ms == 0 && block.only != Asked::No));
+                    assert!(Some(ms) == head.first_sent_ms || is_marked);
                 }
                 Sent::Doubtful => {
-                    let written = asked.max(block.sole).max(block.kept);
+                    let written = asked.max(block.sole).max(block.kept).max(block.only);
                     assert_ne!(written, Asked::No, "only a mark that was written is doubtful");
                 }
             }
+            match held.only_copy {
+                // Written over, it may be gone; the block has ended then.
+                None => assert!(block.only != Asked::Synced || block.settled != Asked::No),
+                Some(ROWS_ELSEWHERE) => assert_ne!(block.only, Asked::No),
+                Some(rows) => {
+                    assert!(rows == head.rows && held.sent == Sent::Doubtful && block.only != Asked::No);
+                }
+            }
+            block.only = if held.only_copy.is_some() { Asked::Synced } else { Asked::No };
             block.sent = if held.sent.is_marked() { Asked::Synced } else { Asked::No };
             block.sole = if held.sent == Sent::Sole { Asked::Synced } else { Asked::No };
             // Its mark may stand there, or another one.

@@ -17,6 +17,7 @@ enum Action {
     MarkSent(usize),
     MarkSole(usize),
     Keep(usize),
+    MarkOnlyCopy(usize),
     Settle(usize),
     SettleOldest,
     SettlePartition(i32),
@@ -37,6 +38,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => any::<usize>().prop_map(Action::MarkSent),
         3 => any::<usize>().prop_map(Action::MarkSole),
         3 => any::<usize>().prop_map(Action::Keep),
+        3 => any::<usize>().prop_map(Action::MarkOnlyCopy),
         2 => any::<usize>().prop_map(Action::Settle),
         4 => Just(Action::SettleOldest),
         1 => (0..4).prop_map(Action::SettlePartition),
@@ -62,6 +64,9 @@ fn act(action: &Action, queue: &mut Queue<ModelDisk>, naive: &mut Naive, disk: &
             naive.pick(number).map_or(Ok(()), |at| naive.mark_sole(queue, at)).unwrap();
         }
         Action::Keep(number) => naive.pick(number).map_or(Ok(()), |at| naive.keep(queue, at)).unwrap(),
+        Action::MarkOnlyCopy(number) => {
+            naive.pick(number).map_or(Ok(()), |at| naive.mark_only_copy(queue, at)).unwrap();
+        }
         Action::Settle(number) => naive.pick(number).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettleOldest => naive.pick(0).map_or(Ok(()), |at| naive.settle(queue, at)).unwrap(),
         Action::SettlePartition(partition) => naive.settle_partition(queue, partition).unwrap(),

@@ -91,8 +91,13 @@ impl Volume {
     }
 
     pub(crate) fn open(&self, bytes_max: u64) -> Spool {
+        self.open_as(bytes_max, false)
+    }
+
+    /// With `delivery.commit: AfterEnqueue` if `enqueues`.
+    pub(crate) fn open_as(&self, bytes_max: u64, enqueues: bool) -> Spool {
         let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
-        Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
+        Spool::start(&self.0, Options::new(1, bytes_max, enqueues), failed).unwrap().0
     }
 
     pub(crate) fn files(&self) -> Vec<PathBuf> {
@@ -229,10 +234,7 @@ async fn a_block_of_a_partition_that_has_gone_and_that_cannot_be_read_is_missed(
 async fn a_torn_record_may_be_an_only_copy_only_if_somebody_was_told_that_it_was_there() {
     for syncs in [true, false] {
         let (volume, pool) = (Volume::new("torn"), Pool::new(4 << 20, 1, 1));
-        let spool = volume.open(64 << 20);
-        if syncs {
-            spool.sync_appends();
-        }
+        let spool = volume.open_as(64 << 20, syncs);
         let frames = enqueued(&pool, 20);
         frames.release(0);
         spool.spill(&frames);
@@ -247,7 +249,8 @@ async fn a_torn_record_may_be_an_only_copy_only_if_somebody_was_told_that_it_was
         let missing = left.open(64 << 20).left().take_missing();
         let [missing] = &missing[..] else { panic!("{missing:?}") };
         assert_eq!(missing.covers.as_ref().map(|covers| (covers.first, covers.rows)), Some((20, 7)));
-        assert_eq!((missing.is_enqueued(true), missing.is_enqueued(false)), (syncs, false));
+        let is_enqueued = [true, false].map(|enqueues| missing.is_enqueued(enqueues));
+        assert_eq!(is_enqueued, [syncs; 2], "whatever the next run does");
     }
 }
 
@@ -399,8 +402,7 @@ async fn the_next_run_goes_on_with_what_fits_and_the_rest_is_orphaned() {
 #[tokio::test]
 async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_sent() {
     let (volume, pool) = (Volume::new("enqueued"), Pool::new(4 << 20, 1, 1));
-    let spool = volume.open(64 << 20);
-    spool.sync_appends();
+    let spool = volume.open_as(64 << 20, true);
     let frames = enqueued(&pool, 10);
     assert!(frames.begin_spill(false).is_none(), "another owner may cut otherwise");
     frames.release(0);
@@ -444,8 +446,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     drop(may_be_committed.load(Some(&spool), 5).await.unwrap());
     assert!(spool.close(std::time::Duration::from_mins(1)));
     // The next run commits after the enqueue, and finds both.
-    let spool = volume.open(64 << 20);
-    spool.sync_appends();
+    let spool = volume.open_as(64 << 20, true);
     let ranges = kept(spool.left(), 4, "c", 9);
     let taken = spool.left().take(&id, (Generation(4), &ranges), &RowAccount::default(), &spool);
     let becomes: Vec<bool> = taken.iter().map(|stowed| stowed.frames.become_only_copy().is_some()).collect();

@@ -35,8 +35,7 @@ fn forget() -> Order {
 /// says which of them may have been sent.
 async fn doubted(name: &str, orders: &[Order]) -> Vec<(i64, bool)> {
     let (volume, pool) = (Volume::new(name), Pool::new(4 << 20, 1, 1));
-    let spool = volume.open(64 << 20);
-    spool.sync_appends();
+    let spool = volume.open_as(64 << 20, true);
     let (reports, settled) = bounded(9);
     let mut enqueue = Enqueue::new(spool.clone(), reports);
     let mut held = Held::new(9);

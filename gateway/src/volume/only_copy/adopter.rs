@@ -1,38 +1,26 @@
 //! Makes ready what must be inserted although nobody owns its partition here, and counts what that may double.
 
-use super::{Fits, Logs, OnlyCopy, Tables, Unsendable};
+use super::{Fits, Tables, Unsendable};
 use crate::{
     delivery::{held::Ready, route::Route},
     signals::{account::RowAccount, metrics::Metrics},
-    volume::{
-        passport::Passport,
-        spool::{LeftBlock, Spool},
-    },
+    volume::spool::{InWriting, LeftBlock, Spool},
 };
-use sluice_kafka::ranges::Parts;
 use std::sync::Arc;
 
-/// A block that is the only copy of its rows, or of some, with what Kafka said of it when that was found out.
-///
-/// What was found stands. Asked again, Kafka may say something else: whoever owns the partition begins above the gap that made the block an
-/// only copy, and once they have committed behind it, it looks settled. Their plan does not know its parts then either.
+/// A block that is the only copy of its rows, or of some, as the volume has it in writing.
 pub struct Adoptee {
     block: LeftBlock,
-    only: OnlyCopy,
-    /// How far an owner of its partition has sent it in parts.
-    parts: Option<Parts>,
-    /// Whether every owner of its partition ends a range where it ends.
-    is_cut: bool,
+    /// Rows of it that are in the table or are read again, or may be.
+    rows_elsewhere: u64,
     /// Whether it could not be sent at once.
     has_waited: bool,
 }
 
 impl Adoptee {
-    /// What was found out of a block.
-    pub fn new(block: LeftBlock, only: OnlyCopy, logs: &Logs) -> Self {
-        let (id, range) = (block.partition(), block.range());
-        let (parts, is_cut) = (logs.parts(&id, range), logs.is_cut(&id, range.next));
-        Self { block, only, parts, is_cut, has_waited: false }
+    /// A block of which that was written down.
+    pub fn new(block: LeftBlock, InWriting { rows_elsewhere, is_new }: InWriting) -> Self {
+        Self { block, rows_elsewhere, has_waited: !is_new }
     }
 
     /// The block.
@@ -75,30 +63,13 @@ impl Adopter {
         // Before its columns: whoever gave the table those would have mended nothing.
         let token = block.token().ok_or(Unsendable::Foreign)?;
         let columns = fits.of(block, &self.spool, &self.tables).await?;
-        let parts = self.spool.noted(token, block.range()).or_else(|| adoptee.parts.clone());
+        let parts = self.spool.noted(token, block.range());
         let mut ready = block.only_copy((token, parts), self.route, &self.account);
         ready.columns = columns;
         ready.release.is_inherited |= adoptee.may_be_sent_since();
-        // Another owner may have had them in flight: the same ranges, where they are known to everybody.
-        let is_known = block.is_enqueued() || block.is_marked() || block.is_derivable() || adoptee.is_cut;
-        let is_known = is_known && !block.may_be_elsewhere(self.route);
-        let others = if is_known { self.rows_of_others(block, adoptee.only).await } else { block.rows() };
+        let may_be_elsewhere = block.may_be_elsewhere(self.route);
+        let others = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
         Ok(ready)
-    }
-
-    /// Rows of messages that are in the table, or are read again, although others of the block are not.
-    async fn rows_of_others(&self, block: &LeftBlock, only: OnlyCopy) -> u64 {
-        if only.alone == block.range() {
-            return 0;
-        }
-        let metadata = match self.spool.open(block.record()).await {
-            Ok(record) => record.metadata().await.ok(),
-            Err(_) => None,
-        };
-        let messages = metadata.and_then(|bytes| Passport::decode(&bytes, block.range()));
-        // What cannot be told may be.
-        let alone = messages.map_or(0, |(_, messages)| messages.rows_within(only.alone));
-        block.rows().saturating_sub(alone)
     }
 }

@@ -3,11 +3,11 @@
 //! Owner: one thread, which is blocked while brokers are asked. The committed offsets are asked for first: what is committed meanwhile
 //! only makes a block that is in the table look like one that is read again.
 
-use super::{Log, Subject, Whereabouts, whereabouts};
+use super::{Log, OnlyCopy, Subject, Whereabouts, whereabouts};
 use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
 use sluice_kafka::{
-    CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
+    Beginning, CommittedOffset, OffsetRange, PartitionId, ReadError, TopicReader,
     ranges::{Parts, Plan},
 };
 use sluice_spool::Coordinates;
@@ -63,6 +63,18 @@ impl Logs {
         Ok(Self { cluster, begins_at_oldest, of })
     }
 
+    /// What is known of a partition that is about to begin.
+    pub fn of_beginning(initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> Self {
+        let Beginning { commit, log, cluster, .. } = beginning;
+        let commit = commit.clone().map(|(offset, metadata)| CommittedOffset { offset, metadata });
+        let of = OfPartition::new(Some(OffsetRange { first: log.start, next: log.end }), commit);
+        Self {
+            cluster: cluster.to_string(),
+            begins_at_oldest: initial == InitialOffset::Earliest,
+            of: BTreeMap::from([(id.clone(), of)]),
+        }
+    }
+
     /// What was said of a partition.
     pub fn log(&self, id: &PartitionId) -> Log<'_> {
         let of = self.of.get(id);
@@ -84,6 +96,9 @@ impl Logs {
     pub fn whereabouts_of_missing(&self, missing: &Missing, enqueues: bool) -> Option<Whereabouts> {
         let covers = missing.covers.as_ref()?;
         let range = OffsetRange { first: covers.first, next: covers.next };
+        if missing.is_only_copy {
+            return Some(Whereabouts::OnlyCopy(OnlyCopy { alone: range }));
+        }
         // Its cluster was in its body.
         let subject = Subject { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
         Some(whereabouts(subject, &self.log(&partition_of(covers))))
@@ -120,7 +135,6 @@ impl Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::only_copy::OnlyCopy;
     use sluice_spool::{BlockId, PartitionName};
 
     #[test]
@@ -130,9 +144,13 @@ mod tests {
         let torn = |first| {
             let partition = PartitionName { topic: "spans".into(), partition: 3 };
             let covers = Coordinates { partition: partition.into(), first, next: first + 10, rows: 7 };
-            Missing { record: None, covers: Some(covers) }
+            Missing { record: None, covers: Some(covers), is_only_copy: false, is_enqueued: Some(false) }
         };
-        let damaged = |first| Missing { record: Some(BlockId { segment: 1, ordinal: 0 }), ..torn(first) };
+        let damaged = |first| Missing {
+            record: Some(BlockId { segment: 1, ordinal: 0 }),
+            is_enqueued: None,
+            ..torn(first)
+        };
         // Another owner has read its messages by then, and inserted them.
         assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(Whereabouts::InKafka));
@@ -141,5 +159,17 @@ mod tests {
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), true), lost);
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&Missing { covers: None, ..torn(40) }, true), None);
+        let of_those_days = Missing { is_enqueued: Some(true), ..damaged(40) };
+        assert_eq!(
+            logs.whereabouts_of_missing(&of_those_days, false),
+            lost,
+            "whatever is committed after now"
+        );
+        let was_only_copy = Missing { is_only_copy: true, ..damaged(40) };
+        assert_eq!(
+            logs.whereabouts_of_missing(&was_only_copy, false),
+            lost,
+            "whoever has committed behind it"
+        );
     }
 }

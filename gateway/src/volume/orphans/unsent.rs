@@ -18,9 +18,6 @@ const SAY_INTERVAL: Duration = Duration::from_mins(10);
 /// What to do about blocks that the table does not take.
 const GIVE_COLUMNS: &str = "give the table those columns, or empty the volume into one that has them: `sluice-gateway drain` with its name in the config";
 
-/// The same where Kafka may tell the next one that asks that some of them are settled.
-const GIVE_COLUMNS_NOW: &str = "give the table those columns while this gateway runs: its next run and `sluice-gateway drain` ask Kafka again, and drop what is below the committed offset by then";
-
 /// Blocks that cannot be sent, by [why](Unsendable).
 #[derive(Default)]
 pub struct Waits {
@@ -37,22 +34,19 @@ pub struct Waits {
 pub struct Wait {
     /// How many.
     pub blocks: i64,
-    /// Of those: who asks Kafka about them later may be told that they are settled.
-    pub known_to_this_run_alone: i64,
     /// That of the first one, in words.
     reason: Option<String>,
 }
 
 impl Waits {
     /// One more waits.
-    pub fn add(&mut self, adoptee: &Adoptee, why: &Unsendable) {
+    pub fn add(&mut self, why: &Unsendable) {
         let wait = match why {
             Unsendable::Unfit(_) => &mut self.unfit,
             Unsendable::Unknown(_) => &mut self.unknown,
             Unsendable::Foreign => &mut self.foreign,
         };
         wait.blocks += 1;
-        wait.known_to_this_run_alone += i64::from(!adoptee.block().is_enqueued());
         wait.reason.get_or_insert_with(|| why.to_string());
     }
 }
@@ -80,6 +74,12 @@ impl Unsent {
         self.again.is_some_and(|again| now >= again)
     }
 
+    /// One more, of which nobody has looked yet whether it can be sent.
+    pub fn add(&mut self, adoptee: Adoptee, now: Instant) {
+        self.again = Some(now);
+        self.adoptees.push(adoptee);
+    }
+
     /// Gives all of them, to see whether they can be sent now.
     pub fn take_all(&mut self) -> Vec<Adoptee> {
         self.again = None;
@@ -88,8 +88,9 @@ impl Unsent {
 
     /// These cannot: takes down how many there are, and says what is to be done about them.
     pub fn put(&mut self, (adoptees, waits): (Vec<Adoptee>, &Waits), metrics: &Metrics, now: Instant) {
-        self.again = (!adoptees.is_empty()).then(|| now + UNSENT_WAIT);
-        self.adoptees = adoptees;
+        // Sooner where others have come meanwhile.
+        self.again = self.again.or_else(|| (!adoptees.is_empty()).then(|| now + UNSENT_WAIT));
+        self.adoptees.extend(adoptees);
         let Waits { unfit, unknown, foreign } = waits;
         metrics.refused.blocks_waiting_for(Actor::Table).add(unfit.blocks - self.unfit);
         self.unfit = unfit.blocks;
@@ -113,13 +114,11 @@ impl Unsent {
 }
 
 fn say_unfit(wait: &Wait, reason: &str) {
-    let advice = if wait.known_to_this_run_alone > 0 { GIVE_COLUMNS_NOW } else { GIVE_COLUMNS };
     tracing::error!(
         blocks = wait.blocks,
-        known_to_this_run_alone = wait.known_to_this_run_alone,
         actor = Actor::Table.label(),
         reason,
-        advice,
+        advice = GIVE_COLUMNS,
         "blocks on the queue volume are the only copy of their rows, and the table does not take them; they stay there and are tried again by themselves"
     );
 }
@@ -127,7 +126,6 @@ fn say_unfit(wait: &Wait, reason: &str) {
 fn say_unknown(wait: &Wait, reason: &str) {
     tracing::warn!(
         blocks = wait.blocks,
-        known_to_this_run_alone = wait.known_to_this_run_alone,
         reason,
         advice = "look whether the servers answer, and whether the gateway's user may describe the table",
         "blocks on the queue volume are the only copy of their rows, and nobody says whether the table takes them; they stay there, and the table is looked at again by itself"
@@ -137,7 +135,6 @@ fn say_unknown(wait: &Wait, reason: &str) {
 fn say_foreign(wait: &Wait, reason: &str) {
     tracing::error!(
         blocks = wait.blocks,
-        known_to_this_run_alone = wait.known_to_this_run_alone,
         reason,
         advice = "this version never sends them: let the one that wrote them go on with the volume, as the gateway or as `sluice-gateway drain`",
         "blocks on the queue volume are the only copy of their rows, under tokens that this version does not know; they stay there"
@@ -171,8 +168,8 @@ mod tests {
     /// All of these wait for the same.
     fn waits(adoptees: &[Adoptee], why: &Unsendable) -> Waits {
         let mut waits = Waits::default();
-        for adoptee in adoptees {
-            waits.add(adoptee, why);
+        for _ in adoptees {
+            waits.add(why);
         }
         waits
     }
@@ -183,7 +180,7 @@ mod tests {
         let spool = left_behind(&volume, &[20, 30]).await;
         let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
         let waiting = metrics.refused.blocks_waiting_for(Actor::Table);
-        let mut adoptees = only_copies(&spool);
+        let mut adoptees = only_copies(&spool).await;
         for round in 0..2 {
             let waits = waits(&adoptees, &Unsendable::Unfit("a column is missing".to_owned()));
             unsent.put((adoptees, &waits), &metrics, start);
@@ -203,6 +200,7 @@ mod tests {
         let foreign = waits(&adoptees, &Unsendable::Foreign);
         unsent.put((adoptees, &foreign), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, Some(start + UNSENT_WAIT)));
+        drop(unsent.take_all());
         unsent.put((Vec::new(), &Waits::default()), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, None));
     }
@@ -212,7 +210,7 @@ mod tests {
         let volume = Volume::new("unknown");
         let spool = left_behind(&volume, &[20]).await;
         let (metrics, mut unsent, start) = (reference::metrics(), Unsent::default(), Instant::now());
-        let mut adoptees = only_copies(&spool);
+        let mut adoptees = only_copies(&spool).await;
         for (seconds, reason, said) in [(0, "one is away", 0), (30, "another is", 0), (600, "both are", 600)]
         {
             let waits = waits(&adoptees, &Unsendable::Unknown(reason.to_owned()));

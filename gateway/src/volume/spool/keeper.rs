@@ -1,13 +1,17 @@
 //! The spool thread's work: one turn after another, the smallest requests first.
 
 use super::{Ended, Left, LeftBlock, Note, Request, Shared, Usage, columns::ColumnFiles, notes::Notes};
-use crate::volume::block_frames::{BlockFrames, Leaving};
+use crate::volume::{
+    block_frames::{BlockFrames, Leaving},
+    only_copy::{Finding, Logs, Whereabouts},
+};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use sluice_clickhouse::column::TableColumns;
-use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Lost, Queue, ReadError};
+use sluice_kafka::PartitionId;
+use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Held, Lost, Queue, ReadError};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, PoisonError, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -129,6 +133,23 @@ impl Keeper {
                 self.marked.push((id, done));
             }
             Request::Sole(ids) => ids.into_iter().try_for_each(|id| self.queue.mark_sole(id))?,
+            Request::OnlyCopies { found, answer } => {
+                let before = found.iter().map(|(id, _)| self.queue.get(*id)?.only_copy).collect();
+                self.write_findings(found.into_iter().filter_map(|(_, finding)| finding).collect())?;
+                if answer.send(before).is_err() {
+                    // Whoever asked has ended; the next run finds it.
+                }
+            }
+            Request::Judge { id, logs, done } => {
+                // What is on its way is none of the partition that is about to begin either.
+                while !self.spills.is_empty() {
+                    self.append_next()?;
+                }
+                self.write_findings(self.find(&id, &logs))?;
+                if done.send(()).is_err() {
+                    // Whoever asked has lost patience, and asks again.
+                }
+            }
             Request::Open { id, answer } => {
                 let opened = self.queue.read(id);
                 if matches!(opened, Err(ReadError::Damaged(_))) && self.set_aside(id)?.is_some() {
@@ -161,6 +182,39 @@ impl Keeper {
         } else if done.send(()).is_err() {
             // Whoever asked has given the block up.
         }
+        Ok(())
+    }
+
+    /// Which blocks of a partition are only copies, by what is known of its log, and are not known as such.
+    fn find(&self, id: &PartitionId, logs: &Logs) -> Vec<Finding> {
+        let is_unjudged = |held: &Held<'_>| {
+            let of = &held.coordinates.partition;
+            held.only_copy.is_none() && (&of.topic, of.partition) == (&id.topic, id.partition)
+        };
+        let read = |held: Held<'_>| LeftBlock::read(&self.queue, &held);
+        let blocks = self.queue.held().filter(is_unjudged).filter_map(read);
+        blocks
+            .filter_map(|(block, messages)| match logs.whereabouts(&block) {
+                Whereabouts::OnlyCopy(only) => Some(Finding::of(&block, only, messages.as_ref(), logs)),
+                Whereabouts::Settled | Whereabouts::InKafka => None,
+            })
+            .collect()
+    }
+
+    /// Writes down which blocks are only copies. It is durable when this returns.
+    fn write_findings(&mut self, findings: Vec<Finding>) -> Result<(), Fatal> {
+        let mut found = BTreeMap::new();
+        for Finding { record, rows_elsewhere, note } in findings {
+            let Some(held) = self.queue.get(record).filter(|held| held.only_copy.is_none()) else { continue };
+            let rows = held.coordinates.rows;
+            // Without the note it is sent whole, although its parts may be in.
+            let is_noted = note.map_or(Ok(true), |note| self.notes.write(&note))?;
+            let rows_elsewhere = if is_noted { rows_elsewhere } else { rows };
+            self.queue.mark_only_copy(record, rows_elsewhere)?;
+            found.insert(record, rows_elsewhere);
+        }
+        self.queue.sync_blocks(&found.keys().copied().collect::<Vec<_>>())?;
+        self.left.are_only_copies(&found);
         Ok(())
     }
 
@@ -208,8 +262,8 @@ impl Keeper {
         let Some(held) = self.queue.get(id) else { return Ok(()) };
         let block = LeftBlock::read(&self.queue, &held);
         // This run has written one with each.
-        match block.filter(LeftBlock::has_passport) {
-            Some(block) => self.left.orphan(block),
+        match block.filter(|(block, _)| block.has_passport()) {
+            Some((block, _)) => self.left.orphan(block),
             None => {
                 if let Some(lost) = self.set_aside(id)? {
                     self.left.miss([lost.into()]);
@@ -231,7 +285,7 @@ impl Keeper {
 
     /// Appends one block, or where appends are synced all that wait, which share a sync; and tells their frames.
     fn append_next(&mut self) -> Result<(), Fatal> {
-        let syncs = self.shared.syncs.load(Ordering::Relaxed);
+        let syncs = self.shared.syncs;
         let count = if syncs { self.spills.len() } else { self.spills.len().min(1) };
         let mut appended = Vec::with_capacity(count);
         for _ in 0..count {

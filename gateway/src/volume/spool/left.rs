@@ -5,7 +5,7 @@
 //!  of a partition --kept()--> reserved --take()--> goes on with its generation
 //!        | ^                   |    `--- what the generation does not go on with --.
 //!        | `--(no order came)--'                                                   v
-//!        `------------- its partition does not come ------------------------> orphans
+//!        `------------- its partition does not come ------------------------> orphans <-- written down as an only copy
 //! ```
 //!
 //! Owner: shared by the poll thread, which asks what there is, and delivery, which takes it, behind a lock that nobody waits under.
@@ -55,7 +55,18 @@ pub struct LeftBlock {
     head: BlockHead,
     sent: Sent,
     appended_ms: u64,
+    only_copy: Option<InWriting>,
+    relied_on: Option<bool>,
     passport: Option<Passport>,
+}
+
+/// That a block is the only copy of its rows, as the volume has it in writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InWriting {
+    /// Rows of it that are elsewhere too, or may be.
+    pub rows_elsewhere: u64,
+    /// Whether that was found just now.
+    pub is_new: bool,
 }
 
 /// What was left.
@@ -119,16 +130,25 @@ impl Left {
     pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Self {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
         let mut missing: Vec<Missing> = Missing::found(recovered).map(|(_, _, missing)| missing).collect();
+        let mut orphans = Vec::new();
         for held in queue.held() {
             match LeftBlock::read(queue, &held) {
-                Some(block) => of.entry(block.partition()).or_default().push(block),
+                Some((block, _)) if block.only_copy.is_some() => orphans.push(block),
+                Some((block, _)) => of.entry(block.partition()).or_default().push(block),
                 // It could be read a moment ago.
                 None => {
-                    missing.push(Missing { record: Some(held.id), covers: Some(held.coordinates.clone()) });
+                    let (record, covers) = (Some(held.id), Some(held.coordinates.clone()));
+                    let (is_only_copy, is_enqueued) = (held.only_copy.is_some(), held.relied_on);
+                    missing.push(Missing { record, covers, is_only_copy, is_enqueued });
                 }
             }
         }
-        let kinds = Kinds { of, missing, ..Kinds::default() };
+        let enqueued = of.values().flatten().chain(&orphans).filter(|block| block.is_enqueued());
+        let enqueued_segments = enqueued.map(|block| block.id.segment).collect();
+        for missing in &mut missing {
+            missing.learn(&enqueued_segments);
+        }
+        let kinds = Kinds { of, orphans, missing, ..Kinds::default() };
         Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
     }
 
@@ -141,6 +161,11 @@ impl Left {
     pub(super) fn columns(&self) -> BTreeSet<u64> {
         let kinds = self.lock();
         kinds.of.values().flatten().chain(&kinds.orphans).map(LeftBlock::columns).collect()
+    }
+
+    /// The partitions that blocks wait for.
+    pub fn waiting(&self) -> BTreeSet<PartitionId> {
+        self.lock().of.keys().cloned().collect()
     }
 
     /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
@@ -223,6 +248,21 @@ impl Left {
         self.lock().missing.extend(missing);
     }
 
+    /// It was written down of these blocks that they are the only copies of their rows, but for so many: no partition goes on with them. One
+    /// that a generation was told of already begins with it, or gives it back.
+    pub(super) fn are_only_copies(&self, found: &BTreeMap<BlockId, u64>) {
+        let mut kinds = self.lock();
+        let Kinds { of, orphans, .. } = &mut *kinds;
+        for blocks in of.values_mut() {
+            for mut block in blocks.extract_if(.., |block| found.contains_key(&block.id)) {
+                let in_writing = |rows: &u64| InWriting { rows_elsewhere: *rows, is_new: true };
+                block.only_copy = found.get(&block.id).map(in_writing);
+                orphans.push(block);
+            }
+        }
+        of.retain(|_, blocks| !blocks.is_empty());
+    }
+
     /// The partition of a block of this run has gone.
     pub(super) fn orphan(&self, block: LeftBlock) {
         self.lock().orphans.push(block);
@@ -252,14 +292,17 @@ impl Left {
 }
 
 impl LeftBlock {
-    /// Reads a block that is held. `None` when its header cannot be read any more.
-    pub(super) fn read(queue: &Queue<Directory>, held: &Held<'_>) -> Option<Self> {
+    /// Reads a block that is held, and which message each of its rows is of, if that is known. `None` when its header cannot be read any
+    /// more.
+    pub(super) fn read(queue: &Queue<Directory>, held: &Held<'_>) -> Option<(Self, Option<MessageRows>)> {
         let (header, mut content) = queue.read(held.id).ok()?;
         let mut metadata = vec![0; usize::try_from(header.metadata_bytes).unwrap_or(0)];
         let is_read = content.read(&mut metadata).is_ok();
         let range = OffsetRange { first: header.first, next: header.next };
-        let passport = Passport::decode(&metadata, range).filter(|_| is_read).map(|(passport, _)| passport);
-        Some(Self { id: held.id, head: header, sent: held.sent, appended_ms: held.appended_ms, passport })
+        let (passport, messages) = Passport::decode(&metadata, range).filter(|_| is_read).unzip();
+        let Held { id, sent, appended_ms, relied_on, .. } = *held;
+        let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
+        Some((Self { id, head: header, sent, appended_ms, only_copy, relied_on, passport }, messages))
     }
 
     /// Whether this program knows what is kept with it.
@@ -271,6 +314,11 @@ impl LeftBlock {
     fn kept(&self, cluster: &str, columns: u64) -> Option<Kept> {
         let passport = self.passport.as_ref().filter(|passport| *passport.cluster == *cluster)?;
         passport.kept.filter(|_| self.head.columns == columns && self.token().is_some())
+    }
+
+    /// Set where it was written down that it is the only copy of its rows.
+    pub fn in_writing(&self) -> Option<InWriting> {
+        self.only_copy
     }
 
     /// Its record.
@@ -310,7 +358,8 @@ impl LeftBlock {
 
     /// Whether its offsets may be committed while it is on the volume.
     pub fn is_enqueued(&self) -> bool {
-        self.passport.as_ref().is_some_and(|passport| passport.is_enqueued)
+        // What is kept with it may be another version's.
+        self.passport.as_ref().map_or(self.relied_on == Some(true), |passport| passport.is_enqueued)
     }
 
     /// What is asked about it.

@@ -1,0 +1,139 @@
+//! Verdicts that outlive what Kafka says, on a real directory.
+
+use super::*;
+use crate::{
+    blocks::buffers::Pool,
+    delivery::held::Stowed,
+    volume::block_frames::tests::{Volume, left_behind, stowed},
+};
+use sluice_gateway_config::{InitialOffset, Insert};
+use sluice_kafka::{
+    Beginning, OffsetRange, PartitionId,
+    ranges::{Log, Parted, Parts, Plan, Rule},
+};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The partition of all blocks of these tests.
+fn id() -> PartitionId {
+    PartitionId { topic: "spans".into(), partition: 3 }
+}
+
+/// What Kafka says of a log of which retention has left the offsets from 40.
+fn logs(committed: i64) -> Logs {
+    Logs::of_one(id(), OffsetRange { first: 40, next: 90 }, committed)
+}
+
+/// The partition is about to begin, at 40 too.
+fn beginning(committed: i64, metadata: String) -> Beginning {
+    let log = Log { start: 40, end: 90 };
+    Beginning { commit: Some((committed, metadata)), log, cluster: "c".into(), topic_id: None }
+}
+
+/// What is true of all that is left, by offsets: of settled blocks, of those in Kafka, of only copies.
+async fn firsts(spool: &Spool, committed: i64) -> [Vec<i64>; 3] {
+    let Judged { settled, in_kafka, only_copies } =
+        judge(spool.left().take_all(), &logs(committed), spool).await;
+    let only_copies: Vec<i64> = only_copies.iter().map(|adoptee| adoptee.block().range().first).collect();
+    let [settled, in_kafka] =
+        [settled, in_kafka].map(|blocks| blocks.iter().map(|block| block.range().first).collect::<Vec<_>>());
+    [settled, in_kafka, only_copies]
+}
+
+/// What a killed process leaves of a volume.
+fn killed(volume: &Volume) -> Volume {
+    let left = Volume::new("killed");
+    for file in volume.files() {
+        std::fs::copy(&file, left.path().join(file.file_name().unwrap())).unwrap();
+    }
+    left
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_only_copy_stays_one_for_the_next_run_whoever_commits_behind_it() {
+    let volume = Volume::new("stays");
+    let spool = left_behind(&volume, &[10, 20, 30, 40]).await;
+    assert_eq!(firsts(&spool, 20).await, [vec![10], vec![40], vec![20, 30]]);
+    let left = killed(&volume);
+    let spool = left.open(64 << 20);
+    assert_eq!(firsts(&spool, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_a_partition_leaves_out_is_written_down_before_it_begins() {
+    let volume = Volume::new("leaves_out");
+    let spool = left_behind(&volume, &[10, 20, 30, 40]).await;
+    let (before, begins) = (killed(&volume), beginning(20, String::new()));
+    assert!(!begins.is_gapless() && spool.judge_beginning(InitialOffset::Earliest, &id(), &begins));
+    let after = killed(&volume);
+    let left = after.open(64 << 20);
+    assert_eq!(firsts(&left, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
+    let lost = before.open(64 << 20);
+    assert_eq!(firsts(&lost, 60).await, [vec![10, 20, 30, 40], vec![], vec![]], "what it is there for");
+    // Here the partition does not go on with them either.
+    let orphans = spool.left().orphans(false);
+    let in_writing: Vec<_> =
+        orphans.iter().map(|block| block.in_writing().map(|found| found.is_new)).collect();
+    assert_eq!(in_writing, [Some(true), Some(true)]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
+    let (volume, pool) = (Volume::new("on_its_way"), Pool::new(16 << 20, 1, 1));
+    let spool = volume.open(64 << 20);
+    let spilled: Vec<i64> = (10..40).step_by(10).collect();
+    for first in &spilled {
+        let Stowed { block, frames } = stowed(&pool, *first, false);
+        block.account.settled();
+        spool.spill(&frames);
+    }
+    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(10, String::new())));
+    let after = killed(&volume);
+    let left = after.open(64 << 20);
+    assert_eq!(firsts(&left, 60).await, [vec![], vec![], spilled]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn where_reading_goes_on_without_a_gap_nothing_is_asked() {
+    let volume = Volume::new("gapless");
+    let spool = left_behind(&volume, &[20]).await;
+    assert!(spool.close(PATIENCE), "whoever is asked now never answers");
+    let begins = beginning(40, String::new());
+    assert!(begins.is_gapless() && spool.judge_beginning(InitialOffset::Earliest, &id(), &begins));
+    let begins = beginning(20, String::new());
+    assert!(!spool.judge_beginning(InitialOffset::Earliest, &id(), &begins), "it must not begin");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_with_it() {
+    let volume = Volume::new("parts");
+    let spool = left_behind(&volume, &[20, 35]).await;
+    let (token, rows) = {
+        let blocks = spool.left().orphans(true);
+        let tokens: Vec<_> = blocks.iter().map(|block| block.token().unwrap()).collect();
+        (tokens[0], blocks[0].rows())
+    };
+    let range = OffsetRange { first: 20, next: 30 };
+    let parts = Parts { check: token.check(), rows, height: 1, code: 117, refused: vec![0] };
+    let plan = Plan {
+        offset: 20,
+        rule: Rule::of(&Insert::default()),
+        routing_epoch: 0,
+        horizon: 45,
+        topic_id: None,
+        instance: 1,
+        t0: 0,
+        cuts: Vec::new(),
+        parted: vec![Parted { range, parts: parts.clone() }],
+    };
+    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, plan.encode())));
+    assert!(spool.close(PATIENCE));
+    let spool = volume.open(64 << 20);
+    let blocks = spool.left().orphans(false);
+    let written: Vec<u64> =
+        blocks.iter().filter_map(|block| Some(block.in_writing()?.rows_elsewhere)).collect();
+    // What is kept with the blocks of these tests names no message that is alone.
+    assert_eq!(written, [0, rows], "the owner reads from 40 on");
+    assert_eq!(spool.noted(token, range), Some(parts));
+}
