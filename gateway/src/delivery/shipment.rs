@@ -397,8 +397,9 @@ impl Shipment {
             since: self.sending.tries.first_sent(),
         };
         let fate = self.shard.delivery.sink.fate(&lost).await;
-        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         let at = self.at();
+        let Some(fate) = fate else { return self.sending.tries.untold(&at) };
+        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         self.sending.tries.told(fate, &at)
     }
 
