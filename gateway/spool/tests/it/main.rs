@@ -10,3 +10,4 @@ mod model_disk;
 mod naive;
 mod random;
 mod real;
+mod whole_file;

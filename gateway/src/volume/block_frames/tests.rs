@@ -91,7 +91,14 @@ impl Volume {
     }
 
     pub(crate) fn open(&self, bytes_max: u64) -> Spool {
-        let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
+        self.open_with(bytes_max, |fatal| panic!("{fatal}"))
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        bytes_max: u64,
+        failed: impl FnOnce(sluice_spool::Fatal) + Send + 'static,
+    ) -> Spool {
         Spool::start(&self.0, Options::new(1, bytes_max), failed).unwrap().0
     }
 
