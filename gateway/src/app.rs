@@ -381,7 +381,7 @@ impl Parts<'_> {
 
     /// What is promised about delivery: asked once before the first block is sent, then again and again.
     fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<Standing> {
-        let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), []));
+        let standing = Arc::new(Standing::new(self.metrics.guarantee.clone(), shards.len(), []));
         let mut watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let clock = Clock::start();
         self.io.block_on(watch.look(clock.now()));

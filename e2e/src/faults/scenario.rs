@@ -300,6 +300,12 @@ const SERVERS: [Scenario; 9] = [
         "the table remembers four tokens, and has forgotten that of a stored INSERT whose answer was lost: the server is asked",
     ),
     scenario(
+        "window-short-untold",
+        Fault::Server(Server::WindowShortUntold),
+        FEW,
+        "the same, and the server has lost its logs: nobody can know, so that the rows are doubled, and counted as rows that may be",
+    ),
+    scenario(
         "past-window",
         Fault::Server(Server::PastWindow),
         FEW,

@@ -219,6 +219,19 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// The server loses what it has written down about inserts and the parts that they made: nobody can ask it any more what became of one.
+    pub async fn lose_logs(&self) -> Result<()> {
+        // What is written down is not in the tables at once.
+        for statement in [
+            "SYSTEM FLUSH LOGS",
+            "TRUNCATE TABLE IF EXISTS system.query_log",
+            "TRUNCATE TABLE IF EXISTS system.part_log",
+        ] {
+            self.stage.servers.server.execute(statement).await?;
+        }
+        Ok(())
+    }
+
     /// The table remembers the tokens of so many blocks from now on.
     pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
         let table = format!("`{}`.`{TABLE}`", self.database.name());

@@ -76,6 +76,15 @@ pub struct Evidence {
     pub is_whole: bool,
 }
 
+/// What a server says that answers.
+#[derive(Debug)]
+pub enum Said {
+    /// What it wrote down.
+    Evidence(Evidence),
+    /// Nothing: its log of queries is off, may not be read, or takes too long to be.
+    Nothing(ProbeError),
+}
+
 impl Fate {
     /// The fate of `lost`, from what each replica of the shard says; `None` is one that says nothing.
     pub fn of(lost: &Lost<'_>, replicas: &[Option<Evidence>]) -> Self {
@@ -130,21 +139,24 @@ impl Probe {
     /// What this server wrote down about the block's attempts. The log of parts need not be there.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, or the log of queries is off or may not be read.
-    pub async fn evidence(&self, table: &str, lost: &Lost<'_>) -> Result<Evidence, ProbeError> {
+    /// [`ProbeError`] when it does not even say what time it is.
+    pub async fn evidence(&self, table: &str, lost: &Lost<'_>) -> Result<Said, ProbeError> {
         let is_written = self.write_logs().await;
         let server = self.server_row(lost).await?;
-        let queries = self.query_log_row(lost).await?;
+        let queries = match self.query_log_row(lost).await {
+            Ok(queries) => queries,
+            Err(error) => return Ok(Said::Nothing(error)),
+        };
         let rows = self.part_log_rows(table, lost).await.ok();
         let since_last = Duration::from_secs(server.now_seconds.saturating_sub(queries.last_seconds));
         let started = Duration::from_secs(server.now_seconds.saturating_sub(server.up_seconds));
-        Ok(Evidence {
+        Ok(Said::Evidence(Evidence {
             finished_rows: queries.finished_rows,
             failed: queries.failed,
             running: server.running,
             rows,
             is_whole: started + LOG_MARGIN <= lost.since && (is_written || since_last >= LOG_WRITTEN_AFTER),
-        })
+        }))
     }
 
     /// Has the server write its logs, if it lets us.

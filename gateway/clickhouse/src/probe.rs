@@ -98,6 +98,13 @@ pub enum ProbeError {
     },
 }
 
+impl ProbeError {
+    /// Whether no server has said anything, so that it is to be asked again.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Tls { .. })
+    }
+}
+
 /// A server's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {

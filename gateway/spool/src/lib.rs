@@ -14,6 +14,8 @@
 //!               |
 //!             format
 //! ```
+//!
+//! Beside the queue's files whoever has the volume may keep small ones of its own, by other names: each is whole or absent ([`whole_file`]).
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -28,6 +30,7 @@ mod record;
 mod recover;
 mod segment;
 mod volume;
+pub mod whole_file;
 
 pub use body::{Body, Damage};
 pub use entry::{BlockId, Coordinates, PartitionName, Sent};

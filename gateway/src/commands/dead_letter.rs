@@ -4,7 +4,7 @@
 //! selection begins up to where the topic ended when the command began. Two letters of equal coordinates are one: they were
 //! doubled by a crash.
 //!
-//! Limits: the coordinates of every letter that was read are kept, about 150 bytes each; one letter at a time is in memory beside.
+//! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; one letter at a time is in memory beside.
 
 mod json_span;
 mod list;
@@ -32,6 +32,10 @@ const PATIENCE: Patience = Patience { answer: ANSWER_TIMEOUT, message: ANSWER_TI
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Letters that are used in one run. Chosen: about 150 bytes each are kept, 150 MB, and it is more than anyone leaves lying. Beyond it nobody
+/// could tell which letters are there twice, and a replay would store rows twice.
+pub const LETTERS_MAX: usize = 1_000_000;
 
 /// What is done with the letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +78,12 @@ pub enum Error {
     /// What was found cannot be written.
     #[error("cannot write what was found: {0}")]
     Write(io::Error),
+    /// There are more letters than are kept in mind.
+    #[error(
+        "stopped after {0} letters, all of which were told: there are more than can be kept in mind to tell which are there twice; \
+         go on with --partition, --offset or --since"
+    )]
+    TooMany(usize),
     /// Letters were not replayed; each was named.
     #[error("{0} of the letters were not replayed")]
     NotReplayed(u64),
@@ -153,11 +163,30 @@ fn topics(config: &GatewayConfig, selection: &Selection) -> Vec<String> {
     selection.topic.clone().map(|topic| vec![topic]).or_else(of_config).unwrap_or_else(beside)
 }
 
+/// Which letters were used: one that a crash has doubled is used once.
+struct Seen {
+    letters: HashSet<Coordinates>,
+    letters_max: usize,
+}
+
+impl Seen {
+    /// Whether a letter is seen for the first time; from then on it was seen.
+    fn is_first(&mut self, coordinates: &Coordinates) -> Result<bool, Error> {
+        if self.letters.contains(coordinates) {
+            return Ok(false);
+        }
+        if self.letters.len() >= self.letters_max {
+            return Err(Error::TooMany(self.letters_max));
+        }
+        Ok(self.letters.insert(coordinates.clone()))
+    }
+}
+
 /// The letters of a selection, being read.
 struct Reading<'a> {
     selection: &'a Selection,
     progress: &'a mut dyn Write,
-    seen: HashSet<Coordinates>,
+    seen: Seen,
     used: u64,
     read: u64,
     doubled: u64,
@@ -170,7 +199,7 @@ impl<'a> Reading<'a> {
         Self {
             selection,
             progress,
-            seen: HashSet::new(),
+            seen: Seen { letters: HashSet::new(), letters_max: LETTERS_MAX },
             used: 0,
             read: 0,
             doubled: 0,
@@ -233,7 +262,7 @@ impl<'a> Reading<'a> {
     ) -> Result<(), Error> {
         self.read += 1;
         let topic = message.topic().to_owned();
-        if let Some(letter) = self.choose(message) {
+        if let Some(letter) = self.choose(message)? {
             self.used += 1;
             letters.letter(&letter, out)?;
         }
@@ -245,7 +274,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The letter in a message, if it is one, is selected, and was not seen before.
-    fn choose(&mut self, message: OwnedMessage) -> Option<Found> {
+    fn choose(&mut self, message: OwnedMessage) -> Result<Option<Found>, Error> {
         let head = message.headers().map_or(Err(NotALetter::Unmarked), Head::read);
         let head = match head {
             Ok(head) => head,
@@ -253,20 +282,20 @@ impl<'a> Reading<'a> {
                 self.foreign += 1;
                 let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
                 self.say(&format!("{topic}/{partition}@{offset} is no letter: {why}"));
-                return None;
+                return Ok(None);
             }
         };
         let Selection { partition, offset, .. } = *self.selection;
         let selected = partition.is_none_or(|partition| partition == head.coordinates.partition)
             && offset.is_none_or(|offset| offset == head.coordinates.offset);
         if !selected {
-            return None;
+            return Ok(None);
         }
-        if !self.seen.insert(head.coordinates.clone()) {
+        if !self.seen.is_first(&head.coordinates)? {
             self.doubled += 1;
-            return None;
+            return Ok(None);
         }
-        Some(Found { message, head })
+        Ok(Some(Found { message, head }))
     }
 
     fn conclude(&mut self) {
@@ -295,5 +324,23 @@ fn format_name(format: Option<Format>) -> &'static str {
         Some(Format::OtlpProto) => "OtlpProto",
         Some(Format::OtlpJson) => "OtlpJson",
         None => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_beyond_those_that_are_kept_in_mind_ends_the_run_and_one_of_them_does_not() {
+        let at = |offset| Coordinates { topic: "spans".into(), partition: 0, offset, row: None };
+        let mut seen = Seen { letters: HashSet::new(), letters_max: 2 };
+        assert!(seen.is_first(&at(7)).unwrap());
+        assert!(!seen.is_first(&at(7)).unwrap(), "a crash has doubled it");
+        assert!(seen.is_first(&at(8)).unwrap());
+        assert!(!seen.is_first(&at(7)).unwrap());
+        let error = seen.is_first(&at(9)).unwrap_err();
+        assert!(matches!(error, Error::TooMany(2)), "{error}");
+        assert!(error.to_string().ends_with("go on with --partition, --offset or --since"));
     }
 }

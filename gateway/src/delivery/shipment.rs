@@ -108,7 +108,7 @@ impl Shipment {
     pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
         let Ready { stowed: Stowed { block, frames }, release, generation, columns } = ready;
         let encoded = columns.map(|columns| Encoded::new(&shard.delivery.sink, columns));
-        let views = shard.delivery.standing.has_views();
+        let views = shard.delivery.standing.has_views(shard.place);
         let tries = if release.is_inherited {
             Tries::inherited(views, Duration::from_secs(release.first_sent))
         } else {
@@ -370,11 +370,11 @@ impl Shipment {
     }
 
     fn at(&self) -> At {
-        let (delivery, now) = (&self.shard.delivery, self.shard.clock.now());
+        let (delivery, place, now) = (&self.shard.delivery, self.shard.place, self.shard.clock.now());
         At {
             now,
-            age_budget: delivery.standing.age_budget(self.sending.tries.first_sent()),
-            is_outdated: delivery.standing.is_outdated(self.shard.place, now),
+            age_budget: delivery.standing.age_budget(place, self.sending.tries.first_sent()),
+            is_outdated: delivery.standing.is_outdated(place, now),
             insert_timeout: delivery.sink.insert_timeout(),
             random: self.random(),
         }
@@ -397,8 +397,9 @@ impl Shipment {
             since: self.sending.tries.first_sent(),
         };
         let fate = self.shard.delivery.sink.fate(&lost).await;
-        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         let at = self.at();
+        let Some(fate) = fate else { return self.sending.tries.untold(&at) };
+        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         self.sending.tries.told(fate, &at)
     }
 
@@ -435,7 +436,9 @@ impl Shipment {
 
     fn tell_doubt(&mut self) {
         match (self.sending.tries.doubt_since(), self.doubt) {
-            (Some(since), None) => self.doubt = Some(self.shard.delivery.standing.enter_doubt(since)),
+            (Some(since), None) => {
+                self.doubt = Some(self.shard.delivery.standing.enter_doubt(self.shard.place, since));
+            }
             (None, Some(_)) => self.leave_doubt(),
             _ => {}
         }

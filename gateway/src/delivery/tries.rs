@@ -6,11 +6,11 @@
 //! ```text
 //!            sending() ----------------- send ---------------- failed() --> SendAgain, Halt: wait, then sending()
 //!               |                                                  |------> Describe: look at the table, then described()
-//!               |--> AskFate: in doubt for longer than the         |------> AskFate: before it is sent in parts, then told()
-//!               |    server remembers tokens, then told()          |------> Bisect, Split: over; its parts have tries of their own
-//!               `--> Look: in doubt, and for how long tokens       `------> Settle: over; its rows are in the table
-//!                    are remembered was not asked of late,
-//!                    then looked()
+//!               |--> Look: in doubt, and for how long tokens       |------> AskFate: before it is sent in parts, then told()
+//!               |    are remembered was not asked of late,         |------> Bisect, Split: over; its parts have tries of their own
+//!               |    then looked()                                 `------> Settle: over; its rows are in the table
+//!               `--> AskFate: in doubt for longer than the
+//!                    server remembers tokens, then told(), or untold() while none answers
 //! ```
 //!
 //! What it keeps to:
@@ -235,12 +235,13 @@ impl Tries {
 
     /// Before each send: `None` when it may begin now, and then it must.
     pub fn sending(&mut self, at: &At) -> Option<Next> {
+        // First: until a server answers, none can say how old is too old, and none what became of the block.
+        if self.doubt_since.is_some() && at.is_outdated {
+            return Some(Next::Look);
+        }
         if self.is_too_old(at.now, at) {
             self.cut = None;
             return Some(Next::AskFate(Why::TooOld));
-        }
-        if self.doubt_since.is_some() && at.is_outdated {
-            return Some(Next::Look);
         }
         self.sent = at.now;
         self.first_sent.get_or_insert(at.now);
@@ -284,13 +285,19 @@ impl Tries {
     /// After the servers were asked. While none answers the block waits: it is not sent on the strength of what was so before they
     /// went away.
     pub fn looked(&self, at: &At) -> Next {
-        let after = if at.is_outdated {
-            retry::wait(Pace::Slow, self.failures.max(1), at.random)
-        } else {
-            Duration::ZERO
-        };
+        let after = if at.is_outdated { self.wait_for_answer(at) } else { Duration::ZERO };
         let replica = self.last.map_or(Replica::Another, replica);
         Next::SendAgain { after, replica, may_double: false }
+    }
+
+    /// After the fate was asked for and no server answered: the block waits, since one that comes back may know.
+    pub fn untold(&mut self, at: &At) -> Next {
+        self.cut = None;
+        Next::SendAgain { after: self.wait_for_answer(at), replica: Replica::Another, may_double: false }
+    }
+
+    fn wait_for_answer(&self, at: &At) -> Duration {
+        retry::wait(Pace::Slow, self.failures.max(1), at.random)
     }
 
     /// After the fate was asked for.

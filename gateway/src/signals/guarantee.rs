@@ -1,29 +1,28 @@
 //! What can be promised about delivery: that every row is in the table once, or that it is there at least once, and why.
 //!
 //! Place in the flow: asked before the first block is sent, and again every [`LOOK_INTERVAL`] by a task of its own ([`Watch`]), and
-//! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what follows from it ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
+//! at once when a block in doubt is to be sent on the strength of an answer that is older than [`OUTDATED_AFTER`]; delivery reads what
+//! follows from it, shard by shard ([`Standing`]): for how long a token may be relied on, and whether views hang below the table.
 //! It is a report: nothing is done differently because of it, but that doubles which cannot be excluded are counted.
 //!
 //! "Once" needs, each with a [`Reason`] that says it is missing: ranges that the next owner cuts as this one did; a table that
 //! remembers tokens, on servers that share them; settings that the user's profile does not force to others; views that drop
 //! retries too; and retries that come while the token is remembered.
 //!
-//! Owner: [`Watch`] is one task's; [`Standing`] is shared, with a lock that is held for a map's operation and only for blocks that
-//! failed.
+//! Owner: [`Watch`] is one task's; [`Standing`] is shared.
 
+mod standing;
 mod watch;
 
+pub use standing::{Doubt, Standing};
 pub use watch::Watch;
 
-use crate::signals::metrics::GuaranteeMetrics;
 use sluice_clickhouse::deduplication::Deduplication;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::Notify;
 
 /// How often the servers are asked. Chosen: a window, a view or a profile is changed by hand; the rate of blocks, which the answer also
 /// gives, changes with the load of a minute.
@@ -289,171 +288,6 @@ impl BlockRate {
             f64::from(blocks) / to.saturating_sub(*from).as_secs_f64().max(1.0)
         });
         rates.fold(IDLE_BLOCKS_PER_SECOND, f64::max)
-    }
-}
-
-/// What is in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Doubt {
-    /// How many ranges.
-    pub ranges: usize,
-    /// How long ago the first of them was sent.
-    pub oldest: Duration,
-    /// Of the window, what the oldest has used; 1 or more when its token may be forgotten.
-    pub window_used_ratio: f64,
-}
-
-/// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
-#[derive(Debug)]
-pub struct Standing {
-    metrics: GuaranteeMetrics,
-    known: Mutex<Known>,
-    /// Told when a shard's servers are to be asked at once, and when that was tried.
-    ask: Notify,
-    asked: Notify,
-}
-
-#[derive(Debug)]
-struct Known {
-    verdict: Verdict,
-    /// What others than the sink have found.
-    beside: BTreeSet<Reason>,
-    /// When servers of each shard have answered last.
-    heard: BTreeMap<usize, Duration>,
-    /// Shards whose servers are to be asked at once.
-    wanted: BTreeSet<usize>,
-    /// Before this moment tokens were written that no server knows any more.
-    forgotten: Duration,
-    /// Since when each range is in doubt.
-    in_doubt: BTreeMap<u64, Duration>,
-    next: u64,
-}
-
-impl Standing {
-    /// Nothing is known about the sink, and `beside` is what is known otherwise.
-    pub fn new(metrics: GuaranteeMetrics, beside: impl IntoIterator<Item = Reason>) -> Self {
-        let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
-        let known = Known {
-            // Until it is known that there are none: what a view refuses may be in the table.
-            verdict: Verdict { views: true, ..Verdict::of(&[], 0, &nothing) },
-            beside: beside.into_iter().collect(),
-            heard: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            forgotten: Duration::ZERO,
-            in_doubt: BTreeMap::new(),
-            next: 0,
-        };
-        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new(), asked: Notify::new() };
-        standing.tell(Duration::ZERO);
-        standing
-    }
-
-    /// For how long a token may be relied on that was first sent at `since`.
-    pub fn age_budget(&self, since: Duration) -> Duration {
-        let known = self.known();
-        if since < known.forgotten { Duration::ZERO } else { known.verdict.age_budget }
-    }
-
-    /// Whether no server of this shard has said of late what that rests on.
-    pub fn is_outdated(&self, shard: usize, now: Duration) -> bool {
-        let heard = self.known().heard.get(&shard).copied();
-        heard.is_none_or(|heard| now.saturating_sub(heard) > OUTDATED_AFTER)
-    }
-
-    /// Has the servers of this shard asked at once, and waits until that was tried.
-    pub async fn look(&self, shard: usize) {
-        // Registered before it is asked for: what is over in between is not missed.
-        let asked = self.asked.notified();
-        self.known().wanted.insert(shard);
-        self.ask.notify_one();
-        asked.await;
-    }
-
-    /// Whether materialized views hang below the table.
-    pub fn has_views(&self) -> bool {
-        self.known().verdict.views
-    }
-
-    /// A range is in doubt since then. Say [`Self::leave_doubt`] with the number once it is not.
-    pub fn enter_doubt(&self, since: Duration) -> u64 {
-        let mut known = self.known();
-        let number = known.next;
-        known.next += 1;
-        known.in_doubt.insert(number, since);
-        number
-    }
-
-    /// The range with this number is in doubt no more.
-    pub fn leave_doubt(&self, number: u64) {
-        self.known().in_doubt.remove(&number);
-    }
-
-    /// Something else than the sink holds up the guarantee, or does so no more.
-    pub fn beside(&self, reason: Reason, holds: bool, now: Duration) {
-        let mut known = self.known();
-        if holds {
-            known.beside.insert(reason);
-        } else {
-            known.beside.remove(&reason);
-        }
-        drop(known);
-        self.tell(now);
-    }
-
-    /// Writes down the metrics, and returns the reason why no more than "at least once" holds now.
-    pub fn tell(&self, now: Duration) -> Option<Reason> {
-        let known = self.known();
-        let doubt = known.doubt(now);
-        let reason = known.reasons(&doubt, now).into_iter().next();
-        drop(known);
-        self.metrics.promise(reason);
-        self.metrics.doubt(&doubt);
-        reason
-    }
-
-    /// What the servers say now; `forgot` when they are of a version that does not know the tokens of before.
-    pub fn found(&self, verdict: Verdict, forgot: bool, now: Duration) {
-        let mut known = self.known();
-        known.verdict = verdict;
-        if forgot {
-            known.forgotten = now;
-        }
-    }
-
-    /// A server of this shard has answered, and what it says was [found](Self::found).
-    fn heard(&self, shard: usize, now: Duration) {
-        self.known().heard.insert(shard, now);
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // A value is set or a map changed while it is held; nothing of that can be left half done.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Known {
-    fn doubt(&self, now: Duration) -> Doubt {
-        let oldest = self.in_doubt.values().min().map_or(Duration::ZERO, |since| now.saturating_sub(*since));
-        let budget = self.verdict.age_budget.as_secs_f64();
-        let window_used_ratio = match (self.in_doubt.is_empty(), budget > 0.0) {
-            (true, _) => 0.0,
-            (false, true) => oldest.as_secs_f64() * WINDOW_SHARE / budget,
-            (false, false) => 1.0,
-        };
-        Doubt { ranges: self.in_doubt.len(), oldest, window_used_ratio }
-    }
-
-    fn reasons(&self, doubt: &Doubt, now: Duration) -> BTreeSet<Reason> {
-        let mut reasons: BTreeSet<Reason> = self.verdict.reasons.union(&self.beside).copied().collect();
-        if doubt.ranges > 0 && doubt.oldest > self.verdict.age_budget {
-            reasons.insert(Reason::InDoubtTooOld);
-        }
-        // Whatever was in flight then is settled, or named as in doubt for too long.
-        let upgraded = self.forgotten > Duration::ZERO && now < self.forgotten + self.verdict.age_budget;
-        if upgraded {
-            reasons.insert(Reason::ServerUpgraded);
-        }
-        reasons
     }
 }
 

@@ -7,7 +7,7 @@ use sluice_clickhouse::{
     ddl::TableSpec,
     deduplication::Deduplication,
     endpoint::{Credentials, Endpoint, EndpointError},
-    fate::{Fate, Lost},
+    fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetError, TargetSpec},
     lookup::{Lookup, LookupError},
     probe::{Probe, ProbeError},
@@ -296,17 +296,23 @@ impl Sink {
         self.ask(|probe| async move { probe.blocks_written(&self.table).await }).await.ok()
     }
 
-    /// Whether a block is in the table, as far as all replicas together tell.
-    pub async fn fate(&self, lost: &Lost<'_>) -> Fate {
-        let mut evidence = Vec::with_capacity(self.probes.len());
+    /// Whether a block is in the table, as far as all replicas together tell. `None` when none of them answers, which says nothing of what they
+    /// know.
+    pub async fn fate(&self, lost: &Lost<'_>) -> Option<Fate> {
+        let (mut evidence, mut is_answered) = (Vec::with_capacity(self.probes.len()), false);
         for probe in &self.probes {
-            let found = probe.evidence(&self.table, lost).await;
-            if let Err(error) = &found {
+            let (found, error) = match probe.evidence(&self.table, lost).await {
+                Ok(Said::Evidence(found)) => (Some(found), None),
+                Ok(Said::Nothing(error)) => (None, Some((true, error))),
+                Err(error) => (None, Some((!error.is_unanswered(), error))),
+            };
+            is_answered |= error.as_ref().is_none_or(|(is_answered, _)| *is_answered);
+            if let Some((_, error)) = error {
                 tracing::debug!(%error, "a server does not say what became of a block");
             }
-            evidence.push(found.ok());
+            evidence.push(found);
         }
-        Fate::of(lost, &evidence)
+        is_answered.then(|| Fate::of(lost, &evidence))
     }
 
     /// The table that the config asks for.
@@ -326,9 +332,7 @@ impl Sink {
         let mut unreachable = None;
         for probe in &self.probes {
             match question(probe).await {
-                Err(error @ (ProbeError::Unreachable { .. } | ProbeError::Tls { .. })) => {
-                    unreachable = Some(error);
-                }
+                Err(error) if error.is_unanswered() => unreachable = Some(error),
                 answer => return answer.map_err(Error::Probe),
             }
         }

@@ -25,13 +25,14 @@ mod left;
 mod missing;
 mod notes;
 mod numbers;
-mod whole_file;
+mod written;
 
 pub use body::{Record, Unreadable};
 pub use left::{InWriting, Left, LeftBlock};
 pub use missing::Missing;
 pub use notes::Note;
 pub use numbers::{Numbers, Usage};
+pub use written::Written;
 
 use crate::volume::{
     block_frames::{BlockFrames, Leaving},
@@ -124,10 +125,14 @@ enum Request {
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
     /// Write down how far a block is that is sent in parts.
     Note { note: Note, done: oneshot::Sender<()> },
-    /// A block that was sent in parts has ended.
+    /// Say what was written down of a block of this token and range.
+    Noted { token: Token, range: OffsetRange, answer: oneshot::Sender<Written<Parts>> },
+    /// A block that may have been sent in parts has ended.
     Unnote(Token),
     /// Write down which columns this number stands for, before a block of theirs is appended.
     Columns { number: u64, columns: Arc<TableColumns> },
+    /// Say which columns this number stands for.
+    ColumnsOf { number: u64, answer: oneshot::Sender<Written<TableColumns>> },
     /// Look at the list of what has ended.
     Look,
     /// Leave everything durable behind, and end.
@@ -160,8 +165,6 @@ pub struct Spool {
     reads: Reads,
     shared: Arc<Shared>,
     left: Left,
-    notes: Notes,
-    columns: ColumnFiles,
 }
 
 impl Spool {
@@ -182,11 +185,11 @@ impl Spool {
         let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
         shared.numbers.set_aside.store(damaged, Ordering::Relaxed);
         shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
-        let notes = Notes::open(path.to_owned()).map_err(unopened)?;
-        let columns = ColumnFiles::open(path.to_owned(), &left.columns()).map_err(unopened)?;
+        let notes = Notes::open(path).map_err(unopened)?;
+        let columns = ColumnFiles::open(path, &left.columns()).map_err(unopened)?;
         // By now how full the volume is has been told: nobody may think that nothing is on it.
-        let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes.clone(), columns.clone()));
-        let spool = Self { requests, reads, shared, left, notes, columns };
+        let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes, columns));
+        let spool = Self { requests, reads, shared, left };
         named("spool", move || {
             if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
@@ -319,17 +322,21 @@ impl Spool {
         self.ask(Request::Columns { number, columns: Arc::new(columns.clone()) });
     }
 
-    /// The columns that this number stands for, if they were written down. Reads the volume.
-    pub fn columns(&self, number: u64) -> Option<TableColumns> {
-        self.columns.read(number)
+    /// The columns that this number stands for, as they were written down.
+    pub async fn columns(&self, number: u64) -> Written<TableColumns> {
+        let (answer, read) = oneshot::channel();
+        self.ask(Request::ColumnsOf { number, answer });
+        answered(read).await
     }
 
-    /// What an earlier run has written down of a block of this token and range. Reads the volume.
-    pub fn noted(&self, token: Token, range: OffsetRange) -> Option<Parts> {
-        self.notes.read(token, range)
+    /// What an earlier run has written down of a block of this token and range.
+    pub async fn noted(&self, token: Token, range: OffsetRange) -> Written<Parts> {
+        let (answer, read) = oneshot::channel();
+        self.ask(Request::Noted { token, range, answer });
+        answered(read).await
     }
 
-    /// A block of which something was written down has ended.
+    /// A block of which something may have been written down has ended.
     pub fn unnote(&self, token: Token) {
         self.ask(Request::Unnote(token));
     }

@@ -27,7 +27,7 @@ async fn a_block_whose_attempt_finished_is_stored() {
     let frames = frames(&table.1, &message(vec![span(vec![])]));
     let start = format!("{}-", database.name);
     send(&table, &frames, "a", &format!("{start}0")).await.unwrap();
-    assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Stored);
+    assert_eq!(table.0.fate(&lost(&start, since)).await, Some(Fate::Stored));
     database.drop().await;
 }
 
@@ -52,13 +52,13 @@ async fn an_insert_of_no_rows_is_no_sign_of_a_block() {
     let error = send(&table, &[], "a", &query_id(0)).await.unwrap_err();
     assert_eq!((error.class, error.code), (Class::Retry, None), "{error}");
     assert_eq!(read_rows(0).await, "0");
-    assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::Unknown);
+    assert_eq!(table.0.fate(&lost(&start, since)).await, Some(Fate::Unknown));
     for attempt in [1, 2] {
         send(&table, &frames, "a", &query_id(attempt)).await.unwrap();
         assert_eq!(database.count().await, 2);
         let read: u64 = read_rows(attempt).await.parse().unwrap();
         assert!(read >= 2, "{read}: those of the body, and those that the view reads of it");
-        assert_eq!(table.0.fate(&lost(&query_id(attempt), since)).await, Fate::Stored);
+        assert_eq!(table.0.fate(&lost(&query_id(attempt), since)).await, Some(Fate::Stored));
     }
     database.drop().await;
 }
@@ -78,7 +78,7 @@ async fn a_block_that_a_view_refuses_is_in_the_table() {
         let error = send(&table, &frames, "a", &format!("{start}{attempt}")).await.unwrap_err();
         assert_eq!(error.code, Some(395), "{error}");
         assert_eq!((database.count().await, database.count_of("target").await), (2, 0));
-        assert_eq!(table.0.fate(&lost(&start, since)).await, Fate::InTable);
+        assert_eq!(table.0.fate(&lost(&start, since)).await, Some(Fate::InTable));
     }
     database.drop().await;
 }
@@ -95,13 +95,17 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
     let coming = now() + LOG_MARGIN.saturating_sub(Duration::from_secs(5));
     let expected =
         if database.up_time().await > Duration::from_secs(5) { Fate::Absent } else { Fate::Unknown };
-    assert_eq!(table.0.fate(&lost(&start, coming)).await, expected);
+    assert_eq!(table.0.fate(&lost(&start, coming)).await, Some(expected));
     let two = Lost { attempts: Some(2), ..lost(&start, coming) };
-    assert_eq!(table.0.fate(&two).await, Fate::Unknown, "an attempt that the server never saw");
+    assert_eq!(table.0.fate(&two).await, Some(Fate::Unknown), "an attempt that the server never saw");
     let inherited = Lost { attempts: None, ..two };
-    assert_eq!(table.0.fate(&inherited).await, Fate::Unknown, "attempts of others");
+    assert_eq!(table.0.fate(&inherited).await, Some(Fate::Unknown), "attempts of others");
     let restarted = lost(&start, now().saturating_sub(database.up_time().await));
-    assert_eq!(table.0.fate(&restarted).await, Fate::Unknown, "the server came up after the first attempt");
+    assert_eq!(
+        table.0.fate(&restarted).await,
+        Some(Fate::Unknown),
+        "the server came up after the first attempt"
+    );
     database.drop().await;
 }
 
@@ -109,6 +113,6 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
 async fn a_block_that_no_log_names_is_unknown() {
     let database = Database::new("fate_unknown").await;
     let (sink, _) = database.with_table().await;
-    assert_eq!(sink.fate(&lost("no-such-query-", now())).await, Fate::Unknown);
+    assert_eq!(sink.fate(&lost("no-such-query-", now())).await, Some(Fate::Unknown));
     database.drop().await;
 }

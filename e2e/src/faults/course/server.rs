@@ -23,7 +23,11 @@ const SLOW_TIMES: u32 = 4;
 const SPANS_SILENT: u64 = 30_000;
 
 /// Blocks whose tokens the server remembers, where it is to forget them soon.
-const WINDOW_SHORT: u64 = 4;
+pub(super) const WINDOW_SHORT: u64 = 4;
+
+/// The series of a gateway that is 1 while it relies on no token of such a table.
+pub(super) const AT_LEAST_ONCE: &str =
+    "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"window_short\"}";
 
 /// What a gateway logs of a window that it does not rely on.
 const SAYS_SHORT: &str = "reasons=\"window_short\"";
@@ -43,6 +47,8 @@ pub enum Server {
     Silent,
     /// The server remembers few tokens, and has forgotten that of an INSERT before it would be sent again.
     WindowShort,
+    /// The same, and it has lost its logs, which would say that it has stored the INSERT.
+    WindowShortUntold,
     /// An INSERT is sent again after the server has forgotten its token, which nobody could know.
     PastWindow,
 }
@@ -51,7 +57,8 @@ impl Server {
     /// What gateways are told otherwise than usual.
     pub fn change(self) -> Value {
         let timeout = match self {
-            Server::Slow => "30s",
+            // Answers are kept back for so long as they take, or as the server takes to forget.
+            Server::Slow | Server::WindowShortUntold => "30s",
             Server::Silent => "3s",
             _ => return json!({}),
         };
@@ -63,12 +70,17 @@ impl Server {
         matches!(self, Server::SlowOverTimeout | Server::Silent)
     }
 
+    /// Whether the server remembers few tokens.
+    fn forgets_soon(self) -> bool {
+        matches!(self, Server::WindowShort | Server::WindowShortUntold)
+    }
+
     /// Plays it.
     ///
     /// # Errors
     /// When what is waited for does not come, or the server could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if self == Server::WindowShort {
+        if self.forgets_soon() {
             scene.remember_tokens(WINDOW_SHORT).await?;
         }
         scene.start_gateway(Some("gateway-0"))?;
@@ -80,7 +92,10 @@ impl Server {
             Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
             Server::Slow | Server::SlowOverTimeout => slow(scene, self.leaves_doubt()).await?,
             Server::Silent => silent(scene).await?,
-            Server::WindowShort => window_short(scene).await?,
+            Server::WindowShort | Server::WindowShortUntold => {
+                doubled = window_short(scene, self == Server::WindowShortUntold).await?;
+                Instant::now()
+            }
             Server::PastWindow => {
                 doubled = past_window(scene).await?;
                 Instant::now()
@@ -91,9 +106,10 @@ impl Server {
         if self.leaves_doubt() {
             scene.wait_doubt(0, false).await?;
         }
-        if self == Server::WindowShort {
-            // It has asked the server what became of the INSERT, and was told.
+        if self.forgets_soon() {
+            // It has asked the server what became of the INSERT, and was told, or not.
             scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
+            scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
         }
         Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
     }
@@ -139,13 +155,19 @@ async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
 }
 
 /// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token: the
-/// gateway, which has said that it does not rely on so short a window, does not send it again without asking.
-async fn window_short(scene: &mut Scene<'_>) -> Result<Instant> {
+/// gateway, which has said that it does not rely on so short a window, does not send it again without asking. Gives the rows that the server
+/// must then have twice: none, unless it has lost its logs and cannot say.
+async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
     scene.wait_logged(SAYS_SHORT).await?;
     let caught = stored_insert(scene).await?;
     scene.wait_inserts(2 * WINDOW_SHORT).await?;
+    let mut doubled = 0;
+    if loses_logs {
+        scene.lose_logs().await?;
+        doubled = caught.passage.written_rows;
+    }
     caught.decide(Verdict::Reset);
-    Ok(Instant::now())
+    Ok(doubled)
 }
 
 /// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Gives the rows that it must then have

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::only_copy::MAY_BE_DOUBLED;
 use super::spooled::{REFUSED, SMALL_KIB};
 use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPOOL_BLOCKS};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
@@ -85,6 +86,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
     if lost != Lost::InMemory {
         scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
     }
+    ensure_none_may_be_doubled(scene).await?;
     // Its successor finds ranges in flight for a shard that it cannot ask, and blocks for it on its volume.
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))?;
@@ -102,5 +104,13 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
         scene.stop_load().await?;
         scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
     }
+    // The tokens of the other shard are known all the time, and those of this one once it can be asked.
+    ensure_none_may_be_doubled(scene).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+async fn ensure_none_may_be_doubled(scene: &mut Scene<'_>) -> Result<()> {
+    let told = scene.wait_metric(0, MAY_BE_DOUBLED, |_| true).await?;
+    ensure!(told < 0.5, "{told} rows are said to be doubled perhaps, though every token is remembered");
+    Ok(())
 }

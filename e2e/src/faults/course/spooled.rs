@@ -16,12 +16,14 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
+use super::only_copy::MAY_BE_DOUBLED;
+use super::server::{AT_LEAST_ONCE, WINDOW_SHORT};
 use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::segments;
-use crate::faults::sink_front::{Leg, Verdict};
+use crate::faults::sink_front::{Answer, Leg, Passage, Verdict};
 use crate::process::Signal;
 
 /// Room of a volume that is to be full, KiB: some 120 blocks.
@@ -61,11 +63,13 @@ pub enum Spooled {
     RetentionPasses,
     /// The server no longer knows the token of a block that it has stored.
     PastWindow,
+    /// The same, and the gateway knows it; the server has lost its logs, which would say that it has the block.
+    WindowShortUntold,
 }
 
 impl Spooled {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Spooled, &'static str, u32, &'static str); 5] = [
+    pub const ALL: [(Spooled, &'static str, u32, &'static str); 6] = [
         (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
         (
             Spooled::FullDevice,
@@ -87,6 +91,13 @@ impl Spooled {
             "an INSERT is stored, its answer lost, its block goes to the volume, and its token is forgotten: its rows are doubled; \
              SIGKILL meanwhile in every other round",
         ),
+        (
+            Spooled::WindowShortUntold,
+            "volume-window-short-untold",
+            3,
+            "the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as rows \
+             that may be",
+        ),
     ];
 
     /// What gateways are told otherwise than usual.
@@ -95,6 +106,8 @@ impl Spooled {
         match self {
             // Everything goes to the volume 3 s before.
             Spooled::RetentionPasses => change["shutdown"]["deadline"] = json!("8s"),
+            // An answer is kept back until the server has forgotten its token.
+            Spooled::WindowShortUntold => change["sink"]["clickhouse"]["insert"]["timeout"] = json!("30s"),
             Spooled::FullBytes => {
                 // Blocks of a chunk each: fewer of them are more bytes.
                 change["queue"]["maxBytes"] = json!("32MiB");
@@ -115,6 +128,7 @@ impl Spooled {
             Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
             Spooled::RetentionPasses => forget_messages(scene).await,
             Spooled::PastWindow => forget_token(scene).await,
+            Spooled::WindowShortUntold => forget_everything(scene).await,
         };
         scene.stage.servers.sink.go(Way::Open);
         outcome
@@ -251,6 +265,54 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     let recovery = scene.recovered(Instant::now()).await?;
     drained(scene).await?;
     Ok(Expected { doubled: rows, recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// The server stores a block whose answer is lost, and forgets its token because of others that come, and no log of it says what became of
+/// the block; which is sent again once the server takes any, until when it waits on the volume.
+async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.remember_tokens(WINDOW_SHORT).await?;
+    begin(scene).await?;
+    scene.wait_committed_within(0, PATIENCE).await?;
+    let sink = &scene.stage.servers.sink;
+    let trap =
+        sink.gate().trap("stored insert", |passage| passage.leg == Leg::Answered && passage.written_rows > 0);
+    scene.produce(SPANS_DOUBTFUL).await?;
+    let caught = trap.caught(PATIENCE).await?;
+    let rows = caught.passage.written_rows;
+    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
+    insert_others(scene, 2 * WINDOW_SHORT).await?;
+    // A connection that breaks would leave every block in doubt that was on its way; what the server refuses it does not have.
+    let overloaded = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries.");
+    let is_sent = |passage: &Passage| passage.leg == Leg::Head;
+    let rule = scene.stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(overloaded), is_sent);
+    scene.lose_logs().await?;
+    caught.decide(Verdict::Reset);
+    scene.produce(SPANS_AWAY).await?;
+    // The oldest go first, and the one in doubt is the oldest.
+    scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
+    drop(rule);
+    let recovery = scene.recovered(Instant::now()).await?;
+    drained(scene).await?;
+    scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
+    scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
+    Ok(Expected { doubled: rows, recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// So many blocks of one message each go in, and the gateway is told of all of them: none is left for which it could be in doubt.
+async fn insert_others(scene: &mut Scene<'_>, blocks: u64) -> Result<()> {
+    let stored = scene.stage.servers.sink.stored();
+    let wanted = stored.borrow().inserts + blocks;
+    scene.produce(blocks * SPANS_DOUBTFUL).await?;
+    scene
+        .wait("inserts of other blocks", PATIENCE, async |_| {
+            let inserts = stored.borrow().inserts;
+            Ok(if inserts >= wanted {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{inserts} of {wanted}"))
+            })
+        })
+        .await
 }
 
 /// Waits until the first block behind the committed offset is on the volume in every partition that has one.

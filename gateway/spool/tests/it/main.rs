@@ -11,3 +11,4 @@ mod naive;
 mod random;
 mod real;
 mod revision;
+mod whole_file;

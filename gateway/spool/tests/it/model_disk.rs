@@ -54,6 +54,8 @@ struct State {
     calls: u64,
     fault: Option<(u64, Fault)>,
     room: Option<usize>,
+    /// Nothing can be read.
+    unreadable: bool,
     off: bool,
     random: u64,
 }
@@ -79,6 +81,7 @@ impl ModelDisk {
             calls: 0,
             fault: None,
             room: None,
+            unreadable: false,
             off: false,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         })))
@@ -99,6 +102,11 @@ impl ModelDisk {
     /// Bytes that fit on it.
     pub fn set_room(&self, bytes: Option<usize>) {
         self.0.borrow_mut().room = bytes;
+    }
+
+    /// From now on every read fails with an input/output error.
+    pub fn break_reads(&self) {
+        self.0.borrow_mut().unreadable = true;
     }
 
     /// Bytes of all files.
@@ -355,6 +363,9 @@ impl FileAt for ModelFile {
 
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
         let state = self.disk.0.borrow();
+        if state.unreadable {
+            return Err(Error::other("input/output error"));
+        }
         let content = &state.inodes[self.inode].live;
         let from = usize::try_from(at).unwrap();
         let bytes = content.get(from..from + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;

@@ -60,7 +60,7 @@ impl Inserts {
         metrics: &Arc<Metrics>,
         spool: &Spool,
     ) -> Result<Self, Error> {
-        let standing = Arc::new(Standing::new(metrics.guarantee.clone(), []));
+        let standing = Arc::new(Standing::new(metrics.guarantee.clone(), shards.len(), []));
         // Nothing is read here, so that nothing is known of what would be.
         let mut watch = Watch::new(shards.clone(), standing.clone(), Arc::default());
         let clock = Clock::start();

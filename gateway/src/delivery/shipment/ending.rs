@@ -15,7 +15,7 @@ impl Shipment {
     pub(super) fn settle(self, dead_lettered: u64) {
         self.frames.end(self.shard.spool(), Ended::Settled);
         let is_only_copy = self.frames.is_only_copy();
-        let Self { shard, block, is_in_parts, encoded, .. } = self;
+        let Self { shard, block, encoded, .. } = self;
         if shard.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
             shard.recovered.notify_waiters();
@@ -34,7 +34,8 @@ impl Shipment {
         block.account.settled_but(dead_lettered);
         if is_only_copy {
             // No range of its partition is in flight for it.
-            if let Some(spool) = shard.spool().filter(|_| is_in_parts) {
+            if let Some(spool) = shard.spool() {
+                // Also of one that was sent whole: what was damaged said of it goes with it.
                 spool.unnote(block.token);
             }
             return;

@@ -415,6 +415,50 @@ fn a_block_in_doubt_is_not_sent_on_the_strength_of_what_was_known_before_a_cut()
 }
 
 #[test]
+fn nobody_is_asked_for_a_fate_before_a_server_answers() {
+    // As after a start while the servers of its shard are away: nothing is known of their window.
+    let unheard = |now| At { age_budget: Duration::ZERO, is_outdated: true, ..at(now) };
+    let mut tries = Tries::inherited(false, NOW);
+    for minutes in 1..20 {
+        let at = unheard(NOW + minutes * MINUTE);
+        assert_eq!(tries.sending(&at), Some(Next::Look));
+        assert_eq!(name(tries.looked(&at)), "again elsewhere");
+    }
+    assert_eq!(tries.doubt_since(), Some(NOW));
+    // Once one has answered its token is as good as before.
+    assert_eq!(tries.clone().sending(&at(NOW + 20 * MINUTE)), None);
+    // Or the server has none; while it does not say what became of the block, that is asked again.
+    let none = At { is_outdated: false, ..unheard(NOW + 20 * MINUTE) };
+    for _ in 0..3 {
+        assert_eq!(tries.sending(&none), Some(Next::AskFate(Why::TooOld)));
+        let Next::SendAgain { after, replica, may_double } = tries.untold(&none) else { panic!("it waits") };
+        assert!(after >= Duration::from_secs(1) && replica == Replica::Another && !may_double);
+        assert_eq!(tries.doubt_since(), Some(NOW));
+    }
+}
+
+#[test]
+fn a_block_to_be_cut_goes_whole_again_while_nobody_says_what_became_of_it() {
+    let mut tries = Tries::inherited(false, NOW.saturating_sub(MINUTE));
+    let course = [Fails(PARSE), Is(Described::Unchanged), Fails(PARSE)];
+    for (happens, next) in course.iter().zip(["describe", "again here", "ask fate"]) {
+        assert_eq!(tries.sending(&at(NOW)), None);
+        let step = match happens {
+            Fails(failure) => tries.failed(*failure, &at(NOW)),
+            Is(found) => tries.described(*found, &at(NOW)),
+            Told(fate) => tries.told(*fate, &at(NOW)),
+        };
+        assert_eq!(name(step), next);
+    }
+    assert_eq!(name(tries.untold(&at(NOW))), "again elsewhere");
+    // Its token is good still; and it is not cut on the strength of a later answer to another question.
+    assert_eq!(tries.sending(&at(NOW)), None);
+    assert_eq!(name(tries.clone().told(Fate::Absent, &at(NOW))), "again here");
+    assert_eq!(name(tries.failed(PARSE, &at(NOW))), "ask fate");
+    assert_eq!(name(tries.told(Fate::Absent, &at(NOW))), "bisect");
+}
+
+#[test]
 fn a_block_that_waited_too_long_for_its_first_try_is_asked_for_once_and_then_sent() {
     // As where the deduplication window is not known: nothing is young enough.
     let late = At { age_budget: Duration::ZERO, ..at(NOW) };

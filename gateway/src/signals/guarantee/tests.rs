@@ -155,9 +155,9 @@ fn one_series_is_1_and_says_why() {
         vec![format!("sluice_gateway_delivery_guarantee{{guarantee=\"{guarantee}\",reason=\"{reason}\"}}")]
     };
     assert_eq!(promised(&metrics), series("at_least_once", "ranges_are_not_planned"));
-    let standing = Standing::new(metrics.guarantee.clone(), [Reason::PlanUnavailable]);
+    let standing = Standing::new(metrics.guarantee.clone(), 1, [Reason::PlanUnavailable]);
     assert_eq!(promised(&metrics), series("at_least_once", "not_probed"));
-    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
     assert_eq!(standing.tell(SECOND), Some(Reason::PlanUnavailable));
     standing.beside(Reason::PlanUnavailable, false, SECOND);
     assert_eq!(promised(&metrics), series("exactly_once_effect", "none"));
@@ -168,9 +168,9 @@ fn one_series_is_1_and_says_why() {
 #[test]
 fn what_no_server_has_said_for_two_looks_is_outdated() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), []);
+    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
     assert!(standing.is_outdated(0, SECOND), "nobody has answered yet");
-    standing.heard(0, 100 * SECOND);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, 100 * SECOND);
     assert!(!standing.is_outdated(0, 100 * SECOND + 2 * LOOK_INTERVAL));
     assert!(standing.is_outdated(0, 101 * SECOND + 2 * LOOK_INTERVAL));
     assert!(standing.is_outdated(1, 100 * SECOND), "another shard");
@@ -192,7 +192,7 @@ fn what_others_wrote_during_a_cut_is_in_the_first_look_after_it() {
 #[tokio::test]
 async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
     let metrics = metrics();
-    let standing = std::sync::Arc::new(Standing::new(metrics.guarantee.clone(), []));
+    let standing = std::sync::Arc::new(Standing::new(metrics.guarantee.clone(), 1, []));
     let mut watch = Watch::new(Vec::new(), standing.clone(), std::sync::Arc::default());
     // One that nobody waits for leaves nothing behind.
     watch.look_where_wanted(SECOND).await;
@@ -210,11 +210,11 @@ async fn who_waits_for_a_look_goes_on_once_it_was_tried() {
 #[test]
 fn a_range_in_doubt_uses_up_the_window() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), []);
-    standing.found(Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
-    let budget = standing.age_budget(SECOND);
+    let standing = Standing::new(metrics.guarantee.clone(), 1, []);
+    standing.found(0, Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD), false, SECOND);
+    let budget = standing.age_budget(0, SECOND);
     assert_eq!(budget, 5_000 * SECOND);
-    let (old, young) = (standing.enter_doubt(100 * SECOND), standing.enter_doubt(200 * SECOND));
+    let (old, young) = (standing.enter_doubt(0, 100 * SECOND), standing.enter_doubt(0, 200 * SECOND));
     assert_eq!(standing.tell(100 * SECOND + budget), None);
     let text = metrics.text().unwrap();
     for line in [
@@ -235,12 +235,12 @@ fn a_range_in_doubt_uses_up_the_window() {
 #[test]
 fn an_upgrade_that_forgets_tokens_ends_what_they_are_good_for() {
     let metrics = metrics();
-    let standing = Standing::new(metrics.guarantee.clone(), []);
+    let standing = Standing::new(metrics.guarantee.clone(), 1, []);
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
-    standing.found(verdict.clone(), false, SECOND);
-    standing.found(verdict.clone(), true, 100 * SECOND);
-    assert_eq!(standing.age_budget(99 * SECOND), Duration::ZERO);
-    assert_eq!(standing.age_budget(100 * SECOND), verdict.age_budget);
+    standing.found(0, verdict.clone(), false, SECOND);
+    standing.found(0, verdict.clone(), true, 100 * SECOND);
+    assert_eq!(standing.age_budget(0, 99 * SECOND), Duration::ZERO);
+    assert_eq!(standing.age_budget(0, 100 * SECOND), verdict.age_budget);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
     assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);
 }
@@ -255,6 +255,62 @@ fn of_several_shards_the_weakest_counts() {
     let all = Verdict::of_shards([long.clone(), away, short]).unwrap();
     assert_eq!(all.reasons, [Reason::NotProbed].into());
     assert_eq!(Verdict::of_shards([long.clone()]), Some(long));
+}
+
+#[test]
+fn a_shard_that_is_away_or_without_a_window_says_nothing_of_the_tokens_of_others() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), 3, []);
+    let (whole, none) = (answer("MergeTree", 10_000), answer("MergeTree", 0));
+    let verdict = Verdict::of(&[whole], 1, &LOAD);
+    standing.found(0, verdict.clone(), false, SECOND);
+    standing.found(1, Verdict::of(&[none], 1, &LOAD), false, SECOND);
+    let budgets = [0, 1, 2].map(|shard| standing.age_budget(shard, SECOND));
+    assert_eq!(budgets, [verdict.age_budget, Duration::ZERO, Duration::ZERO]);
+    let views = [0, 1, 2].map(|shard| standing.has_views(shard));
+    assert_eq!(views, [false, false, true], "what nobody has looked at may have some");
+    let outdated = [0, 1, 2].map(|shard| standing.is_outdated(shard, SECOND));
+    assert_eq!(outdated, [false, false, true]);
+    // What is reported is of the weakest.
+    assert_eq!(standing.verdict().reasons, [Reason::NotProbed, Reason::WindowOff].into());
+    assert_eq!(standing.tell(SECOND), Some(Reason::NotProbed));
+}
+
+#[test]
+fn the_doubt_of_a_shard_uses_up_its_own_window() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let of = |window| Verdict::of(&[answer("MergeTree", window)], 1, &LOAD);
+    standing.found(0, of(10_000), false, SECOND);
+    standing.found(1, of(1_000), false, SECOND);
+    let told = |name: &str| {
+        let text = metrics.text().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("sluice_gateway_{name} ")));
+        line.unwrap().to_owned()
+    };
+    // A tenth of the first one's window is all of what the second one is relied on for, twice.
+    let wide = standing.enter_doubt(0, SECOND);
+    assert_eq!(standing.tell(1_001 * SECOND), None);
+    assert_eq!((told("in_doubt_ranges"), told("dedup_window_used_ratio")), ("1".into(), "0.1".into()));
+    let narrow = standing.enter_doubt(1, SECOND);
+    assert_eq!(standing.tell(1_501 * SECOND), Some(Reason::InDoubtTooOld));
+    let said = [told("in_doubt_ranges"), told("oldest_in_doubt_seconds"), told("dedup_window_used_ratio")];
+    assert_eq!(said, ["2", "1500", "1.5"]);
+    standing.leave_doubt(narrow);
+    assert_eq!(standing.tell(1_501 * SECOND), None);
+    standing.leave_doubt(wide);
+}
+
+#[test]
+fn an_upgrade_of_one_shard_ends_its_own_tokens_alone() {
+    let metrics = metrics();
+    let standing = Standing::new(metrics.guarantee.clone(), 2, []);
+    let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
+    standing.found(0, verdict.clone(), false, SECOND);
+    standing.found(1, verdict.clone(), true, 100 * SECOND);
+    let budgets = [0, 1].map(|shard| standing.age_budget(shard, 99 * SECOND));
+    assert_eq!(budgets, [verdict.age_budget, Duration::ZERO]);
+    assert_eq!(standing.tell(101 * SECOND), Some(Reason::ServerUpgraded));
 }
 
 #[test]

@@ -27,8 +27,9 @@ pub struct Watch {
     said: Option<String>,
 }
 
-/// A server has answered.
+/// What the servers of a shard have answered.
 struct Answered {
+    verdict: Verdict,
     /// Whether they are of a version that does not know the tokens of before.
     forgot: bool,
 }
@@ -38,7 +39,6 @@ struct OfShard {
     sink: Sink,
     rate: BlockRate,
     version: Option<Version>,
-    verdict: Verdict,
     /// What was said last by a server that does not answer.
     error: Option<ProbeError>,
 }
@@ -55,7 +55,7 @@ impl Watch {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(TELL_INTERVAL) => {}
-                () = self.standing.ask.notified() => {}
+                () = self.standing.wanted() => {}
             }
             self.look_where_wanted(clock()).await;
             if clock().saturating_sub(looked) >= LOOK_INTERVAL {
@@ -80,14 +80,13 @@ impl Watch {
         for shard in 0..self.shards.len() {
             self.look_at(shard, now).await;
         }
-        let verdict = self.verdict();
-        self.say(&verdict);
+        self.say(&self.standing.verdict());
         self.standing.tell(now);
     }
 
     /// Asks the servers of shards for which somebody waits, unless they have answered since.
     pub(super) async fn look_where_wanted(&mut self, now: Duration) {
-        let wanted = std::mem::take(&mut self.standing.known().wanted);
+        let wanted = self.standing.take_wanted();
         if wanted.is_empty() {
             return;
         }
@@ -96,20 +95,14 @@ impl Watch {
                 self.look_at(shard, now).await;
             }
         }
-        self.standing.asked.notify_waiters();
+        self.standing.was_tried();
     }
 
     /// Asks every server of one shard.
     async fn look_at(&mut self, shard: usize, now: Duration) {
         let Some(of) = self.shards.get_mut(shard) else { return };
-        let Some(Answered { forgot }) = of.look(now).await else { return };
-        self.standing.found(self.verdict(), forgot, now);
-        self.standing.heard(shard, now);
-    }
-
-    fn verdict(&self) -> Verdict {
-        let verdict = Verdict::of_shards(self.shards.iter().map(|shard| shard.verdict.clone()));
-        verdict.expect("the config names at least one shard")
+        let Some(Answered { verdict, forgot }) = of.look(now).await else { return };
+        self.standing.found(shard, verdict, forgot, now);
     }
 
     /// One line when what the sink allows changes.
@@ -131,10 +124,7 @@ impl Watch {
 
 impl OfShard {
     fn new(sink: Sink) -> Self {
-        let nothing = Load { blocks_per_second: 0.0, insert_timeout: sink.insert_timeout() };
-        // Until it is known that there are none: what a view refuses may be in the table.
-        let verdict = Verdict { views: true, ..Verdict::of(&[], sink.servers(), &nothing) };
-        Self { sink, rate: BlockRate::default(), version: None, verdict, error: None }
+        Self { sink, rate: BlockRate::default(), version: None, error: None }
     }
 
     /// Asks its servers. One that does not answer changes nothing; when none does, what is known stays, and `None` is said.
@@ -158,10 +148,10 @@ impl OfShard {
         }
         let load =
             Load { blocks_per_second: self.rate.per_second(), insert_timeout: self.sink.insert_timeout() };
-        self.verdict = Verdict::of(&answers, self.sink.servers(), &load);
+        let verdict = Verdict::of(&answers, self.sink.servers(), &load);
         let version = answers.iter().map(|answer| answer.version).max();
         let forgot = version.zip(self.version).is_some_and(|(now, before)| !now.knows_tokens_of(before));
         self.version = version.or(self.version);
-        Some(Answered { forgot })
+        Some(Answered { verdict, forgot })
     }
 }

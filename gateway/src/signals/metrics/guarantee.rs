@@ -43,7 +43,7 @@ impl GuaranteeMetrics {
             ),
             window_used: make.real(
                 "dedup_window_used_ratio",
-                "Share of the deduplication window that the oldest range in doubt has used.",
+                "Share of its shard's deduplication window that the range in doubt has used that has used most.",
             ),
             in_doubt: make
                 .gauge("in_doubt_ranges", "Ranges sent of which nobody knows whether they are stored."),

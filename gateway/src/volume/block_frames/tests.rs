@@ -96,8 +96,15 @@ impl Volume {
 
     /// With `delivery.commit: AfterEnqueue` if `enqueues`.
     pub(crate) fn open_as(&self, bytes_max: u64, enqueues: bool) -> Spool {
-        let failed = |fatal: sluice_spool::Fatal| panic!("{fatal}");
-        Spool::start(&self.0, Options::new(1, bytes_max, enqueues), failed).unwrap().0
+        self.open_with(Options::new(1, bytes_max, enqueues), |fatal| panic!("{fatal}"))
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        options: Options,
+        failed: impl FnOnce(sluice_spool::Fatal) + Send + 'static,
+    ) -> Spool {
+        Spool::start(&self.0, options, failed).unwrap().0
     }
 
     pub(crate) fn files(&self) -> Vec<PathBuf> {

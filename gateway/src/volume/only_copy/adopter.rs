@@ -6,6 +6,7 @@ use crate::{
     signals::{account::RowAccount, metrics::Metrics},
     volume::spool::{InWriting, LeftBlock, Spool},
 };
+use sluice_kafka::OffsetRange;
 use std::sync::Arc;
 
 /// A block that is the only copy of its rows, or of some, as the volume has it in writing.
@@ -63,13 +64,91 @@ impl Adopter {
         // Before its columns: whoever gave the table those would have mended nothing.
         let token = block.token().ok_or(Unsendable::Foreign)?;
         let columns = fits.of(block, &self.spool, &self.tables).await?;
-        let parts = self.spool.noted(token, block.range());
-        let mut ready = block.only_copy((token, parts), self.route, &self.account);
+        let noted = self.spool.noted(token, block.range()).await;
+        let is_unknown = noted.is_damaged();
+        let mut ready = block.only_copy((token, noted.whole()), self.route, &self.account);
         ready.columns = columns;
         ready.release.is_inherited |= adoptee.may_be_sent_since();
-        let may_be_elsewhere = block.may_be_elsewhere(self.route);
+        let may_be_elsewhere = block.may_be_elsewhere(self.route) || is_unknown;
         let others = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
         self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
+        if is_unknown {
+            say_unknown(block);
+        }
         Ok(ready)
+    }
+}
+
+/// Of a block that was sent in parts it cannot be told which of them are in.
+fn say_unknown(block: &LeftBlock) {
+    let OffsetRange { first, next } = block.range();
+    tracing::error!(
+        partition = %block.partition(),
+        first,
+        next,
+        rows = block.rows(),
+        "what the queue volume says of the parts in which a block was sent is damaged; it is sent anew, and its rows may be doubled"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        blocks::buffers::Pool,
+        delivery::held::Stowed,
+        signals::metrics::reference,
+        volume::{
+            block_frames::tests::{Volume, stowed},
+            spool::Note,
+        },
+    };
+    use sluice_kafka::ranges::Parts;
+    use std::time::Duration;
+
+    /// A volume on which an earlier run has left the offsets from 20 to 30, and how far it was with them in parts.
+    async fn left_in_parts(volume: &Volume) -> (Spool, Parts) {
+        let (spool, pool) = (volume.open(64 << 20), Pool::new(4 << 20, 1, 1));
+        let Stowed { block, frames } = stowed(&pool, 20, false);
+        let parts = Parts { check: block.token.check(), rows: 90, height: 2, code: 117, refused: vec![0, 3] };
+        spool.note(Note { token: block.token, range: block.range, parts: parts.clone() }).await;
+        block.account.settled();
+        spool.spill(&frames);
+        while frames.is_in_memory() {
+            tokio::task::yield_now().await;
+        }
+        assert!(spool.close(Duration::from_mins(1)));
+        (volume.open(64 << 20), parts)
+    }
+
+    /// The parts that its only block is gone on with, and the rows that may be doubled. All of them are nowhere else.
+    async fn ready(spool: &Spool) -> (Option<Parts>, u64) {
+        let block = spool.left().take_all().remove(0);
+        let columns = block.columns();
+        let found = Adoptee::new(block, InWriting { rows_elsewhere: 0, is_new: true });
+        let metrics = Arc::new(reference::metrics());
+        let adopter = Adopter {
+            spool: spool.clone(),
+            account: RowAccount::default(),
+            metrics: metrics.clone(),
+            route: Route::new(1),
+            tables: Tables { columns, shards: Vec::new() },
+        };
+        let ready = adopter.ready(&found, &mut Fits::default()).await.unwrap();
+        ready.stowed.block.account.settled();
+        (ready.release.parts, metrics.guarantee.possible_duplicate_rows.get())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_block_in_parts_is_gone_on_with_and_may_be_doubled_where_nobody_knows_how_far_it_is() {
+        let volume = Volume::new("adopted");
+        let (spool, parts) = left_in_parts(&volume).await;
+        assert_eq!(ready(&spool).await, (Some(parts), 0));
+        assert!(spool.close(Duration::from_mins(1)));
+        let is_note = |path: &&std::path::PathBuf| path.to_string_lossy().contains("/parts-");
+        let note = volume.files().iter().find(is_note).unwrap().clone();
+        let text = std::fs::read_to_string(&note).unwrap();
+        std::fs::write(note, &text[..text.len() - 1]).unwrap();
+        assert_eq!(ready(&volume.open(64 << 20)).await, (None, 7), "all of its rows");
     }
 }

@@ -5,13 +5,13 @@
 //! | the columns that rows are encoded for now | for them |
 //! | others, which the table has too, with types that read the same bytes | for those, as the table calls their types |
 //! | others, which it does not have so | not before someone has given them back, or named a table that has them |
-//! | others, and nobody has written down which | the same |
+//! | others, and nobody has written down which, or that is damaged | the same |
 //!
 //! Owner: whoever asks about blocks, for one question: the table is looked at once for all blocks of the same columns.
 
 use crate::{
     table::sink::{self, Sink},
-    volume::spool::{LeftBlock, Spool},
+    volume::spool::{LeftBlock, Spool, Written},
 };
 use sluice_clickhouse::column::TableColumns;
 use std::{collections::BTreeMap, sync::Arc};
@@ -69,10 +69,10 @@ impl Tables {
         if number == self.columns {
             return Ok(None);
         }
-        let Some(encoded) = spool.columns(number) else {
-            let text =
-                "they are encoded for other columns than rows are now, and it is not written down for which";
-            return Err(Unsendable::Unfit(text.to_owned()));
+        let encoded = match spool.columns(number).await {
+            Written::Whole(encoded) => encoded,
+            Written::Nothing => return Err(unfit("it is not written down for which")),
+            Written::Damaged => return Err(unfit("the file that says for which is damaged")),
         };
         match sink::check_encoded(&self.shards, &encoded).await {
             Ok(columns) => Ok(Some(Arc::new(columns))),
@@ -80,4 +80,8 @@ impl Tables {
             Err(error) => Err(Unsendable::Unknown(error.to_string())),
         }
     }
+}
+
+fn unfit(why: &str) -> Unsendable {
+    Unsendable::Unfit(format!("they are encoded for other columns than rows are now, and {why}"))
 }

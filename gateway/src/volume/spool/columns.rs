@@ -14,38 +14,47 @@
 //! have none: their blocks go to the columns that they were encoded for and to no others.
 //! Limits: some 2 KiB for each change of the table that blocks on the volume have lived through.
 
-use super::whole_file::{DRAFT_SUFFIX, remove, replace};
+use super::Written;
 use sluice_clickhouse::{column::TableColumns, table};
-use sluice_spool::Fatal;
-use std::{collections::BTreeSet, fs::File, io, path::PathBuf};
+use sluice_spool::{
+    Directory, Fatal, FileAt as _, Files as _,
+    whole_file::{self, DRAFT_SUFFIX},
+};
+use std::{collections::BTreeSet, io, path::Path};
 use twox_hash::XxHash3_64;
 
 /// What the name of each file begins with.
 const PREFIX: &str = "columns-";
 
+/// The longest text of one. Chosen: hundreds of times what a table's columns take; a file that has more is damaged.
+const COLUMNS_BYTES_MAX: usize = 1 << 20;
+
 /// The folder that they are in.
-#[derive(Debug, Clone)]
-pub(super) struct ColumnFiles(PathBuf);
+#[derive(Debug)]
+pub(super) struct ColumnFiles(Directory);
 
 impl ColumnFiles {
     /// Opens the folder, and removes the files that no block needs, and what a crash has left half written.
-    pub fn open(folder: PathBuf, needed: &BTreeSet<u64>) -> io::Result<Self> {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            // A name that is no UTF-8 is not one of ours.
-            let name = entry.file_name().into_string().unwrap_or_default();
+    pub fn open(folder: &Path, needed: &BTreeSet<u64>) -> io::Result<Self> {
+        let files = Self(Directory::open(folder)?);
+        files.remove_all_but(needed)?;
+        Ok(files)
+    }
+
+    fn remove_all_but(&self, needed: &BTreeSet<u64>) -> io::Result<()> {
+        for name in self.0.names()? {
             let is_needed = |number| needed.contains(&number);
             if is_draft(&name) || number_of(&name).is_some_and(|number| !is_needed(number)) {
-                remove(&entry.path())?;
+                whole_file::remove(&self.0, &name)?;
             }
         }
-        Ok(Self(folder))
+        Ok(())
     }
 
     /// Removes them, once no block is left that could need one: a volume that was emptied is as it was before it was used.
     pub fn remove_all(&self) -> Result<(), Fatal> {
-        let removed = Self::open(self.0.clone(), &BTreeSet::new());
-        removed.map(drop).map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source })
+        let removed = self.remove_all_but(&BTreeSet::new());
+        removed.map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source })
     }
 
     /// Writes them down durably. `false` when the device has no room for it.
@@ -56,18 +65,19 @@ impl ColumnFiles {
     }
 
     fn place(&self, name: &str, text: &str) -> io::Result<bool> {
-        if !std::fs::read(self.0.join(name)).is_ok_and(|found| found == text.as_bytes()) {
-            return replace(&self.0, name, text);
+        let found = whole_file::read(&self.0, name, COLUMNS_BYTES_MAX)?;
+        if found.is_none_or(|found| found != text.as_bytes()) {
+            return whole_file::replace(&self.0, name, text.as_bytes());
         }
         // The run that wrote it may have died before it was durable.
-        File::open(self.0.join(name))?.sync_all()?;
-        File::open(&self.0)?.sync_all()?;
+        self.0.open(name)?.sync()?;
+        self.0.sync_directory()?;
         Ok(true)
     }
 
-    /// The columns of this number, if they were written down and can be read.
-    pub fn read(&self, number: u64) -> Option<TableColumns> {
-        decode(&std::fs::read_to_string(self.0.join(name_of(number))).ok()?)
+    /// The columns of this number.
+    pub fn read(&self, number: u64) -> Result<Written<TableColumns>, Fatal> {
+        Written::read(&self.0, &name_of(number), COLUMNS_BYTES_MAX, decode)
     }
 }
 
@@ -115,34 +125,37 @@ mod tests {
     #[test]
     fn columns_are_read_as_they_were_written_and_damage_is_found() {
         let volume = Volume::new("columns");
-        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::new()).unwrap();
-        assert_eq!(files.read(7), None);
+        let files = ColumnFiles::open(volume.path(), &BTreeSet::new()).unwrap();
+        assert_eq!(files.read(7).unwrap(), Written::Nothing);
         for layout in [Layout::Json, Layout::Nested, Layout::Nested] {
             assert!(files.write(7, &columns(layout)).unwrap());
-            assert_eq!(files.read(7), Some(columns(layout)));
+            assert_eq!(files.read(7).unwrap(), Written::Whole(columns(layout)));
         }
         let file = volume.path().join("columns-0000000000000007");
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace("UInt64", "UInt32")).unwrap();
-        assert_eq!(files.read(7), None);
+        assert_eq!(files.read(7).unwrap(), Written::Damaged);
         std::fs::write(&file, "").unwrap();
-        assert_eq!(files.read(7), None);
+        assert_eq!(files.read(7).unwrap(), Written::Damaged);
     }
 
     #[test]
     fn a_file_goes_with_the_last_block_of_its_columns_and_drafts_go_too() {
         let volume = Volume::new("columns-needed");
-        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::new()).unwrap();
+        let files = ColumnFiles::open(volume.path(), &BTreeSet::new()).unwrap();
         for number in [1, 2] {
             assert!(files.write(number, &columns(Layout::Map)).unwrap());
         }
         std::fs::write(volume.path().join("columns-0000000000000001.new"), "half").unwrap();
         std::fs::write(volume.path().join("another"), "").unwrap();
         std::fs::create_dir(volume.path().join("columns-of-somebody-else")).unwrap();
-        let files = ColumnFiles::open(volume.path().to_owned(), &BTreeSet::from([1])).unwrap();
-        assert_eq!((files.read(1), files.read(2)), (Some(columns(Layout::Map)), None));
+        let files = ColumnFiles::open(volume.path(), &BTreeSet::from([1])).unwrap();
+        let read = [1, 2].map(|number| files.read(number).unwrap());
+        assert_eq!(read, [Written::Whole(columns(Layout::Map)), Written::Nothing]);
         assert_eq!(volume.files().len(), 3);
         files.remove_all().unwrap();
-        assert_eq!((files.read(1), volume.files().len()), (None, 2));
+        assert_eq!((files.read(1).unwrap(), volume.files().len()), (Written::Nothing, 2));
+        std::fs::create_dir(volume.path().join(name_of(3))).unwrap();
+        assert_eq!(files.read(3).unwrap_err().action, "read", "it is not absent");
     }
 }

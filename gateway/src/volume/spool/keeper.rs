@@ -160,12 +160,22 @@ impl Keeper {
                 }
             }
             Request::Note { note, done } => self.write_note(note, done)?,
+            Request::Noted { token, range, answer } => {
+                if answer.send(self.notes.read(token, range)?).is_err() {
+                    // Whoever asked has ended.
+                }
+            }
             Request::Unnote(token) => self.notes.remove(token)?,
             Request::Columns { number, columns } => {
                 self.unwritten = Some((number, columns));
                 // An earlier version may have left blocks of them, and wrote nothing down.
                 if self.queue.usage().blocks > 0 {
                     self.write_columns()?;
+                }
+            }
+            Request::ColumnsOf { number, answer } => {
+                if answer.send(self.columns.read(number)?).is_err() {
+                    // Whoever asked has ended.
                 }
             }
             Request::Look => {}

@@ -12,16 +12,22 @@
 //! Where there is no room for it the block waits until there is, as one does that is to be appended.
 //! Limits: one block of a process is sent in parts at a time; a file has some hundred bytes.
 
-use super::whole_file::{DRAFT_SUFFIX, remove, replace};
+use super::Written;
 use sluice_kafka::{
     OffsetRange,
-    ranges::{Parted, Parts, Plan, Rule, Token},
+    ranges::{METADATA_BYTES_MAX, Parted, Parts, Plan, Rule, Token},
 };
-use sluice_spool::Fatal;
-use std::{io, path::PathBuf};
+use sluice_spool::{
+    Directory, Fatal, Files as _,
+    whole_file::{self, DRAFT_SUFFIX},
+};
+use std::{io, path::Path};
 
 /// What the name of each file begins with.
 const PREFIX: &str = "parts-";
+
+/// The longest text of a note. Chosen: twice that of a plan, which is the offset commit's to bound; a file that has more is damaged.
+const NOTE_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 
 /// How far a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,21 +41,19 @@ pub struct Note {
 }
 
 /// The folder that they are in.
-#[derive(Debug, Clone)]
-pub(super) struct Notes(PathBuf);
+#[derive(Debug)]
+pub(super) struct Notes(Directory);
 
 impl Notes {
     /// Opens the folder, and removes what a crash has left half written.
-    pub fn open(folder: PathBuf) -> io::Result<Self> {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            // A name that is no UTF-8 is not one of ours.
-            let is_draft = |name: &str| name.starts_with(PREFIX) && name.ends_with(DRAFT_SUFFIX);
-            if entry.file_name().to_str().is_some_and(is_draft) {
-                std::fs::remove_file(entry.path())?;
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let files = Directory::open(folder)?;
+        for name in files.names()? {
+            if name.starts_with(PREFIX) && name.ends_with(DRAFT_SUFFIX) {
+                whole_file::remove(&files, &name)?;
             }
         }
-        Ok(Self(folder))
+        Ok(Self(files))
     }
 
     /// Writes one down durably. `false` when the device has no room for it: then nothing has changed.
@@ -67,25 +71,23 @@ impl Notes {
             cuts: Vec::new(),
             parted: vec![Parted { range: *range, parts: parts.clone() }],
         };
-        replace(&self.0, &name, &plan.encode()).map_err(|source| Fatal {
-            action: "write",
-            file: name.clone(),
-            source,
-        })
+        let replaced = whole_file::replace(&self.0, &name, plan.encode().as_bytes());
+        replaced.map_err(|source| Fatal { action: "write", file: name, source })
     }
 
-    /// What was written down of the block of this token and range. One that cannot be read is none: the block is sent whole then, and
-    /// the server tells its rows from those that it has only as far as it refuses them again.
-    pub fn read(&self, token: Token, range: OffsetRange) -> Option<Parts> {
-        let text = std::fs::read_to_string(self.0.join(name_of(token))).ok()?;
-        let plan = Plan::decode(range.first, &text).ok()?;
-        plan.parted.into_iter().find(|parted| parted.range == range).map(|parted| parted.parts)
+    /// What was written down of the block of this token and range. Of one that is damaged nobody knows which of its parts are in: it is sent
+    /// as if there were none, and the server tells its rows from those that it has only as far as it refuses them again.
+    pub fn read(&self, token: Token, range: OffsetRange) -> Result<Written<Parts>, Fatal> {
+        Written::read(&self.0, &name_of(token), NOTE_BYTES_MAX, |text| {
+            let plan = Plan::decode(range.first, text).ok()?;
+            plan.parted.into_iter().find(|parted| parted.range == range).map(|parted| parted.parts)
+        })
     }
 
     /// The block has ended. A file that a crash of the machine brings back belongs to a block that is settled.
     pub fn remove(&self, token: Token) -> Result<(), Fatal> {
         let name = name_of(token);
-        remove(&self.0.join(&name)).map_err(|source| Fatal { action: "remove", file: name, source })
+        whole_file::remove(&self.0, &name).map_err(|source| Fatal { action: "remove", file: name, source })
     }
 }
 
@@ -125,17 +127,29 @@ mod tests {
     fn a_note_is_read_as_it_was_written_and_goes_with_its_block() {
         let folder = std::env::temp_dir().join(format!("sluice-notes-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let notes = Notes::open(folder.clone()).unwrap();
+        let notes = Notes::open(&folder).unwrap();
         let token = token();
-        assert_eq!(notes.read(token, RANGE), None);
+        assert_eq!(notes.read(token, RANGE).unwrap(), Written::Nothing);
         for height in [2, 1] {
             let parts = Parts { height, ..parts() };
             assert!(notes.write(&Note { token, range: RANGE, parts: parts.clone() }).unwrap());
-            assert_eq!(notes.read(token, RANGE), Some(parts));
+            assert_eq!(notes.read(token, RANGE).unwrap(), Written::Whole(parts));
         }
-        assert_eq!(notes.read(token, OffsetRange { first: 8, next: 20 }), None, "another block's");
-        std::fs::write(folder.join(format!("parts-{token}")), "sluice-plan/2:AAAA").unwrap();
-        assert_eq!(notes.read(token, RANGE), None, "damaged");
+        let other = OffsetRange { first: 8, next: 20 };
+        assert_eq!(notes.read(token, other).unwrap(), Written::Damaged, "another block's");
+        let file = folder.join(name_of(token));
+        let text = std::fs::read(&file).unwrap();
+        let newer = b"sluice-plan/9:AAAA".to_vec();
+        for damaged in [
+            b"".to_vec(),
+            b"sluice-plan/2:AAAA".to_vec(),
+            newer,
+            vec![0xff; 9],
+            [text, vec![0; 9_000]].concat(),
+        ] {
+            std::fs::write(&file, damaged).unwrap();
+            assert_eq!(notes.read(token, RANGE).unwrap(), Written::Damaged);
+        }
         for _ in 0..2 {
             notes.remove(token).unwrap();
             assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
@@ -146,15 +160,15 @@ mod tests {
     #[test]
     fn a_note_that_finds_no_room_leaves_what_was_written_before() {
         let volume = Volume::new("notes-full");
-        let notes = Notes::open(volume.path().to_owned()).unwrap();
+        let notes = Notes::open(volume.path()).unwrap();
         assert!(notes.write(&note()).unwrap());
         fill(volume.path());
         let next = Note { parts: Parts { height: 1, ..parts() }, ..note() };
         assert!(!notes.write(&next).unwrap());
-        assert_eq!(notes.read(token(), RANGE), Some(parts()));
+        assert_eq!(notes.read(token(), RANGE).unwrap(), Written::Whole(parts()));
         assert_eq!(volume.files().len(), 1, "its draft is gone");
         assert!(notes.write(&next).unwrap());
-        assert_eq!(notes.read(token(), RANGE), Some(next.parts));
+        assert_eq!(notes.read(token(), RANGE).unwrap(), Written::Whole(next.parts));
     }
 
     #[tokio::test]
@@ -163,22 +177,43 @@ mod tests {
         let spool = volume.open(64 << 20);
         fill(volume.path());
         tokio::time::timeout(Duration::from_mins(1), spool.note(note())).await.unwrap();
-        assert_eq!(spool.noted(token(), RANGE), Some(parts()));
+        assert_eq!(spool.noted(token(), RANGE).await, Written::Whole(parts()));
         assert_eq!(spool.numbers().refused.load(Ordering::Relaxed), 1);
     }
 
     #[test]
     fn drafts_that_a_crash_has_left_are_removed_and_notes_are_not() {
         let volume = Volume::new("notes-drafts");
-        let notes = Notes::open(volume.path().to_owned()).unwrap();
+        let notes = Notes::open(volume.path()).unwrap();
         assert!(notes.write(&note()).unwrap());
         for name in ["parts-a.new", "another.new"] {
             std::fs::write(volume.path().join(name), "half").unwrap();
         }
-        Notes::open(volume.path().to_owned()).unwrap();
+        Notes::open(volume.path()).unwrap();
         let mut names: Vec<_> =
             volume.files().iter().filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect();
         names.sort();
         assert_eq!(names, ["another.new".to_owned(), format!("parts-{}", token())]);
+    }
+
+    #[test]
+    fn a_note_that_cannot_be_read_is_neither_none_nor_damaged() {
+        let volume = Volume::new("notes-unread");
+        let notes = Notes::open(volume.path()).unwrap();
+        std::fs::create_dir(volume.path().join(name_of(token()))).unwrap();
+        let fatal = notes.read(token(), RANGE).unwrap_err();
+        assert_eq!((fatal.action, fatal.file), ("read", name_of(token())));
+    }
+
+    #[tokio::test]
+    async fn a_note_that_cannot_be_read_ends_the_process_and_not_the_wait_of_who_asks() {
+        let volume = Volume::new("notes-fatal");
+        std::fs::create_dir(volume.path().join(name_of(token()))).unwrap();
+        let (failed, failed_in) = crossbeam_channel::bounded(1);
+        let spool = volume.open_with(64 << 20, move |fatal| failed.send(fatal).unwrap());
+        let asked = tokio::time::timeout(Duration::from_millis(200), spool.noted(token(), RANGE)).await;
+        assert!(asked.is_err(), "nothing is sent on the strength of it");
+        let fatal = failed_in.recv_timeout(Duration::from_mins(1)).unwrap();
+        assert_eq!(fatal.file, name_of(token()));
     }
 }

@@ -1,0 +1,235 @@
+//! What delivery goes by: of each shard, for how long its tokens may be relied on, and whether views hang below its table; and what is in
+//! doubt.
+//!
+//! Place in the flow: [`Watch`](super::Watch) writes down what the servers of a shard have answered; a shipment asks about its own shard, and
+//! says when it is in doubt. A token is one shard's: what is away, or has no window, says nothing of the tokens of others. Only what is
+//! reported is of the weakest.
+//!
+//! Owner: shared, behind a lock that is held for a map's operation and only for blocks that failed. Limits: a number for each block on its
+//! way that is in doubt.
+
+use super::{Load, OUTDATED_AFTER, Reason, Verdict, WINDOW_SHARE};
+use crate::signals::metrics::GuaranteeMetrics;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// What is in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Doubt {
+    /// How many ranges.
+    pub ranges: usize,
+    /// How long ago the first of them was sent.
+    pub oldest: Duration,
+    /// What the range that has used most of its shard's window has used of it: half of it is relied on, and at 1 its token may be
+    /// forgotten; more while it waits beyond that, and 1 where there is no window.
+    pub window_used_ratio: f64,
+}
+
+/// What delivery goes by; shared. Times are on the scale of [`crate::delivery::tries`].
+#[derive(Debug)]
+pub struct Standing {
+    metrics: GuaranteeMetrics,
+    known: Mutex<Known>,
+    /// Told when a shard's servers are to be asked at once, and when that was tried.
+    ask: Notify,
+    asked: Notify,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// By their places in the config: a token is one shard's, and so is what it may be relied on for.
+    shards: Vec<OfShard>,
+    /// What others than the sink have found.
+    beside: BTreeSet<Reason>,
+    /// Shards whose servers are to be asked at once.
+    wanted: BTreeSet<usize>,
+    /// Of which shard each range is that is in doubt, and since when.
+    in_doubt: BTreeMap<u64, (usize, Duration)>,
+    next: u64,
+}
+
+/// What is known of one shard.
+#[derive(Debug, Clone)]
+struct OfShard {
+    verdict: Verdict,
+    /// When its servers have answered last; `None`: they never have.
+    heard: Option<Duration>,
+    /// Before this moment tokens were written that its servers do not know any more.
+    forgotten: Duration,
+}
+
+impl Standing {
+    /// Nothing is known about the sink's shards, of which there are so many, and `beside` is what is known otherwise.
+    pub fn new(metrics: GuaranteeMetrics, shards: usize, beside: impl IntoIterator<Item = Reason>) -> Self {
+        let known = Known {
+            shards: vec![OfShard::unheard(); shards],
+            beside: beside.into_iter().collect(),
+            wanted: BTreeSet::new(),
+            in_doubt: BTreeMap::new(),
+            next: 0,
+        };
+        let standing = Self { metrics, known: Mutex::new(known), ask: Notify::new(), asked: Notify::new() };
+        standing.tell(Duration::ZERO);
+        standing
+    }
+
+    /// For how long a token of this shard may be relied on that was first sent at `since`.
+    pub fn age_budget(&self, shard: usize, since: Duration) -> Duration {
+        let known = self.known();
+        let of = known.of(shard);
+        if since < of.forgotten { Duration::ZERO } else { of.verdict.age_budget }
+    }
+
+    /// Whether no server of this shard has said of late what that rests on.
+    pub fn is_outdated(&self, shard: usize, now: Duration) -> bool {
+        let heard = self.known().of(shard).heard;
+        heard.is_none_or(|heard| now.saturating_sub(heard) > OUTDATED_AFTER)
+    }
+
+    /// Has the servers of this shard asked at once, and waits until that was tried.
+    pub async fn look(&self, shard: usize) {
+        // Registered before it is asked for: what is over in between is not missed.
+        let asked = self.asked.notified();
+        self.known().wanted.insert(shard);
+        self.ask.notify_one();
+        asked.await;
+    }
+
+    /// Whether materialized views hang below this shard's table.
+    pub fn has_views(&self, shard: usize) -> bool {
+        self.known().of(shard).verdict.views
+    }
+
+    /// A range of this shard is in doubt since then. Say [`Self::leave_doubt`] with the number once it is not.
+    pub fn enter_doubt(&self, shard: usize, since: Duration) -> u64 {
+        let mut known = self.known();
+        let number = known.next;
+        known.next += 1;
+        known.in_doubt.insert(number, (shard, since));
+        number
+    }
+
+    /// The range with this number is in doubt no more.
+    pub fn leave_doubt(&self, number: u64) {
+        self.known().in_doubt.remove(&number);
+    }
+
+    /// Something else than the sink holds up the guarantee, or does so no more.
+    pub fn beside(&self, reason: Reason, holds: bool, now: Duration) {
+        let mut known = self.known();
+        if holds {
+            known.beside.insert(reason);
+        } else {
+            known.beside.remove(&reason);
+        }
+        drop(known);
+        self.tell(now);
+    }
+
+    /// Writes down the metrics, and returns the reason why no more than "at least once" holds now.
+    pub fn tell(&self, now: Duration) -> Option<Reason> {
+        let known = self.known();
+        let doubt = known.doubt(now);
+        let reason = known.reasons(now).into_iter().next();
+        drop(known);
+        self.metrics.promise(reason);
+        self.metrics.doubt(&doubt);
+        reason
+    }
+
+    /// What the servers of this shard say now; `forgot` when they are of a version that does not know the tokens of before.
+    pub fn found(&self, shard: usize, verdict: Verdict, forgot: bool, now: Duration) {
+        let mut known = self.known();
+        let of = known.shards.get_mut(shard).expect("only servers of the config are asked");
+        of.verdict = verdict;
+        of.heard = Some(now);
+        if forgot {
+            of.forgotten = now;
+        }
+    }
+
+    /// What all shards together allow: what each of them does.
+    pub fn verdict(&self) -> Verdict {
+        self.known().verdict()
+    }
+
+    /// Shards whose servers are to be asked at once, since this was asked last.
+    pub(super) fn take_wanted(&self) -> BTreeSet<usize> {
+        std::mem::take(&mut self.known().wanted)
+    }
+
+    /// Waits until servers are to be asked at once.
+    pub(super) async fn wanted(&self) {
+        self.ask.notified().await;
+    }
+
+    /// They were, with or without an answer.
+    pub(super) fn was_tried(&self) {
+        self.asked.notify_waiters();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // A value is set or a map changed while it is held; nothing of that can be left half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfShard {
+    fn unheard() -> Self {
+        let nothing = Load { blocks_per_second: 0.0, insert_timeout: Duration::ZERO };
+        // Until it is known that there are none: what a view refuses may be in the table.
+        let verdict = Verdict { views: true, ..Verdict::of(&[], 0, &nothing) };
+        Self { verdict, heard: None, forgotten: Duration::ZERO }
+    }
+
+    /// How much of the window a range has used that is in doubt for so long.
+    fn window_used_ratio(&self, age: Duration) -> f64 {
+        let budget = self.verdict.age_budget.as_secs_f64();
+        if budget > 0.0 { age.as_secs_f64() * WINDOW_SHARE / budget } else { 1.0 }
+    }
+
+    /// Whether something sent before it forgot its tokens may be in flight still: later it is settled, or named as in doubt for too long.
+    fn is_upgraded(&self, now: Duration) -> bool {
+        self.forgotten > Duration::ZERO && now < self.forgotten + self.verdict.age_budget
+    }
+}
+
+impl Known {
+    fn of(&self, shard: usize) -> &OfShard {
+        self.shards.get(shard).expect("only shards of the config are asked about")
+    }
+
+    fn verdict(&self) -> Verdict {
+        let verdicts = self.shards.iter().map(|of| of.verdict.clone());
+        Verdict::of_shards(verdicts).expect("the config names at least one shard")
+    }
+
+    fn doubt(&self, now: Duration) -> Doubt {
+        let ages = || self.in_doubt.values().map(|(shard, since)| (*shard, now.saturating_sub(*since)));
+        let used = ages().map(|(shard, age)| self.of(shard).window_used_ratio(age));
+        Doubt {
+            ranges: self.in_doubt.len(),
+            oldest: ages().map(|(_, age)| age).max().unwrap_or_default(),
+            window_used_ratio: used.fold(0.0, f64::max),
+        }
+    }
+
+    fn reasons(&self, now: Duration) -> BTreeSet<Reason> {
+        let mut reasons = self.verdict().reasons;
+        reasons.extend(&self.beside);
+        let is_too_old = |(shard, since): &(usize, Duration)| {
+            now.saturating_sub(*since) > self.of(*shard).verdict.age_budget
+        };
+        if self.in_doubt.values().any(is_too_old) {
+            reasons.insert(Reason::InDoubtTooOld);
+        }
+        if self.shards.iter().any(|of| of.is_upgraded(now)) {
+            reasons.insert(Reason::ServerUpgraded);
+        }
+        reasons
+    }
+}
