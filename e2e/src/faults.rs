@@ -114,7 +114,9 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     }
     ensure!(!chosen.is_empty(), "no scenario is named like that; --list names them");
     if args.list {
-        list(&chosen).iter().for_each(|line| say::line(line));
+        for line in list(&chosen) {
+            say::line(&line);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::watch()?;

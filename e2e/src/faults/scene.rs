@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::foreign_commit::{self, ForeignCommit};
 use super::gateway::{Gateway, Orders};
-use super::report::Round;
+use super::report::{Ends, Round};
 use super::second_shard::{ALL_SHARDS, SecondShard};
 use super::servers::Servers;
 use super::small_volume::SmallVolume;
@@ -76,8 +76,8 @@ pub struct Expected {
     pub doubled: u64,
     /// Messages that are never committed, because their partition has stopped.
     pub messages_left: i64,
-    /// Codes with which gateways end by themselves and are started again, in their order.
-    pub ends: &'static [i32],
+    /// How gateways end by themselves, and are started again.
+    pub ends: Ends,
     /// Seconds from the fault's end, or the death, to the first insert after it.
     pub recovery_s: Option<f64>,
     /// What else was measured.
@@ -396,7 +396,7 @@ impl<'a> Scene<'a> {
             recovery_s: expected.recovery_s,
             measures: expected.measures.clone(),
             ends: self.ends.clone(),
-            ends_expected: expected.ends.to_vec(),
+            ends_expected: expected.ends,
             settle_s: began.elapsed().as_secs_f64(),
             failures: failures.iter().map(|failure| format!("{failure:#}")).collect(),
         };

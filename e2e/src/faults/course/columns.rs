@@ -13,6 +13,7 @@ use super::volume::{
 };
 use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
+use crate::faults::report::Ends;
 use crate::faults::scene::{Expected, Scene};
 use crate::faults::segments;
 use crate::pipeline::TABLE;
@@ -87,10 +88,10 @@ impl Columns {
         scene.stage.servers.sink.go(Way::Open);
         let measures = vec![("blocks on the volume", as_real(left?))];
         let since = Instant::now();
-        let (recovery_s, ends): (_, &[i32]) = if self == Columns::Renamed {
+        let (recovery_s, ends) = if self == Columns::Renamed {
             alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
             scene.start_again(0, Some("gateway-0"))?;
-            (Some(scene.recovered(since).await?), &[])
+            (Some(scene.recovered(since).await?), Ends::default())
         } else {
             let before = links_type(scene).await?;
             replace_links(scene, LINKS_AS_MAP).await?;
@@ -105,10 +106,10 @@ impl Columns {
             scene.produce(SPANS_AFTER).await?;
             scene.wait_logged(SAYS_CHANGED).await?;
             scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
-            (None, &[EXIT_NEW_START])
+            (None, Ends::With(&[EXIT_NEW_START]))
         };
         spooled::drained(scene).await?;
-        Ok(Expected { recovery_s, measures, ends, ..Expected::default() })
+        Ok(Expected { ends, recovery_s, measures, ..Expected::default() })
     }
 }
 
