@@ -291,8 +291,7 @@ impl Situation<'_> {
 
     /// Capacity, memory and loss, into the state.
     fn learn(&self, rates: &Rates, next: &mut State) {
-        next.see_message_bytes(rates.message_bytes);
-        next.capacity = capacity::learned(next.capacity, &rates.pods);
+        next.see_work(capacity::shown(next.capacity, &rates.pods), rates.message_bytes);
         if let Some(last) = self.samples.history.last() {
             next.memory = next.memory.learn(&last.pods);
         }

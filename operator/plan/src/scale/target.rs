@@ -1,6 +1,14 @@
 //! How many gateways it takes: the smallest step on which the mean, the hottest gateway and memory are within bounds.
 
-use super::{cause::HOT, memory::MemoryModel, numbers, policy::Policy, steps, window::Rates};
+use super::{
+    capacity::CAPACITY_MIN,
+    cause::HOT,
+    memory::MemoryModel,
+    numbers,
+    policy::Policy,
+    steps,
+    window::Rates,
+};
 
 /// For the sake of one hot partition, at most so many times the gateways that the mean takes: beyond, each of them buys
 /// the partition less than a twentieth of a gateway.
@@ -85,7 +93,8 @@ impl Demand<'_> {
 
     /// The step it takes. `steps` ascend and are not empty.
     pub fn replicas(&self, steps: &[u32], current: u32) -> u32 {
-        let mean = numbers::ceil(self.needed() / (self.capacity.max(1.0) * (1.0 + self.policy.tolerance)));
+        let mean =
+            numbers::ceil(self.needed() / (self.capacity.max(CAPACITY_MIN) * (1.0 + self.policy.tolerance)));
         let mean = steps::at_least(steps, mean);
         let most = mean.saturating_mul(SKEW_STEPS_MAX);
         let enough = |step: &&u32| self.hottest(**step, current) <= HOT * self.capacity;

@@ -18,6 +18,8 @@ pub const LONG_SECONDS: u32 = 180;
 const SHORT_SECONDS: u32 = 60;
 /// A minute's shares need at least so many seconds: three polls.
 const SHORT_SECONDS_MIN: f64 = 40.0;
+/// Fewer messages a second are not told from none: one in the longest window.
+const ARRIVAL_MIN: f64 = 1.0 / 180.0;
 
 /// What one gateway does now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +32,8 @@ pub struct PodRates {
     pub source: f64,
     /// Share that is waiting for ClickHouse: the rest.
     pub sink: f64,
+    /// Whether its blocks waited for ClickHouse. What of its time is neither work nor waiting for messages is no measure of it then.
+    pub behind: bool,
     /// Partitions it reads.
     pub partitions: Vec<u32>,
 }
@@ -89,7 +93,7 @@ pub struct Rates {
 impl Rates {
     /// Lag in seconds of arrivals.
     pub fn lag_seconds(&self) -> f64 {
-        self.lag / self.arrival.max(1.0)
+        self.lag / self.arrival.max(ARRIVAL_MIN)
     }
 
     /// Partitions that stand still, by number.
@@ -255,6 +259,7 @@ fn pairs<'a>(before: &'a Sample, last: &'a Sample) -> impl Iterator<Item = PodRa
             busy,
             source,
             sink: 1.0 - busy - source,
+            behind: before.sink_behind || pod.sink_behind,
             partitions: pod.partitions.clone(),
         }
     })
