@@ -326,6 +326,8 @@ impl Gateway {
             spool_blocks: 0,
             sink_behind: self.behind_seconds >= BEHIND_SECONDS,
             partitions,
+            still: Vec::new(),
+            partitions_active: 8,
         }
     }
 

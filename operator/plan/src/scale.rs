@@ -24,6 +24,7 @@ mod remembered;
 mod room;
 mod sample;
 mod spec;
+mod standing;
 mod state;
 mod steps;
 mod target;

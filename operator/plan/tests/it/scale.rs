@@ -7,5 +7,6 @@ mod invariants;
 mod room;
 mod rules;
 mod specs;
+mod standing;
 mod trials;
 mod words;

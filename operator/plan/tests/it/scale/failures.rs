@@ -124,25 +124,6 @@ fn replicas_follow_the_partitions_before_anything_is_learned() {
 }
 
 #[test]
-fn rare_commits_do_not_look_stuck() {
-    let mut course = Course::new(8, 100, 2);
-    let mut frozen = Vec::new();
-    for poll in 0..40 {
-        let mut sample = course.pass();
-        if poll == 0 {
-            frozen = sample.partitions.iter().flatten().map(|partition| partition.committed).collect();
-        }
-        for (partition, committed) in sample.partitions.iter_mut().flatten().zip(&frozen) {
-            *partition =
-                PartitionSample { position: partition.committed, committed: *committed, ..*partition };
-        }
-        course.samples.history.push(sample);
-        let decision = course.decide();
-        assert_eq!((decision.cause, decision.replicas), (Cause::ComputeLimited, 2), "{}", decision.reason);
-    }
-}
-
-#[test]
 fn a_slow_sink_is_no_reason_for_more_and_is_said_to_be_the_reason() {
     for takes in [0, 200] {
         let mut course = Course::new(24, 100, 4);
@@ -156,18 +137,6 @@ fn a_slow_sink_is_no_reason_for_more_and_is_said_to_be_the_reason() {
         let decision = course.run(45);
         assert!(decision.replicas > 4, "as soon as the sink answers: {}", decision.reason);
     }
-}
-
-#[test]
-fn a_poison_message_is_no_reason_for_more() {
-    let mut course = Course::new(24, 60, 3);
-    course.run(300);
-    course.stuck = Some(7);
-    let decision = course.run(3_600);
-    assert!(decision.replicas <= 3, "{}", decision.reason);
-    assert_eq!(decision.cause, Cause::PartitionStuck);
-    assert_eq!(decision.limited, Some(Limit::PartitionStuck));
-    assert!(decision.reason.contains("stand: 7"), "{}", decision.reason);
 }
 
 #[test]
@@ -273,32 +242,6 @@ fn rows_that_are_refused_hold_nobody_and_inserts_that_keep_failing_are_the_serve
     let decision = failing(&mut course, 3);
     assert_eq!((decision.cause, decision.replicas), (Cause::SinkLimited, 4), "{}", decision.reason);
     assert!(decision.reason.contains("and inserts fail"), "{}", decision.reason);
-}
-
-#[test]
-fn a_partition_that_had_nothing_waiting_is_not_stuck_and_neither_is_one_of_a_gateway_that_is_down() {
-    for (waited, is_down, expected) in [(true, false, true), (false, false, false), (true, true, false)] {
-        let mut course = Course::new(8, 100, 2);
-        course.run(300);
-        course.stuck = Some(1);
-        course.arrivals[1] = 0;
-        if waited {
-            course.arrivals[1] = 1;
-            course.step();
-        }
-        let mut stuck = false;
-        for poll in 0..8 {
-            // What was read up to its end stays so until the last poll.
-            course.arrivals[1] = u64::from(waited || poll == 7);
-            let decision = course.step_with(|sample| {
-                if is_down {
-                    sample.pods.remove(1);
-                }
-            });
-            stuck = decision.cause == Cause::PartitionStuck;
-        }
-        assert_eq!(stuck, expected, "{waited} {is_down}");
-    }
 }
 
 #[test]
