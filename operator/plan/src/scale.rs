@@ -10,6 +10,7 @@
 //! samples are the operator's. There is no clock: the moment is an argument. Limits: one pass over the partitions for each
 //! step that is tried, at most one for every k of ceil(N/k) within twice the mean's step.
 
+mod asked;
 mod capacity;
 mod cause;
 pub mod drain;
@@ -34,6 +35,7 @@ mod watched;
 mod window;
 pub mod workload;
 
+pub use asked::Asked;
 pub use cause::Cause;
 pub use gate::Hold;
 pub use limit::Limit;
@@ -120,6 +122,7 @@ pub(crate) fn memory_after_kill_mib(limit_bytes: u64) -> Option<u64> {
 /// Decides. The same arguments give the same decision.
 pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) -> Decision {
     let mut next = state.at(now, &samples.workload.revision);
+    asked::see(now, samples.workload.desired, &mut next);
     if let Some(last) = samples.history.last()
         && let Ok(partitions @ 1..) = u32::try_from(last.partitions.len())
     {
@@ -270,7 +273,6 @@ impl Situation<'_> {
         };
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
-        next.memory_steps += u32::from(moved.by_memory);
         if self.policy.mode == Mode::Recommend && moved.replicas != self.current {
             // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
             next = before;

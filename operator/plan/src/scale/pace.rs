@@ -1,9 +1,11 @@
 //! When to move: gateways are added when a need lasts, and taken away when nothing speaks for them for much longer.
 
 use super::{
+    asked::{self, Asked},
+    numbers,
     policy::Policy,
     sample::Moment,
-    state::{State, Trial},
+    state::State,
     steps, trial,
 };
 
@@ -76,14 +78,11 @@ pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
         None => wanted,
     };
     let by_memory = replicas > wish.current && (kept_back.is_some() || replicas > wish.by_load);
-    if replicas != wish.current {
-        state.see_rescale(wish.now);
-    }
-    if replicas > wish.current && !by_memory {
-        let (from, to, processed) = (wish.current, replicas, wish.processed.round());
-        trial::begin(state, Trial { from, to, processed, ..Trial::default() });
-    } else if replicas != wish.current {
-        state.trial = None;
+    if replicas == wish.current {
+        state.asked = None;
+    } else {
+        let (from, to, processed) = (wish.current, replicas, numbers::written(wish.processed));
+        asked::ask(state, Asked { from, to, processed, by_memory });
     }
     let kept_back = kept_back.filter(|_| replicas != wanted);
     Move { replicas, held_by: held_by.or(kept_back), by_budget: kept_back == Some(USED_UP), by_memory }
@@ -143,7 +142,7 @@ fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::state::Trial, *};
 
     const STEPS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 24];
 
@@ -165,6 +164,11 @@ mod tests {
             processed,
             lag_seconds,
         }
+    }
+
+    /// The workload has what was decided.
+    fn carried_out(second: u64, desired: u32, state: &mut State) {
+        asked::see(Moment(second * 1_000), desired, state);
     }
 
     #[test]
@@ -199,6 +203,7 @@ mod tests {
             assert_eq!(follow(&wish(&policy, second, 24, 2), &mut state).replicas, 24, "{second}");
         }
         assert_eq!(follow(&wish(&policy, 600, 24, 2), &mut state).replicas, 12);
+        carried_out(615, 12, &mut state);
         assert_eq!(follow(&wish(&policy, 615, 12, 2), &mut state).replicas, 12, "the window begins anew");
     }
 
@@ -207,6 +212,7 @@ mod tests {
         let policy = Policy { rescales_per_hour: 1, up_after_seconds: 0, ..Policy::default() };
         let mut state = State::default();
         assert_eq!(follow(&wish(&policy, 0, 2, 3), &mut state).replicas, 3);
+        carried_out(15, 3, &mut state);
         state.settled_since = Some(Moment(30_000));
         assert!(follow(&wish(&policy, 60, 3, 4), &mut state).by_budget);
         // Memory forces as much as it needs, whether load wants as much, or more, or nothing.
@@ -234,6 +240,7 @@ mod tests {
         let held = follow(&wish(&policy, 60, 3, 6), &mut state);
         assert_eq!((held.replicas, held.held_by, held.by_budget), (3, Some(ON_TRIAL), false));
         assert_eq!(follow(&Wish { by_memory: 4, ..wish(&policy, 75, 3, 6) }, &mut state).replicas, 4);
+        carried_out(90, 4, &mut state);
         assert_eq!(state.trial, None);
     }
 

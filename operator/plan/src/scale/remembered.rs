@@ -47,6 +47,7 @@ impl State {
             message_bytes: same_number(before.message_bytes, self.message_bytes),
             memory: same_memory(before.memory, self.memory, self.partitions),
             disruption_seconds: self.disruption_seconds,
+            asked: self.asked,
             rescales: if expired { before.rescales.clone() } else { self.rescales.clone() },
             trial: self.trial,
             in_vain: self.in_vain,

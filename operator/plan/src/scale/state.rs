@@ -3,7 +3,7 @@
 //!
 //! What was learned holds as long as the pods' template; windows hold only as long as decisions follow one another.
 
-use super::{capacity, cause::Cause, memory::MemoryModel, numbers, sample::Moment};
+use super::{asked::Asked, capacity, cause::Cause, memory::MemoryModel, numbers, sample::Moment};
 use serde::{Deserialize, Serialize};
 
 /// Moments of rescales that are remembered: more in an hour is no policy that anybody wants.
@@ -99,7 +99,9 @@ pub struct State {
     pub falling_since: Option<Moment>,
     /// Its minutes, at most [`PEAKS_MAX`].
     pub peaks: Vec<Peak>,
-    /// Rescales of the last hour, oldest first, at most [`RESCALES_MAX`].
+    /// A change that was decided and that the workload does not show yet: it may never be carried out.
+    pub asked: Option<Asked>,
+    /// Rescales of the last hour that the workload was seen to have had, oldest first, at most [`RESCALES_MAX`].
     pub rescales: Vec<Moment>,
     /// What was added last and is not judged.
     pub trial: Option<Trial>,
