@@ -59,7 +59,7 @@ const MEMORY_CALM_SECONDS: f64 = 21_600.0;
 const PRESSURE_SECONDS: f64 = 120.0;
 /// A kill counts for so many seconds.
 pub(crate) const KILL_SECONDS: f64 = 600.0;
-/// After messages were lost, what waits is no guide for so many seconds.
+/// After messages were lost, or a topic was made anew, what waits is no guide for so many seconds.
 const LOST_SECONDS: f64 = 600.0;
 
 /// What the decision saw, for status and metrics.
@@ -298,10 +298,10 @@ impl Situation<'_> {
         if let Some(last) = self.samples.history.last() {
             next.memory = next.memory.learn(&last.pods);
         }
-        if rates.lost > next.lost {
+        if rates.lost > next.lost || (rates.anew && !next.anew) {
             next.lost_at = Some(self.now);
         }
-        next.lost = rates.lost;
+        (next.lost, next.anew) = (rates.lost, rates.anew);
     }
 
     /// Remembers kills, good samples or not: a pod that is killed again and again is never ready.

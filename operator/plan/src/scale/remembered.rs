@@ -24,7 +24,9 @@ impl State {
         match serde_json::to_value(&kept) {
             Ok(Value::Object(mut fields)) => {
                 // What is not set says nothing.
-                fields.retain(|_, value| !value.is_null() && *value != Value::Array(Vec::new()));
+                fields.retain(|_, value| {
+                    !value.is_null() && *value != Value::Bool(false) && *value != Value::Array(Vec::new())
+                });
                 Remembered(fields)
             }
             _ => written.clone(),
@@ -58,6 +60,7 @@ impl State {
             memory_steps: self.memory_steps,
             lost_at: self.lost_at,
             lost: self.lost,
+            anew: self.anew,
             ..Self::default()
         }
     }

@@ -119,10 +119,12 @@ pub struct State {
     pub pressure_at: Option<Moment>,
     /// Gateways that were added against it in a row.
     pub memory_steps: u32,
-    /// The last moment at which messages were found lost.
+    /// The last moment at which messages were found lost, or a topic made anew.
     pub lost_at: Option<Moment>,
     /// Messages that were found lost by then.
     pub lost: u64,
+    /// Whether what the group has read was of another topic of the same name then.
+    pub anew: bool,
 }
 
 impl State {

@@ -80,6 +80,8 @@ pub struct Rates {
     pub inserts_keep_failing: bool,
     /// Messages that retention deleted before they were read, or that another topic of the same name had.
     pub lost: u64,
+    /// Whether a topic was made anew: what the group has read is behind its end.
+    pub anew: bool,
     /// Bytes of a message; `None` when none was read.
     pub message_bytes: Option<f64>,
     /// The largest share of a memory limit in use.
@@ -114,6 +116,7 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     for ((seen, arrival), stuck) in last.partitions.iter().zip(arrivals).zip(stuck) {
         let seen = (*seen)?;
         let (waiting, gone) = lag(policy, seen);
+        rates.anew |= seen.read().is_some_and(|read| read > seen.end);
         rates.lost = rates.lost.saturating_add(gone);
         rates.partitions.push(PartitionRates { arrival, lag: numbers::count(waiting), stuck });
     }

@@ -4,6 +4,7 @@ mod course;
 mod drain;
 mod failures;
 mod invariants;
+mod lost;
 mod room;
 mod rules;
 mod specs;

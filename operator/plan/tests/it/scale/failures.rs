@@ -2,7 +2,8 @@
 
 use super::course::Course;
 use sluice_plan::scale::{
-    Cause, Hold, InitialOffset, Limit, Mode, Moment, PartitionSample, Policy, Sample, Samples, State,
+    Cause, Hold, InitialOffset, Limit, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples,
+    State, decide,
 };
 
 /// Eight minutes of little work for eight gateways: two minutes later seven or so would be taken away.
@@ -60,33 +61,46 @@ fn nothing_known_for_five_minutes_takes_the_fallback() {
 }
 
 #[test]
-fn lost_messages_are_no_demand_for_ten_minutes() {
-    let mut course = Course::new(8, 50, 2);
-    course.run(600);
-    let mut sample = course.pass();
-    for partition in sample.partitions.iter_mut().flatten() {
-        *partition = PartitionSample { log_start: partition.end - 1, committed: Some(3), ..*partition };
+fn messages_of_which_a_gateway_does_less_than_one_a_second_are_scaled_for_too() {
+    // Eight partitions with 0.2 messages a second each, of which one gateway does 0.4 in all.
+    let (mut samples, mut state) = (Samples::default(), State::default());
+    (samples.workload.desired, samples.workload.ready) = (1, 1);
+    let policy = Policy { mode: Mode::Auto, ..Policy::default() };
+    let mut decision = None;
+    for poll in 0..40_u64 {
+        let at = Moment(1_000_000 + poll * 15_000);
+        let offset =
+            PartitionSample { end: poll * 3, committed: Some(poll * 3 / 4), ..PartitionSample::default() };
+        let pod = PodSample {
+            at,
+            workers: 1,
+            busy_seconds: 15.0 * f64::from(u32::try_from(poll).unwrap()),
+            messages: poll * 6,
+            message_bytes: poll * 6 * (20 << 20),
+            partitions: (0..8).collect(),
+            partitions_active: 8,
+            ..PodSample::default()
+        };
+        samples.history.push(Sample {
+            at,
+            group_stable: true,
+            partitions: vec![Some(offset); 8],
+            pods: vec![pod],
+        });
+        let decided = decide(at, &policy, &state, &samples);
+        state = decided.next.clone();
+        decision = Some(decided);
     }
-    course.samples.history.push(sample);
-    let decision = course.decide();
-    let figures = decision.figures.unwrap();
-    assert!(figures.lost_messages > 1_000 && figures.lag_messages < 10.0, "{figures:?}");
-    assert_eq!(decision.replicas, 2);
-    assert!(decision.next.lost_at.is_some());
-}
-
-#[test]
-fn a_topic_made_anew_neither_empties_nor_fills_the_workload() {
-    let mut course = Course::new(8, 200, 4);
-    course.run(600);
-    for _ in 0..4 {
-        let mut sample = course.pass();
-        for partition in sample.partitions.iter_mut().flatten() {
-            *partition = PartitionSample { log_start: 0, end: 10, ..*partition };
-        }
-        course.samples.history.push(sample);
-        assert_eq!(course.decide().replicas, 4);
-    }
+    let decision = decision.unwrap();
+    assert!((decision.next.capacity.unwrap() - 0.4).abs() < 0.01, "{:?}", decision.next.capacity);
+    assert!(decision.replicas > 4, "{}", decision.reason);
+    assert!(
+        decision.reason.starts_with("1.6 messages/s at 76 % of 0.4 for each gateway"),
+        "{}",
+        decision.reason
+    );
+    // Nine minutes of which three quarters are left.
+    assert!(decision.figures.unwrap().lag_seconds > 400.0);
 }
 
 #[test]
@@ -119,7 +133,7 @@ fn replicas_follow_the_partitions_before_anything_is_learned() {
     course.policy.replicas = Some(99);
     assert_eq!(course.step().replicas, 24);
     let blind = Samples { history: sluice_plan::scale::History::default(), ..course.samples.clone() };
-    let unknown = sluice_plan::scale::decide(Moment(0), &Policy::default(), &State::default(), &blind);
+    let unknown = decide(Moment(0), &Policy::default(), &State::default(), &blind);
     assert_eq!(unknown.replicas, 24, "partitions are not known: what is there stays");
 }
 
