@@ -270,6 +270,7 @@ impl Situation<'_> {
             by_memory,
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
+            busy: rates.busy_now,
         };
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);

@@ -11,8 +11,14 @@ use super::{
 
 /// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
 const QUIET_SECONDS: f64 = 30.0;
-/// A need that is late already lasts so many seconds: one poll, to see that it was no slip.
-const UP_AFTER_SECONDS_LATE: u32 = 15;
+/// A need that is late already, or of gateways that are full, lasts so many seconds: one poll, to see that it was no slip. Each second of
+/// it is one more of lag.
+const UP_AFTER_SECONDS_URGENT: u32 = 15;
+/// Gateways that work for a larger share of their time are full.
+const FULL: f64 = 0.95;
+/// A need that is late already does not wait at all when gateways work for a larger share of their time: that is what they do when they
+/// may again, as after an outage of ClickHouse. Whoever waits for it does not work.
+const WORKS: f64 = 0.5;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
 /// What is said while the budget keeps a change back.
@@ -47,6 +53,8 @@ pub struct Wish<'a> {
     pub processed: f64,
     /// Seconds of lag.
     pub lag_seconds: f64,
+    /// Share of the workers' time that is work.
+    pub busy: f64,
 }
 
 /// What is done, and why not more.
@@ -111,7 +119,13 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     let rising = state.rising.get_or_insert(fresh);
     rising.least = rising.least.min(wish.recommended);
     let is_late = wish.lag_seconds > wish.policy.catch_up_seconds;
-    let after = wish.policy.up_after_seconds.min(if is_late { UP_AFTER_SECONDS_LATE } else { u32::MAX });
+    let after = if is_late && wish.busy > WORKS {
+        0
+    } else if is_late || wish.busy > FULL {
+        wish.policy.up_after_seconds.min(UP_AFTER_SECONDS_URGENT)
+    } else {
+        wish.policy.up_after_seconds
+    };
     let lasted = wish.now.seconds_since(rising.since) >= f64::from(after);
     let settled = state.rescales.is_empty()
         || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
@@ -149,7 +163,7 @@ mod tests {
     fn wish(policy: &Policy, second: u64, current: u32, recommended: u32) -> Wish<'_> {
         let now = Moment(second * 1_000);
         let (against_more, against_fewer, by_load, by_memory) = (None, None, recommended, 0);
-        let (processed, lag_seconds) = (0.0, 0.0);
+        let (processed, lag_seconds, busy) = (0.0, 0.0, 0.0);
         let steps = &STEPS;
         Wish {
             now,
@@ -163,6 +177,7 @@ mod tests {
             by_memory,
             processed,
             lag_seconds,
+            busy,
         }
     }
 
@@ -193,6 +208,20 @@ mod tests {
         for (second, expected) in [(0, 2), (15, 8)] {
             let late = Wish { lag_seconds: 601.0, ..wish(&policy, second, 2, 8) };
             assert_eq!(follow(&late, &mut state).replicas, expected, "{second}");
+        }
+    }
+
+    #[test]
+    fn a_need_that_is_late_moves_at_once_when_gateways_work_and_nothing_speaks_against_it() {
+        let policy = Policy::default();
+        let late = Wish { lag_seconds: 601.0, busy: 0.9, ..wish(&policy, 0, 2, 8) };
+        assert_eq!(follow(&late, &mut State::default()).replicas, 8);
+        for held in [
+            Wish { lag_seconds: 599.0, ..late },
+            Wish { busy: 0.4, ..late },
+            Wish { against_more: Some("so it is"), ..late },
+        ] {
+            assert_eq!(follow(&held, &mut State::default()).replicas, 2, "{held:?}");
         }
     }
 

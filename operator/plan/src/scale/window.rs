@@ -62,6 +62,8 @@ pub struct Rates {
     pub lag: f64,
     /// Messages a second that the gateways read.
     pub processed: f64,
+    /// Mean share of work in the last interval.
+    pub busy_now: f64,
     /// Mean share of waiting for ClickHouse in the last interval.
     pub sink_now: f64,
     /// The same of the gateways that had messages all the time; 0 when none had. Those that read little do not wait, and say nothing
@@ -138,6 +140,7 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
 fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.pods = pairs(before, last).collect();
     rates.processed = rates.pods.iter().map(|pod| pod.rate).sum();
+    rates.busy_now = mean(rates.pods.iter().cloned(), |pod| pod.busy).unwrap_or_default();
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
