@@ -22,6 +22,7 @@ use clap::Args;
 use crate::say;
 use course::{Course, Run};
 use load::{Load, Trace};
+use plant::Queue;
 use rules::{Name, Tuning};
 
 pub use limits::check;
@@ -40,6 +41,10 @@ pub struct SimulateArgs {
     /// Partitions; may be given several times
     #[arg(long, default_values = ["8", "24", "96", "1000"], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     partitions: Vec<u32>,
+
+    /// Whether gateways have a queue volume
+    #[arg(long, value_enum, default_value_t)]
+    queue: Queue,
 
     /// Hours
     #[arg(long, default_value_t = 24.0, value_parser = hours)]
@@ -102,6 +107,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
                     policy,
                     load,
                     partitions,
+                    queue: args.queue,
                     hours: args.hours,
                     seed: args.seed,
                     trace: &trace,

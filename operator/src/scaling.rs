@@ -16,7 +16,7 @@ use sluice_plan::{
     Intent, ScalingSeen, WorkloadSeen,
     lifecycle::terms,
     scale::{
-        Decision, History, Mode, Moment, PartitionSample, Policy, Sample, Samples, State, Watched,
+        Decision, History, Mode, Moment, PartitionSample, PodSample, Policy, Sample, Samples, State, Watched,
         WorkloadSample, decide,
         drain::{Seen, Step, empty, request, step},
     },
@@ -94,7 +94,7 @@ impl Scaling {
         }
         if self.is_due(key, now) {
             let staying = staying(pipeline);
-            let poll = poll(facts, staying, now).await;
+            let poll = poll(facts, (staying, active(pipeline)), now).await;
             let workload = workload(facts, &policy, staying);
             self.decide(pipeline, key, &policy, (poll, workload, now));
         }
@@ -214,7 +214,7 @@ struct Poll {
 }
 
 /// Asks all gateways that are ready, and puts their answers beside Kafka's.
-async fn poll(facts: &Facts, staying: u32, now: Moment) -> Poll {
+async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll {
     // An answer that is older than the last poll is no news, and was seen then.
     let age_ms = |kafka: &sample::Sample| {
         let age = kafka.answered?.elapsed();
@@ -234,8 +234,8 @@ async fn poll(facts: &Facts, staying: u32, now: Moment) -> Poll {
     let group_stable = answers.len() < asked || is_settled(&answers, staying, kafka.partitions.len());
     let mut partitions = kafka.partitions.clone();
     place_positions(&answers, &mut partitions);
-    let pods =
-        answers.into_iter().map(|numbers| numbers.sample).filter(|pod| pod.ordinal < staying).collect();
+    let pods = answers.into_iter().map(|numbers| PodSample { partitions_active: active, ..numbers.sample });
+    let pods = pods.filter(|pod| pod.ordinal < staying).collect();
     let at = Moment(now.0.saturating_sub(age_ms));
     let sample = Sample { at, group_stable, partitions, pods };
     Poll { topics: Some(kafka.topics.clone()), sample }
@@ -292,6 +292,12 @@ fn workload(facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
 fn staying(pipeline: &TracePipeline) -> u32 {
     let drain = written(pipeline).filter(|drain| drain.state == DrainState::Draining);
     drain.map_or(u32::MAX, |drain| drain.target)
+}
+
+/// Partitions that each gateway reads at the same time, as its config was derived last; 0 before it was.
+fn active(pipeline: &TracePipeline) -> u32 {
+    let derived = pipeline.status.as_ref().and_then(|status| status.derived.as_ref());
+    derived.map_or(0, |derived| derived.partitions_active_per_gateway)
 }
 
 /// Gateways on their way out, as the status says: what is not written there has not begun.

@@ -41,7 +41,8 @@ pub struct ScalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<i64>,
 
-    /// Messages a second that one gateway can do, as learned so far, rounded to two significant digits.
+    /// Messages a second that one gateway can do, as learned so far, rounded to two significant digits; below ten to whole ones, where the
+    /// reason has more of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_per_replica: Option<i64>,
 
@@ -50,7 +51,7 @@ pub struct ScalingStatus {
     #[schemars(length(max = 3))]
     pub next_steps: Vec<u32>,
 
-    /// When the number was changed last.
+    /// When the workload was last seen to have become what was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rescale_time: Option<Time>,
 

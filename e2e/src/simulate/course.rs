@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::chance::Chance;
 use super::load::{Load, Trace};
 use super::numbers::{count, whole};
-use super::plant::{Plant, TURN_SECONDS, World};
+use super::plant::{Plant, Queue, TURN_SECONDS, World};
 use super::rules::{Name, Tuning};
 
 /// Arrivals vary by so much from turn to turn.
@@ -24,6 +24,8 @@ pub struct Course<'a> {
     pub load: Load,
     /// Partitions.
     pub partitions: u32,
+    /// Whether gateways have a queue volume.
+    pub queue: Queue,
     /// For how long.
     pub hours: f64,
     /// Other partitions and noise; 0 is the script's.
@@ -68,7 +70,7 @@ impl Course<'_> {
     /// Runs it.
     pub fn run(&self) -> Run {
         let partitions = usize::try_from(self.partitions).expect("partitions fit the memory");
-        let mut plant = Plant::new(self.load.weights(partitions, self.seed));
+        let mut plant = Plant::new(self.load.weights(partitions, self.seed), self.queue);
         let mut rule = self.policy.rule(self.partitions, self.tuning);
         let mut chance = Chance::new(NOISE_SEED.wrapping_add(self.seed));
         let mut lags = Vec::new();
@@ -132,15 +134,16 @@ fn tenths(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn run(policy: Name, load: Load, hours: f64) -> Run {
+    fn run(policy: Name, load: Load, queue: Queue) -> Run {
         let (trace, tuning) = (Trace::default(), Tuning::default());
-        Course { policy, load, partitions: 96, hours, seed: 0, trace: &trace, tuning: &tuning }.run()
+        Course { policy, load, partitions: 96, queue, hours: 4.0, seed: 0, trace: &trace, tuning: &tuning }
+            .run()
     }
 
     #[test]
     fn a_run_is_deterministic_and_has_the_names_of_the_document() {
-        let one = run(Name::Ours, Load::SinkOutage, 4.0);
-        assert_eq!(one, run(Name::Ours, Load::SinkOutage, 4.0));
+        let one = run(Name::Ours, Load::SinkOutage, Queue::Spill);
+        assert_eq!(one, run(Name::Ours, Load::SinkOutage, Queue::Spill));
         let document = serde_json::to_value(&one).unwrap();
         let names: Vec<_> = document.as_object().unwrap().keys().cloned().collect();
         let mut expected = [
@@ -167,8 +170,10 @@ mod tests {
         for (policy, adds) in
             [(Name::Ours, false), (Name::Keda, true), (Name::Flink, true), (Name::Numaflow, true)]
         {
-            let run = run(policy, Load::SinkOutage, 4.0);
+            let run = run(policy, Load::SinkOutage, Queue::Disabled);
             assert_eq!(run.outage_replicas_peak > run.outage_replicas_before, adds, "{}", run.policy);
         }
+        let run = run(Name::Ours, Load::SinkOutage, Queue::Spill);
+        assert_eq!(run.outage_replicas_peak, run.outage_replicas_before);
     }
 }

@@ -1,61 +1,36 @@
 //! A group of gateways between Kafka and `ClickHouse`, in turns of 5 s.
 //!
 //! Partitions have fixed weights and go to gateways by number, as a group counts them out. Gateways start late, drain late,
-//! and every change stops the group for a while. What a gateway exports is what the real one does: seconds of its worker by
-//! what it does, where waiting for `ClickHouse` shows only when the wait ends; answers that are a turn old; work that
-//! takes longer by message when there is little of it. A rule sees no more than that.
+//! and every change stops the group for a while. What a gateway exports is what the real one does ([`gateway`]): seconds of its worker by
+//! what it does, where waiting for `ClickHouse` is what is left over; blocks on a queue volume; inserts that fail now and then; answers
+//! that are as old as the poll before; work that takes longer by message when there is little of it. A rule sees no more than that.
 
-use sluice_plan::scale::{Moment, PartitionSample, PodSample, Sample, Samples, WorkloadSample};
+mod gateway;
+
+use sluice_plan::scale::{Moment, PartitionSample, Sample, Samples, WorkloadSample};
 
 use super::{
     chance::Chance,
     numbers::{count, whole},
 };
+use gateway::{Gateway, LIMIT_BYTES, memory};
+
+pub use gateway::{CAPACITY, Queue};
 
 /// Seconds of a turn.
 pub const TURN_SECONDS: f64 = 5.0;
 /// Milliseconds of a turn.
 const TURN_MILLISECONDS: u64 = 5_000;
-/// Messages a second that one gateway can do.
-pub const CAPACITY: f64 = 10_000.0;
 /// A gateway is ready after so many seconds.
 const START_SECONDS: f64 = 40.0;
 /// The group does nothing for so many seconds when its members change.
 const PAUSE_SECONDS: f64 = 10.0;
 /// A gateway that leaves is there for so many seconds more, until its blocks are inserted.
 const DRAIN_SECONDS: f64 = 20.0;
-/// Messages that a gateway holds until `ClickHouse` has them: five seconds of work.
-const HELD_MAX: f64 = 50_000.0;
-/// Once blocks have waited so long, a gateway says so.
-const BEHIND_SECONDS: f64 = 2.0;
-/// An idle gateway takes so much longer for a message, as its blocks are small.
-const IDLE_COST: f64 = 0.08;
-/// In so many of 100 polls, a gateway's answer is from the turn before.
+/// In this share of the polls, a gateway's answer is the one that the poll before had.
 const OLD_ANSWER: f64 = 0.25;
-/// Bytes of a message.
-const MESSAGE_BYTES: f64 = 900.0;
-/// A gateway's memory without partitions: 100 MiB.
-const BASE_BYTES: f64 = 104_857_600.0;
-/// For each partition it reads: 512 KiB.
-const PARTITION_BYTES: f64 = 524_288.0;
-/// Its limit: 512 MiB.
-const LIMIT_BYTES: f64 = 536_870_912.0;
 /// The Unix epoch is no good start: moments are then smaller than windows.
 const BEGIN_MILLISECONDS: u64 = 1_000_000_000;
-
-/// One gateway.
-#[derive(Debug, Clone, Default)]
-struct Gateway {
-    busy: f64,
-    source: f64,
-    messages: f64,
-    held: f64,
-    /// How long blocks have waited for `ClickHouse`.
-    behind_seconds: f64,
-    leaked: f64,
-    back_at: Option<f64>,
-    old: Option<PodSample>,
-}
 
 /// What one turn did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,6 +61,7 @@ pub struct World {
 /// All of it.
 #[derive(Debug)]
 pub struct Plant {
+    queue: Queue,
     weights: Vec<f64>,
     ends: Vec<f64>,
     unread: Vec<f64>,
@@ -99,6 +75,8 @@ pub struct Plant {
     seconds: f64,
     turns: u64,
     chance: Chance,
+    /// Another one, so that what fails changes no answer's age.
+    failing: Chance,
     killed_at: Option<Moment>,
     /// Changes of the number of gateways.
     pub rescales: u32,
@@ -108,9 +86,10 @@ pub struct Plant {
 
 impl Plant {
     /// One gateway, and partitions of these weights.
-    pub fn new(weights: Vec<f64>) -> Self {
+    pub fn new(weights: Vec<f64>, queue: Queue) -> Self {
         let none = vec![0.0; weights.len()];
         Self {
+            queue,
             weights,
             ends: none.clone(),
             unread: none.clone(),
@@ -124,6 +103,7 @@ impl Plant {
             seconds: 0.0,
             turns: 0,
             chance: Chance::new(23),
+            failing: Chance::new(29),
             killed_at: None,
             rescales: 0,
             replica_hours: 0.0,
@@ -150,9 +130,10 @@ impl Plant {
         self.seconds
     }
 
-    /// Messages that are not inserted.
+    /// Messages that are not read, or wait for `ClickHouse`; not those in blocks that fill, as nothing makes them late.
     pub fn lag(&self) -> f64 {
-        self.unread.iter().sum::<f64>() + self.held.iter().sum::<f64>()
+        let waiting: f64 = self.gateways.iter().map(|gateway| gateway.waiting).sum();
+        self.unread.iter().sum::<f64>() + waiting
     }
 
     /// Tells it to have so many gateways, within 1 and its partitions.
@@ -181,7 +162,7 @@ impl Plant {
         }
         let mut done = Turn { arrival: world.arrival, ..Turn::default() };
         if self.seconds < self.pause_until {
-            self.gateways.iter_mut().for_each(|gateway| gateway.source += TURN_SECONDS);
+            self.gateways.iter_mut().for_each(Gateway::pause);
         } else {
             self.work(world, &mut done);
         }
@@ -205,18 +186,23 @@ impl Plant {
         for (unread, held) in self.unread.iter_mut().zip(&mut self.held) {
             *unread += std::mem::take(held);
         }
-        self.gateways.iter_mut().for_each(|gateway| gateway.held = 0.0);
+        self.gateways.iter_mut().for_each(Gateway::give_up);
     }
 
     /// Gateways leak, are killed, and come back as the same member with the same partitions.
     fn restart(&mut self, leak: f64) {
         let each = count(self.weights.len() as u64) / f64::from(self.ready());
         let now = self.now();
-        for gateway in &mut self.gateways {
+        let replicas = self.gateways.len();
+        for (number, gateway) in self.gateways.iter_mut().enumerate() {
             gateway.leaked += leak * TURN_SECONDS;
             if gateway.back_at.is_none() && memory(gateway.leaked, each) > LIMIT_BYTES {
-                *gateway = Gateway { back_at: Some(self.seconds + START_SECONDS), ..Gateway::default() };
+                *gateway = Gateway::default();
+                gateway.back_at = Some(self.seconds + START_SECONDS);
                 self.killed_at = Some(now);
+                for partition in (number..self.held.len()).step_by(replicas) {
+                    self.unread[partition] += std::mem::take(&mut self.held[partition]);
+                }
             }
             if gateway.back_at.is_some_and(|at| self.seconds >= at) {
                 gateway.back_at = None;
@@ -237,15 +223,12 @@ impl Plant {
             let works = gateway.back_at.is_none();
             possible.push(if works { demand.min(CAPACITY * TURN_SECONDS) } else { 0.0 });
         }
-        let held: f64 = self.gateways.iter().map(|gateway| gateway.held).sum();
-        let sendable = possible.iter().sum::<f64>() + held;
-        let sent = (world.sink * TURN_SECONDS / sendable.max(1.0)).min(1.0);
+        let offers = self.gateways.iter().zip(&possible).map(|(gateway, possible)| gateway.offers(*possible));
+        let sent = (world.sink * TURN_SECONDS / offers.sum::<f64>().max(1.0)).min(1.0);
         let mut shares = Vec::with_capacity(replicas);
         for ((gateway, demand), possible) in self.gateways.iter_mut().zip(&demands).zip(&possible) {
-            let (read, inserted) = gateway.work(*possible, sent, done);
-            let all = gateway.held + inserted;
-            shares.push((read / demand.max(1e-9), inserted / all.max(1e-9)));
-            done.processed += inserted / TURN_SECONDS;
+            let (read, inserted) = gateway.work(*possible, sent, (self.queue, &mut self.failing), done);
+            shares.push((read / demand.max(1e-9), inserted));
         }
         done.busy /= count(replicas as u64);
         for (partition, (unread, held)) in self.unread.iter_mut().zip(&mut self.held).enumerate() {
@@ -278,7 +261,7 @@ impl Plant {
         {
             let own = (number..self.weights.len()).step_by(replicas);
             let own: Vec<u32> = own.filter_map(|partition| u32::try_from(partition).ok()).collect();
-            let now = gateway.answer(number, at, own);
+            let now = gateway.answer(number, at, own, self.queue);
             let is_old = self.chance.share() < OLD_ANSWER;
             let answer = gateway.old.replace(now.clone()).filter(|_| is_old).unwrap_or(now);
             pods.push(answer);
@@ -304,56 +287,4 @@ impl Plant {
     pub fn now(&self) -> Moment {
         Moment(BEGIN_MILLISECONDS + self.turns * TURN_MILLISECONDS)
     }
-}
-
-impl Gateway {
-    /// Its metrics now. Waiting for `ClickHouse` is in none of the counters that are read: it is the rest.
-    fn answer(&self, number: usize, at: Moment, partitions: Vec<u32>) -> PodSample {
-        let each = count(partitions.len() as u64);
-        PodSample {
-            ordinal: u32::try_from(number).unwrap_or(u32::MAX),
-            at,
-            workers: 1,
-            busy_seconds: self.busy,
-            source_seconds: self.source,
-            messages: whole(self.messages),
-            message_bytes: whole(self.messages * MESSAGE_BYTES),
-            insert_failures: 0,
-            memory_bytes: whole(memory(self.leaked, each)),
-            memory_limit_bytes: whole(LIMIT_BYTES),
-            // A message is one row here: nothing that is decided depends on how many there are.
-            rows_in_flight: whole(self.held),
-            spool_blocks: 0,
-            sink_behind: self.behind_seconds >= BEHIND_SECONDS,
-            partitions,
-        }
-    }
-
-    /// Reads what is possible and there is room for, and inserts its share; gives both.
-    fn work(&mut self, possible: f64, sent: f64, done: &mut Turn) -> (f64, f64) {
-        if self.back_at.is_some() {
-            return (0.0, 0.0);
-        }
-        let inserted = (self.held + possible) * sent;
-        let read = possible.min(HELD_MAX - self.held + inserted).max(0.0);
-        let inserted = inserted.min(self.held + read);
-        self.held += read - inserted;
-        self.behind_seconds = if self.held > 0.0 { self.behind_seconds + TURN_SECONDS } else { 0.0 };
-        self.messages += read;
-        let share = read / (CAPACITY * TURN_SECONDS);
-        let busy = (share * (1.0 + IDLE_COST * (1.0 - share))).min(1.0);
-        self.busy += busy * TURN_SECONDS;
-        let blocked = read < possible * 0.999;
-        done.blocked |= blocked;
-        done.busy += share;
-        if !blocked {
-            self.source += (1.0 - busy) * TURN_SECONDS;
-        }
-        (read, inserted)
-    }
-}
-
-/// Bytes that a gateway with so many partitions takes.
-fn memory(leaked: f64, partitions: f64) -> f64 {
-    BASE_BYTES + PARTITION_BYTES * partitions + leaked
 }

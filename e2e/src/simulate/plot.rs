@@ -97,7 +97,7 @@ fn put(text: &mut String, more: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Course, Load, Name, Trace, Tuning};
+    use super::super::{Course, Load, Name, Queue, Trace, Tuning};
     use super::*;
 
     #[test]
@@ -107,6 +107,7 @@ mod tests {
             policy,
             load: Load::Steady,
             partitions: 4,
+            queue: Queue::Spill,
             hours: 0.5,
             seed: 0,
             trace: &trace,

@@ -76,6 +76,7 @@ fn the_operator_reads_what_is_exported() {
     // What the consumer says of its partitions.
     metrics.committed_offset.with_label_values(&["spans", "5"]);
     metrics.position.with_label_values(&["spans", "5"]);
+    metrics.partition_still.with_label_values(&["spans", "5", "no_fetch"]);
     metrics.lag_messages.with_label_values(&["spans", "0"]);
     metrics.lag_messages.with_label_values(&["spans", "5"]);
     let text = metrics.text().unwrap();

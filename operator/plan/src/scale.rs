@@ -10,6 +10,7 @@
 //! samples are the operator's. There is no clock: the moment is an argument. Limits: one pass over the partitions for each
 //! step that is tried, at most one for every k of ceil(N/k) within twice the mean's step.
 
+mod asked;
 mod capacity;
 mod cause;
 pub mod drain;
@@ -24,6 +25,7 @@ mod remembered;
 mod room;
 mod sample;
 mod spec;
+mod standing;
 mod state;
 mod steps;
 mod target;
@@ -33,6 +35,7 @@ mod watched;
 mod window;
 pub mod workload;
 
+pub use asked::Asked;
 pub use cause::Cause;
 pub use gate::Hold;
 pub use limit::Limit;
@@ -56,7 +59,7 @@ const MEMORY_CALM_SECONDS: f64 = 21_600.0;
 const PRESSURE_SECONDS: f64 = 120.0;
 /// A kill counts for so many seconds.
 pub(crate) const KILL_SECONDS: f64 = 600.0;
-/// After messages were lost, what waits is no guide for so many seconds.
+/// After messages were lost, or a topic was made anew, what waits is no guide for so many seconds.
 const LOST_SECONDS: f64 = 600.0;
 
 /// What the decision saw, for status and metrics.
@@ -119,6 +122,7 @@ pub(crate) fn memory_after_kill_mib(limit_bytes: u64) -> Option<u64> {
 /// Decides. The same arguments give the same decision.
 pub fn decide(now: Moment, policy: &Policy, state: &State, samples: &Samples) -> Decision {
     let mut next = state.at(now, &samples.workload.revision);
+    asked::see(now, samples.workload.desired, &mut next);
     if let Some(last) = samples.history.last()
         && let Ok(partitions @ 1..) = u32::try_from(last.partitions.len())
     {
@@ -266,10 +270,10 @@ impl Situation<'_> {
             by_memory,
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
+            busy: rates.busy_now,
         };
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
-        next.memory_steps += u32::from(moved.by_memory);
         if self.policy.mode == Mode::Recommend && moved.replicas != self.current {
             // Nothing is done, so that there is no rescale to remember, and what is recommended now is so next time.
             next = before;
@@ -291,15 +295,14 @@ impl Situation<'_> {
 
     /// Capacity, memory and loss, into the state.
     fn learn(&self, rates: &Rates, next: &mut State) {
-        next.see_message_bytes(rates.message_bytes);
-        next.capacity = capacity::learned(next.capacity, &rates.pods);
+        next.see_work(capacity::shown(next.capacity, &rates.pods), rates.message_bytes);
         if let Some(last) = self.samples.history.last() {
             next.memory = next.memory.learn(&last.pods);
         }
-        if rates.lost > next.lost {
+        if rates.lost > next.lost || (rates.anew && !next.anew) {
             next.lost_at = Some(self.now);
         }
-        next.lost = rates.lost;
+        (next.lost, next.anew) = (rates.lost, rates.anew);
     }
 
     /// Remembers kills, good samples or not: a pod that is killed again and again is never ready.

@@ -21,9 +21,14 @@ const POSITION: &str = "sluice_gateway_position";
 pub(super) const SINK_BEHIND: &str = "sluice_gateway_sink_behind";
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
 const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
+const PARTITION_STILL: &str = "sluice_gateway_partition_still";
 
 /// Classes of failures that are the rows' own: such a block is sent on in parts, or its rows go to the dead-letter topic, and nothing waits.
 pub(super) const OF_ROWS: [&str; 2] = ["poison", "split"];
+
+/// Reasons for which a partition stands still that are not its own: it waits as others do, for the sink, for a commit, for memory or for its
+/// turn.
+const STILL_FOR_OTHERS: [&str; 5] = ["sink", "plan", "commit", "buffers", "no_turn"];
 
 /// One gateway's numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,6 +63,7 @@ struct Found {
     spool_blocks: Option<u64>,
     sink_behind: Option<u64>,
     partitions: BTreeSet<u32>,
+    still: BTreeSet<u32>,
     positions: Vec<(u32, u64)>,
 }
 
@@ -90,6 +96,9 @@ pub fn read(
         spool_blocks: found.spool_blocks.unwrap_or(0),
         sink_behind: found.sink_behind.ok_or(Missing(SINK_BEHIND))? > 0,
         partitions: if is_whole { found.partitions.into_iter().collect() } else { Vec::new() },
+        still: found.still.into_iter().collect(),
+        // It does not say so; its config does.
+        partitions_active: 0,
     };
     Ok(GatewayNumbers { sample, partitions_owned, positions: found.positions })
 }
@@ -122,6 +131,9 @@ impl Found {
             SPOOL_BLOCKS => add(&mut self.spool_blocks, line),
             SINK_BEHIND => add(&mut self.sink_behind, line),
             POSITION => self.positions.extend(place(line, topics).zip(line.whole())),
+            PARTITION_STILL if line.whole() == Some(1) && is_its_own(line) => {
+                self.still.extend(place(line, topics));
+            }
             COMMITTED_OFFSET | LAG_MESSAGES => self.partitions.extend(place(line, topics)),
             _ => {}
         }
@@ -139,6 +151,11 @@ impl Found {
             *sum = Some(sum.unwrap_or(0.0) + line.value);
         }
     }
+}
+
+/// Whether a partition stands still for a reason of its own.
+fn is_its_own(line: &Line<'_>) -> bool {
+    line.label("reason").is_some_and(|reason| !STILL_FOR_OTHERS.contains(&&*reason))
 }
 
 fn add(sum: &mut Option<u64>, line: &Line<'_>) {
@@ -189,9 +206,24 @@ mod tests {
             spool_blocks: 3,
             sink_behind: true,
             partitions: vec![4, 9],
+            still: vec![],
+            partitions_active: 0,
         };
         assert_eq!(numbers.sample, expected);
         assert_eq!(numbers.positions, [(9, 21)]);
+    }
+
+    #[test]
+    fn who_stands_still_for_a_reason_of_its_own_is_told() {
+        for (reason, expected) in
+            [("no_fetch", vec![9]), ("stopped_by_message", vec![9]), ("sink", vec![]), ("no_turn", vec![])]
+        {
+            let line = format!(
+                "sluice_gateway_partition_still{{partition=\"5\",reason=\"{reason}\",topic=\"spans\"}} 1\n"
+            );
+            let numbers = read(&(EXPORTED.to_owned() + &line), 0, Moment(0), &topics()).unwrap();
+            assert_eq!(numbers.sample.still, expected, "{reason}");
+        }
     }
 
     #[test]

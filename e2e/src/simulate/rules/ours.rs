@@ -18,6 +18,10 @@ pub struct Tuning {
     #[arg(long, value_name = "SHARE")]
     pub tolerance: Option<f64>,
 
+    /// Share of a gateway's capacity that the one with the most may take
+    #[arg(long, value_name = "SHARE")]
+    pub hottest: Option<f64>,
+
     /// Seconds in which a backlog is to be worked off
     #[arg(long, value_name = "SECONDS")]
     pub catch_up: Option<f64>,
@@ -36,6 +40,7 @@ impl Tuning {
         let mut policy = Policy { mode: Mode::Auto, ..Policy::default() };
         policy.utilization = self.utilization.unwrap_or(policy.utilization);
         policy.tolerance = self.tolerance.unwrap_or(policy.tolerance);
+        policy.hottest = self.hottest.unwrap_or(policy.hottest);
         policy.catch_up_seconds = self.catch_up.unwrap_or(policy.catch_up_seconds);
         policy.catch_up_share_min = self.catch_up_share.unwrap_or(policy.catch_up_share_min);
         policy.down_after_seconds = self.down_after.unwrap_or(policy.down_after_seconds);

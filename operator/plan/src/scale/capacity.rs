@@ -1,7 +1,8 @@
 //! What one gateway can process, learned from what its workers did with their time.
 //!
 //! Messages by busy second is what a gateway could do if it never waited. Nothing is learned while it waits for
-//! ClickHouse or is idle: blocks are then smaller, and a second holds more than work.
+//! ClickHouse or is idle: blocks are then smaller, and a second holds more than work. Nor is it while its blocks wait, as on a queue
+//! volume: a worker without messages is not one that waits for them then, so that it would look full at whatever it reads.
 
 use super::{numbers, window::PodRates};
 
@@ -14,30 +15,45 @@ const SINK_MAX: f64 = 0.2;
 /// A gateway that waits for messages for a smaller share is full: what it does is what it can.
 pub const FULL: f64 = 0.05;
 /// Weight of a new measurement: half of what is known is older than 45 s.
-const WEIGHT: f64 = 0.2;
+pub const WEIGHT: f64 = 0.2;
+/// A gateway does at least so many messages a second, one in a quarter of an hour: with nothing, no number of them would do.
+pub const CAPACITY_MIN: f64 = 0.001;
+/// A gateway that is busy for a smaller share of the time makes smaller blocks, and looks slower than it is.
+const BUSY_HALF: f64 = 0.5;
+/// By up to this share: so much less is no news of it.
+const IDLE_COST: f64 = 0.1;
 /// Pods from slow to fast; the capacity is that of the one a quarter of the way, as partitions go to the slow ones too.
 const QUARTILE: usize = 4;
 
 /// What the pods show now, in messages a second; `None` when nothing can be learned.
-fn measured(pods: &[PodRates], busy_min: f64) -> Option<f64> {
-    let mut each: Vec<f64> = pods.iter().filter_map(|pod| of_pod(pod, busy_min)).collect();
+fn measured(known: Option<f64>, pods: &[PodRates], busy_min: f64) -> Option<f64> {
+    let is_news = |pod: &PodRates, shown: f64| {
+        let is_little_less = |known: f64| (known * (1.0 - IDLE_COST)..=known).contains(&shown);
+        pod.busy >= BUSY_HALF || !known.is_some_and(is_little_less)
+    };
+    let shown = |pod| of_pod(pod, busy_min).filter(|shown| is_news(pod, *shown));
+    let mut each: Vec<f64> = pods.iter().filter_map(shown).collect();
     each.sort_by(f64::total_cmp);
     each.get(each.len() / QUARTILE).copied()
 }
 
 fn of_pod(pod: &PodRates, busy_min: f64) -> Option<f64> {
-    if pod.busy < busy_min || pod.sink > SINK_MAX || pod.rate <= 0.0 {
+    if pod.busy < busy_min || pod.sink > SINK_MAX || pod.behind || pod.rate <= 0.0 {
         return None;
     }
     let possible = pod.rate / pod.busy;
     Some(if pod.source < FULL { possible.min(pod.rate) } else { possible })
 }
 
-/// What is known after the pods were seen, in whole messages a second.
-pub fn learned(known: Option<f64>, pods: &[PodRates]) -> Option<f64> {
-    let Some(known) = known else { return measured(pods, BUSY_MIN_FIRST).map(f64::round) };
-    let measured = measured(pods, BUSY_MIN);
-    Some(measured.map_or(known, |measured| numbers::blend(known, measured, WEIGHT).round()))
+/// What the pods show now that is worth learning, in messages a second. Not rounded: large messages are few.
+pub fn shown(known: Option<f64>, pods: &[PodRates]) -> Option<f64> {
+    measured(known, pods, if known.is_some() { BUSY_MIN } else { BUSY_MIN_FIRST })
+}
+
+/// What is known after that.
+pub fn learned(known: Option<f64>, shown: f64) -> f64 {
+    let learned = known.map_or(shown, |known| numbers::blend(known, shown, WEIGHT));
+    numbers::written(learned).max(CAPACITY_MIN)
 }
 
 #[cfg(test)]
@@ -59,14 +75,47 @@ mod tests {
             // The slow one counts, not the mean.
             (vec![pod(8_000.0, 0.5, 0.0), pod(4_000.0, 0.5, 0.0), pod(8_000.0, 0.5, 0.0)], Some(8_000.0)),
         ] {
-            assert_eq!(measured(&pods, BUSY_MIN), expected, "{pods:?}");
+            assert_eq!(measured(None, &pods, BUSY_MIN), expected, "{pods:?}");
         }
     }
 
     #[test]
+    fn nothing_is_learned_while_blocks_wait() {
+        let spills = PodRates { behind: true, source: 0.0, ..pod(8_000.0, 0.82, 0.18) };
+        assert_eq!(measured(None, &[spills], BUSY_MIN), None);
+    }
+
+    #[test]
+    fn a_gateway_that_is_half_idle_teaches_no_small_losses() {
+        for (busy, possible, expected) in
+            [(0.3, 95.0, None), (0.3, 85.0, Some(85.0)), (0.3, 105.0, Some(105.0)), (0.6, 95.0, Some(95.0))]
+        {
+            let shown = shown(Some(100.0), &[pod(possible * busy, busy, 0.0)]);
+            assert_eq!(shown.map(f64::round), expected, "{possible} at {busy}");
+        }
+    }
+
+    fn after(known: Option<f64>, pods: &[PodRates]) -> Option<f64> {
+        shown(known, pods).map(|shown| learned(known, shown)).or(known)
+    }
+
+    #[test]
     fn one_measurement_moves_what_is_known_by_a_fifth() {
-        assert_eq!(learned(None, &[pod(100.0, 0.05, 0.0)]), Some(2_000.0), "idle is better than unknown");
-        assert_eq!(learned(Some(100.0), &[pod(100.0, 0.05, 0.0)]), Some(100.0));
-        assert_eq!(learned(Some(100.0), &[pod(100.0, 0.5, 0.0)]), Some(120.0));
+        assert_eq!(after(None, &[pod(100.0, 0.05, 0.0)]), Some(2_000.0), "idle is better than unknown");
+        assert_eq!(after(Some(100.0), &[pod(100.0, 0.05, 0.0)]), Some(100.0));
+        assert_eq!(after(Some(100.0), &[pod(100.0, 0.5, 0.0)]), Some(120.0));
+    }
+
+    #[test]
+    fn few_messages_a_second_are_learned_as_exactly_as_many() {
+        for (first, then) in [(3.0, 1.0), (0.02, 0.4), (1_000.0, 1_001.0)] {
+            let mut known = after(None, &[pod(first / 2.0, 0.5, 0.0)]);
+            assert_eq!(known, Some(first));
+            for _ in 0..60 {
+                known = after(known, &[pod(then / 2.0, 0.5, 0.0)]);
+            }
+            assert!((known.unwrap() - then).abs() < then / 1_000.0, "{known:?}");
+        }
+        assert_eq!(after(None, &[pod(1e-9, 0.9, 0.0)]), Some(CAPACITY_MIN));
     }
 }

@@ -1,16 +1,24 @@
 //! When to move: gateways are added when a need lasts, and taken away when nothing speaks for them for much longer.
 
 use super::{
+    asked::{self, Asked},
+    numbers,
     policy::Policy,
     sample::Moment,
-    state::{State, Trial},
+    state::State,
     steps, trial,
 };
 
 /// After a rescale has settled, nothing is added for so many seconds: rates still show the rescale.
 const QUIET_SECONDS: f64 = 30.0;
-/// A need that is late already lasts so many seconds: one poll, to see that it was no slip.
-const UP_AFTER_SECONDS_LATE: u32 = 15;
+/// A need that is late already, or of gateways that are full, lasts so many seconds: one poll, to see that it was no slip. Each second of
+/// it is one more of lag.
+const UP_AFTER_SECONDS_URGENT: u32 = 15;
+/// Gateways that work for a larger share of their time are full.
+const FULL: f64 = 0.95;
+/// A need that is late already does not wait at all when gateways work for a larger share of their time: that is what they do when they
+/// may again, as after an outage of ClickHouse. Whoever waits for it does not work.
+const WORKS: f64 = 0.5;
 /// One decision takes away at most half: a mistake then costs half.
 const DOWN_DIVISOR: u32 = 2;
 /// What is said while the budget keeps a change back.
@@ -45,6 +53,8 @@ pub struct Wish<'a> {
     pub processed: f64,
     /// Seconds of lag.
     pub lag_seconds: f64,
+    /// Share of the workers' time that is work.
+    pub busy: f64,
 }
 
 /// What is done, and why not more.
@@ -76,14 +86,11 @@ pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
         None => wanted,
     };
     let by_memory = replicas > wish.current && (kept_back.is_some() || replicas > wish.by_load);
-    if replicas != wish.current {
-        state.see_rescale(wish.now);
-    }
-    if replicas > wish.current && !by_memory {
-        let (from, to, processed) = (wish.current, replicas, wish.processed.round());
-        trial::begin(state, Trial { from, to, processed, ..Trial::default() });
-    } else if replicas != wish.current {
-        state.trial = None;
+    if replicas == wish.current {
+        state.asked = None;
+    } else {
+        let (from, to, processed) = (wish.current, replicas, numbers::written(wish.processed));
+        asked::ask(state, Asked { from, to, processed, by_memory });
     }
     let kept_back = kept_back.filter(|_| replicas != wanted);
     Move { replicas, held_by: held_by.or(kept_back), by_budget: kept_back == Some(USED_UP), by_memory }
@@ -112,7 +119,13 @@ fn more(wish: &Wish<'_>, state: &mut State) -> (u32, Option<&'static str>) {
     let rising = state.rising.get_or_insert(fresh);
     rising.least = rising.least.min(wish.recommended);
     let is_late = wish.lag_seconds > wish.policy.catch_up_seconds;
-    let after = wish.policy.up_after_seconds.min(if is_late { UP_AFTER_SECONDS_LATE } else { u32::MAX });
+    let after = if is_late && wish.busy > WORKS {
+        0
+    } else if is_late || wish.busy > FULL {
+        wish.policy.up_after_seconds.min(UP_AFTER_SECONDS_URGENT)
+    } else {
+        wish.policy.up_after_seconds
+    };
     let lasted = wish.now.seconds_since(rising.since) >= f64::from(after);
     let settled = state.rescales.is_empty()
         || state.settled_since.is_some_and(|since| wish.now.seconds_since(since) >= QUIET_SECONDS);
@@ -143,14 +156,14 @@ fn fewer(wish: &Wish<'_>, state: &State) -> (u32, Option<&'static str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::state::Trial, *};
 
     const STEPS: [u32; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 24];
 
     fn wish(policy: &Policy, second: u64, current: u32, recommended: u32) -> Wish<'_> {
         let now = Moment(second * 1_000);
         let (against_more, against_fewer, by_load, by_memory) = (None, None, recommended, 0);
-        let (processed, lag_seconds) = (0.0, 0.0);
+        let (processed, lag_seconds, busy) = (0.0, 0.0, 0.0);
         let steps = &STEPS;
         Wish {
             now,
@@ -164,7 +177,13 @@ mod tests {
             by_memory,
             processed,
             lag_seconds,
+            busy,
         }
+    }
+
+    /// The workload has what was decided.
+    fn carried_out(second: u64, desired: u32, state: &mut State) {
+        asked::see(Moment(second * 1_000), desired, state);
     }
 
     #[test]
@@ -193,12 +212,27 @@ mod tests {
     }
 
     #[test]
+    fn a_need_that_is_late_moves_at_once_when_gateways_work_and_nothing_speaks_against_it() {
+        let policy = Policy::default();
+        let late = Wish { lag_seconds: 601.0, busy: 0.9, ..wish(&policy, 0, 2, 8) };
+        assert_eq!(follow(&late, &mut State::default()).replicas, 8);
+        for held in [
+            Wish { lag_seconds: 599.0, ..late },
+            Wish { busy: 0.4, ..late },
+            Wish { against_more: Some("so it is"), ..late },
+        ] {
+            assert_eq!(follow(&held, &mut State::default()).replicas, 2, "{held:?}");
+        }
+    }
+
+    #[test]
     fn a_surplus_moves_after_10_min_and_at_most_halves() {
         let (policy, mut state) = (Policy::default(), State::default());
         for second in (0..600).step_by(15) {
             assert_eq!(follow(&wish(&policy, second, 24, 2), &mut state).replicas, 24, "{second}");
         }
         assert_eq!(follow(&wish(&policy, 600, 24, 2), &mut state).replicas, 12);
+        carried_out(615, 12, &mut state);
         assert_eq!(follow(&wish(&policy, 615, 12, 2), &mut state).replicas, 12, "the window begins anew");
     }
 
@@ -207,6 +241,7 @@ mod tests {
         let policy = Policy { rescales_per_hour: 1, up_after_seconds: 0, ..Policy::default() };
         let mut state = State::default();
         assert_eq!(follow(&wish(&policy, 0, 2, 3), &mut state).replicas, 3);
+        carried_out(15, 3, &mut state);
         state.settled_since = Some(Moment(30_000));
         assert!(follow(&wish(&policy, 60, 3, 4), &mut state).by_budget);
         // Memory forces as much as it needs, whether load wants as much, or more, or nothing.
@@ -234,6 +269,7 @@ mod tests {
         let held = follow(&wish(&policy, 60, 3, 6), &mut state);
         assert_eq!((held.replicas, held.held_by, held.by_budget), (3, Some(ON_TRIAL), false));
         assert_eq!(follow(&Wish { by_memory: 4, ..wish(&policy, 75, 3, 6) }, &mut state).replicas, 4);
+        carried_out(90, 4, &mut state);
         assert_eq!(state.trial, None);
     }
 

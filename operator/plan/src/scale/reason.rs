@@ -126,9 +126,14 @@ fn stuck(partitions: &[String]) -> String {
     words
 }
 
-/// `950`, `12.3 k`, `4.5 M`.
+/// `0.42`, `3.1`, `950`, `12.3 k`, `4.5 M`.
 fn thousands(number: f64) -> String {
-    if number < 1_000.0 {
+    if number > 0.0 && number < 10.0 {
+        // Two significant digits: of large messages there are few.
+        let places = if number < 0.1 { 3 } else { 2 - usize::from(number >= 1.0) };
+        let digits = format!("{number:.places$}");
+        digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else if number < 1_000.0 {
         format!("{number:.0}")
     } else if number < 1_000_000.0 {
         format!("{:.1} k", number / 1_000.0)
@@ -143,7 +148,17 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        for (number, expected) in [(0.0, "0"), (950.4, "950"), (12_345.0, "12.3 k"), (4_500_000.0, "4.5 M")] {
+        for (number, expected) in [
+            (0.0, "0"),
+            (0.0042, "0.004"),
+            (0.42, "0.42"),
+            (3.12, "3.1"),
+            (5.0, "5"),
+            (40.0, "40"),
+            (950.4, "950"),
+            (12_345.0, "12.3 k"),
+            (4_500_000.0, "4.5 M"),
+        ] {
             assert_eq!(thousands(number), expected);
         }
     }

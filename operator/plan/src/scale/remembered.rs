@@ -24,7 +24,9 @@ impl State {
         match serde_json::to_value(&kept) {
             Ok(Value::Object(mut fields)) => {
                 // What is not set says nothing.
-                fields.retain(|_, value| !value.is_null() && *value != Value::Array(Vec::new()));
+                fields.retain(|_, value| {
+                    !value.is_null() && *value != Value::Bool(false) && *value != Value::Array(Vec::new())
+                });
                 Remembered(fields)
             }
             _ => written.clone(),
@@ -47,6 +49,7 @@ impl State {
             message_bytes: same_number(before.message_bytes, self.message_bytes),
             memory: same_memory(before.memory, self.memory, self.partitions),
             disruption_seconds: self.disruption_seconds,
+            asked: self.asked,
             rescales: if expired { before.rescales.clone() } else { self.rescales.clone() },
             trial: self.trial,
             in_vain: self.in_vain,
@@ -57,6 +60,7 @@ impl State {
             memory_steps: self.memory_steps,
             lost_at: self.lost_at,
             lost: self.lost,
+            anew: self.anew,
             ..Self::default()
         }
     }

@@ -198,6 +198,10 @@ pub struct PodSample {
     pub sink_behind: bool,
     /// Partitions it reads, by their place in [`Sample::partitions`].
     pub partitions: Vec<u32>,
+    /// Those of them that stand still, as it says itself, for a reason of their own. It says so after a minute and a round of turns.
+    pub still: Vec<u32>,
+    /// Partitions that it reads at the same time; more take turns. 0 when that is not known.
+    pub partitions_active: u32,
 }
 
 #[cfg(test)]

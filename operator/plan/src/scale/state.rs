@@ -3,7 +3,7 @@
 //!
 //! What was learned holds as long as the pods' template; windows hold only as long as decisions follow one another.
 
-use super::{cause::Cause, memory::MemoryModel, numbers, sample::Moment};
+use super::{asked::Asked, capacity, cause::Cause, memory::MemoryModel, numbers, sample::Moment};
 use serde::{Deserialize, Serialize};
 
 /// Moments of rescales that are remembered: more in an hour is no policy that anybody wants.
@@ -99,7 +99,9 @@ pub struct State {
     pub falling_since: Option<Moment>,
     /// Its minutes, at most [`PEAKS_MAX`].
     pub peaks: Vec<Peak>,
-    /// Rescales of the last hour, oldest first, at most [`RESCALES_MAX`].
+    /// A change that was decided and that the workload does not show yet: it may never be carried out.
+    pub asked: Option<Asked>,
+    /// Rescales of the last hour that the workload was seen to have had, oldest first, at most [`RESCALES_MAX`].
     pub rescales: Vec<Moment>,
     /// What was added last and is not judged.
     pub trial: Option<Trial>,
@@ -117,10 +119,12 @@ pub struct State {
     pub pressure_at: Option<Moment>,
     /// Gateways that were added against it in a row.
     pub memory_steps: u32,
-    /// The last moment at which messages were found lost.
+    /// The last moment at which messages were found lost, or a topic made anew.
     pub lost_at: Option<Moment>,
     /// Messages that were found lost by then.
     pub lost: u64,
+    /// Whether what the group has read was of another topic of the same name then.
+    pub anew: bool,
 }
 
 impl State {
@@ -192,12 +196,25 @@ impl State {
         self.disruption_seconds = Some(seconds.clamp(least, most).round());
     }
 
+    /// Learns what gateways show that they can do, with messages of so many bytes. The bytes follow with the capacity, so that they are
+    /// those it was learned from: left behind, a slow drift would end in a jump that the capacity has made already.
+    pub(super) fn see_work(&mut self, shown: Option<f64>, bytes: Option<f64>) {
+        self.see_message_bytes(bytes);
+        let Some(shown) = shown else { return };
+        self.capacity = Some(capacity::learned(self.capacity, shown));
+        if let (Some(known), Some(bytes)) = (self.message_bytes, bytes.filter(|bytes| *bytes > 0.0)) {
+            self.message_bytes = Some(numbers::written(numbers::blend(known, bytes, capacity::WEIGHT)));
+        }
+    }
+
     /// Adapts the capacity when messages have become quite other ones: a gateway's work goes by bytes.
-    pub(super) fn see_message_bytes(&mut self, bytes: Option<f64>) {
+    fn see_message_bytes(&mut self, bytes: Option<f64>) {
         let Some(bytes) = bytes.map(f64::round).filter(|bytes| *bytes > 0.0) else { return };
         let known = *self.message_bytes.get_or_insert(bytes);
         if bytes > known * MESSAGE_DRIFT || bytes < known / MESSAGE_DRIFT {
-            self.capacity = self.capacity.map(|capacity| capacity * known / bytes);
+            self.capacity = self
+                .capacity
+                .map(|capacity| numbers::written(capacity * known / bytes).max(capacity::CAPACITY_MIN));
             self.message_bytes = Some(bytes);
         }
     }
@@ -316,5 +333,20 @@ mod tests {
             state.see_message_bytes(Some(bytes));
             assert_eq!(state.capacity, expected, "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_slow_drift_of_the_messages_is_learned_and_not_taken_off_twice() {
+        // From 100 to 201 bytes in four hours; a gateway does 100,000 bytes a second, and shows it at every poll.
+        let mut state = State::default();
+        for poll in 0..=960_u32 {
+            let bytes = 100.0 + 101.0 * f64::from(poll) / 960.0;
+            state.see_work(Some(100_000.0 / bytes), Some(bytes));
+            let capacity = state.capacity.unwrap();
+            assert!((capacity * bytes / 100_000.0 - 1.0).abs() < 0.01, "{capacity} at {bytes} bytes");
+        }
+        // What was not learned, as gateways were idle meanwhile, is of the messages before.
+        state.see_work(None, Some(500.0));
+        assert!((state.capacity.unwrap() - 200.0).abs() < 2.0, "{state:?}");
     }
 }

@@ -1,6 +1,14 @@
 //! How many gateways it takes: the smallest step on which the mean, the hottest gateway and memory are within bounds.
 
-use super::{cause::HOT, memory::MemoryModel, numbers, policy::Policy, steps, window::Rates};
+use super::{
+    capacity::CAPACITY_MIN,
+    cause::HOT,
+    memory::MemoryModel,
+    numbers,
+    policy::Policy,
+    steps,
+    window::{PartitionRates, Rates},
+};
 
 /// For the sake of one hot partition, at most so many times the gateways that the mean takes: beyond, each of them buys
 /// the partition less than a twentieth of a gateway.
@@ -50,7 +58,12 @@ impl Demand<'_> {
     /// Messages a second that no gateway could do, as a partition is read by one: no number of gateways is for them.
     fn hopeless(&self, seconds: f64) -> f64 {
         let moving = self.rates.partitions.iter().filter(|partition| !partition.stuck);
-        moving.map(|one| (one.arrival + self.lag(one.lag) / seconds - HOT * self.capacity).max(0.0)).sum()
+        moving.map(|one| (self.load(one, seconds) - HOT * self.capacity).max(0.0)).sum()
+    }
+
+    /// Messages a second of one partition that have to be possible.
+    fn load(&self, one: &PartitionRates, seconds: f64) -> f64 {
+        one.arrival + self.lag(one.lag) / seconds
     }
 
     /// Messages a second that the hottest of so many gateways would have, apart from partitions that are too much for any.
@@ -63,7 +76,7 @@ impl Demand<'_> {
             .partitions
             .iter()
             .map(|partition| {
-                let load = partition.arrival + self.lag(partition.lag) / seconds;
+                let load = self.load(partition, seconds);
                 if partition.stuck || load > limit { 0.0 } else { load }
             })
             .collect();
@@ -85,10 +98,11 @@ impl Demand<'_> {
 
     /// The step it takes. `steps` ascend and are not empty.
     pub fn replicas(&self, steps: &[u32], current: u32) -> u32 {
-        let mean = numbers::ceil(self.needed() / (self.capacity.max(1.0) * (1.0 + self.policy.tolerance)));
+        let mean =
+            numbers::ceil(self.needed() / (self.capacity.max(CAPACITY_MIN) * (1.0 + self.policy.tolerance)));
         let mean = steps::at_least(steps, mean);
         let most = mean.saturating_mul(SKEW_STEPS_MAX);
-        let enough = |step: &&u32| self.hottest(**step, current) <= HOT * self.capacity;
+        let enough = |step: &&u32| self.hottest(**step, current) <= self.policy.hottest * self.capacity;
         let mut tried = steps.iter().take_while(|step| **step <= most).filter(|step| **step >= mean);
         let last = tried.clone().last().copied().unwrap_or(mean);
         tried.find(enough).copied().unwrap_or(last)
@@ -161,7 +175,8 @@ mod tests {
             (0.0, 0.0, 1),
             (700.0, 0.0, 1),
             (800.0, 0.0, 1),
-            (830.0, 0.0, 2),
+            (830.0, 0.0, 1),
+            (840.0, 0.0, 2),
             (2_200.0, 0.0, 3),
             (3_500.0, 0.0, 6),
             (700.0, 600_000.0, 3),
@@ -176,11 +191,11 @@ mod tests {
     #[test]
     fn the_hottest_gateway_counts_and_a_hopeless_partition_does_not() {
         let mut uneven = [50.0; 12];
-        (uneven[0], uneven[6]) = (480.0, 480.0);
+        (uneven[0], uneven[6]) = (505.0, 505.0);
         assert_eq!(replicas(&uneven, 0.0), 4, "partitions 0 and 6 share a gateway of 2, 3 and 6");
         let mut hopeless = [50.0; 12];
         hopeless[0] = 5_000.0;
-        assert_eq!(replicas(&hopeless, 0.0), 4);
+        assert_eq!(replicas(&hopeless, 0.0), 3);
         let mut hopeless = [10.0; 96];
         hopeless[0] = 1_000.0;
         assert!(replicas(&hopeless, 0.0) <= 6, "one partition is no reason for 96 gateways");

@@ -9,8 +9,8 @@ use super::{
     numbers,
     policy::{InitialOffset, Policy},
     sample::{History, PartitionSample, PodSample, Sample},
+    standing,
 };
-use std::collections::BTreeSet;
 
 /// Arrivals are averaged over so many seconds: a minute's noise does not add a gateway.
 pub const LONG_SECONDS: u32 = 180;
@@ -18,6 +18,8 @@ pub const LONG_SECONDS: u32 = 180;
 const SHORT_SECONDS: u32 = 60;
 /// A minute's shares need at least so many seconds: three polls.
 const SHORT_SECONDS_MIN: f64 = 40.0;
+/// Fewer messages a second are not told from none: one in the longest window.
+const ARRIVAL_MIN: f64 = 1.0 / 180.0;
 
 /// What one gateway does now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +32,8 @@ pub struct PodRates {
     pub source: f64,
     /// Share that is waiting for ClickHouse: the rest.
     pub sink: f64,
+    /// Whether its blocks waited for ClickHouse. What of its time is neither work nor waiting for messages is no measure of it then.
+    pub behind: bool,
     /// Partitions it reads.
     pub partitions: Vec<u32>,
 }
@@ -58,6 +62,8 @@ pub struct Rates {
     pub lag: f64,
     /// Messages a second that the gateways read.
     pub processed: f64,
+    /// Mean share of work in the last interval.
+    pub busy_now: f64,
     /// Mean share of waiting for ClickHouse in the last interval.
     pub sink_now: f64,
     /// The same of the gateways that had messages all the time; 0 when none had. Those that read little do not wait, and say nothing
@@ -76,6 +82,8 @@ pub struct Rates {
     pub inserts_keep_failing: bool,
     /// Messages that retention deleted before they were read, or that another topic of the same name had.
     pub lost: u64,
+    /// Whether a topic was made anew: what the group has read is behind its end.
+    pub anew: bool,
     /// Bytes of a message; `None` when none was read.
     pub message_bytes: Option<f64>,
     /// The largest share of a memory limit in use.
@@ -89,7 +97,7 @@ pub struct Rates {
 impl Rates {
     /// Lag in seconds of arrivals.
     pub fn lag_seconds(&self) -> f64 {
-        self.lag / self.arrival.max(1.0)
+        self.lag / self.arrival.max(ARRIVAL_MIN)
     }
 
     /// Partitions that stand still, by number.
@@ -105,20 +113,14 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     let arrivals = arrivals(history, last)?;
     let minute =
         history.before(SHORT_SECONDS).filter(|before| last.at.seconds_since(before.at) >= SHORT_SECONDS_MIN);
-    let owned = Owned::of(last);
+    let stuck = standing::stuck(policy, history);
     let mut rates = Rates::default();
-    for (number, (seen, arrival)) in last.partitions.iter().zip(arrivals).enumerate() {
+    for ((seen, arrival), stuck) in last.partitions.iter().zip(arrivals).zip(stuck) {
         let seen = (*seen)?;
         let (waiting, gone) = lag(policy, seen);
+        rates.anew |= seen.read().is_some_and(|read| read > seen.end);
         rates.lost = rates.lost.saturating_add(gone);
-        let before = minute.and_then(|sample| *sample.partitions.get(number)?);
-        let stuck =
-            waiting > 0 && owned.has(number) && before.is_some_and(|before| stands(policy, before, seen));
         rates.partitions.push(PartitionRates { arrival, lag: numbers::count(waiting), stuck });
-    }
-    if !minute.is_some_and(|before| advances(before, last)) {
-        // Nothing advances: the cause is not a partition.
-        rates.partitions.iter_mut().for_each(|partition| partition.stuck = false);
     }
     for partition in rates.partitions.iter().filter(|partition| !partition.stuck) {
         rates.arrival += partition.arrival;
@@ -130,7 +132,7 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     rates.inserts_keep_failing =
         rates.insert_failures && earlier.is_some_and(|earlier| failed(earlier, before));
     rates.sink_minute = minute.and_then(|before| mean(pairs(before, last), |pod| pod.sink));
-    rates.behind_now = behind(last);
+    rates.behind_now = behind_lately(before, last);
     rates.behind_minute = minute.map(|_| history.within(SHORT_SECONDS).map(behind).fold(1.0, f64::min));
     Some(rates)
 }
@@ -138,6 +140,7 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
 fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.pods = pairs(before, last).collect();
     rates.processed = rates.pods.iter().map(|pod| pod.rate).sum();
+    rates.busy_now = mean(rates.pods.iter().cloned(), |pod| pod.busy).unwrap_or_default();
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
@@ -160,9 +163,19 @@ fn failed(before: &Sample, last: &Sample) -> bool {
 
 /// Share of the gateways that answered whose blocks wait; 0 when none did.
 fn behind(sample: &Sample) -> f64 {
-    let count = |pods: usize| numbers::count(u64::try_from(pods).unwrap_or(u64::MAX));
-    let waiting = sample.pods.iter().filter(|pod| pod.sink_behind).count();
-    count(waiting) / count(sample.pods.len()).max(1.0)
+    share_behind(sample.pods.iter())
+}
+
+/// The same of those whose answer is newer than the one before, where there are any: an old one says nothing of now.
+fn behind_lately(before: &Sample, last: &Sample) -> f64 {
+    let news = || last.pods.iter().filter(|pod| is_news(before, pod));
+    if news().next().is_some() { share_behind(news()) } else { behind(last) }
+}
+
+fn share_behind<'a>(pods: impl Iterator<Item = &'a PodSample>) -> f64 {
+    let (waiting, all) =
+        pods.fold((0_u32, 0_u32), |(waiting, all), pod| (waiting + u32::from(pod.sink_behind), all + 1));
+    f64::from(waiting) / f64::from(all.max(1))
 }
 
 /// Arrivals by partition over the longest window in which no offset went back; the short one when it has more.
@@ -186,7 +199,7 @@ fn slopes(before: &Sample, last: &Sample) -> Option<Vec<f64>> {
 }
 
 /// Messages that wait, and messages that are gone.
-fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
+pub fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
     let from = match (seen.read(), policy.initial_offset) {
         (None, InitialOffset::Earliest) => seen.log_start,
         (None, InitialOffset::Latest) => seen.end,
@@ -198,35 +211,9 @@ fn lag(policy: &Policy, seen: PartitionSample) -> (u64, u64) {
     (seen.end.saturating_sub(from), lost)
 }
 
-/// Whether messages waited, more have come, and none was read.
-fn stands(policy: &Policy, before: PartitionSample, seen: PartitionSample) -> bool {
-    before.read().is_some()
-        && before.read() == seen.read()
-        && seen.end > before.end
-        && lag(policy, before).0 > 0
-}
-
-/// Which partitions somebody reads. Those of a gateway that is down stand too, and not for a message that nobody can read.
-struct Owned {
-    numbers: BTreeSet<u32>,
-    /// Not all gateways say which they read.
-    is_unknown: bool,
-}
-
-impl Owned {
-    fn of(sample: &Sample) -> Self {
-        let numbers = sample.pods.iter().flat_map(|pod| pod.partitions.iter().copied()).collect();
-        Self { numbers, is_unknown: sample.pods.iter().any(|pod| pod.partitions.is_empty()) }
-    }
-
-    fn has(&self, number: usize) -> bool {
-        self.is_unknown || u32::try_from(number).is_ok_and(|number| self.numbers.contains(&number))
-    }
-}
-
-fn advances(before: &Sample, last: &Sample) -> bool {
-    let mut both = before.partitions.iter().zip(&last.partitions);
-    both.any(|(before, seen)| before.and_then(|seen| seen.read()) < seen.and_then(|seen| seen.read()))
+/// Whether an answer is of the time since a sample was taken: an older one says nothing of that.
+fn is_news(before: &Sample, pod: &PodSample) -> bool {
+    pod.at > before.at && before.pods.iter().all(|old| old.ordinal != pod.ordinal || pod.at > old.at)
 }
 
 /// Gateways that are in both samples and did not begin anew between them.
@@ -236,12 +223,15 @@ fn twice<'a>(
 ) -> impl Iterator<Item = (&'a PodSample, &'a PodSample)> + use<'a> {
     last.pods.iter().filter_map(|pod| {
         let old = before.pods.iter().find(|old| old.ordinal == pod.ordinal)?;
-        let anew = pod.busy_seconds < old.busy_seconds
-            || pod.source_seconds < old.source_seconds
-            || pod.messages < old.messages
-            || pod.at <= old.at;
-        (!anew).then_some((old, pod))
+        (!began_anew(old, pod) && is_news(before, pod)).then_some((old, pod))
     })
+}
+
+/// Whether a gateway's counters began anew between two of its answers.
+pub fn began_anew(old: &PodSample, pod: &PodSample) -> bool {
+    pod.busy_seconds < old.busy_seconds
+        || pod.source_seconds < old.source_seconds
+        || pod.messages < old.messages
 }
 
 fn pairs<'a>(before: &'a Sample, last: &'a Sample) -> impl Iterator<Item = PodRates> + use<'a> {
@@ -255,6 +245,7 @@ fn pairs<'a>(before: &'a Sample, last: &'a Sample) -> impl Iterator<Item = PodRa
             busy,
             source,
             sink: 1.0 - busy - source,
+            behind: before.sink_behind || pod.sink_behind,
             partitions: pod.partitions.clone(),
         }
     })

@@ -58,6 +58,7 @@ impl Course {
             if self.pods.len() <= pod {
                 self.pods.push(PodSample {
                     workers: 1,
+                    partitions_active: 8,
                     ordinal: u32::try_from(pod).unwrap(),
                     ..PodSample::default()
                 });

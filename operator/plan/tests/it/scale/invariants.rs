@@ -66,6 +66,16 @@ fn play(course: &mut Course, polls: &[(Poll, usize)], mut see: impl FnMut(&Cours
                     whole = false;
                 }
                 3 => course.samples.workload.killed_at = Some(course.now),
+                6 => {
+                    // One pod is silent.
+                    sample.pods.pop();
+                    whole = false;
+                }
+                7 => {
+                    // Kafka's answer is an old one.
+                    sample.at = Moment(sample.at.0 - 60_000);
+                    whole = false;
+                }
                 _ => {}
             }
             if poll.damage == 4 {

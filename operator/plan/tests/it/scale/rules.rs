@@ -17,7 +17,7 @@ fn a_change_that_the_budget_holds_back_comes_when_the_last_one_is_an_hour_old() 
         assert_eq!(course.run(300).replicas, replicas);
         course.arrivals.fill(then);
         let mut last = course.run(60);
-        while last.replicas == replicas {
+        while last.next.rescales.is_empty() {
             last = course.step();
         }
         let changed_at = *last.next.rescales.last().expect("a change is remembered");
@@ -260,4 +260,26 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_change_that_is_never_carried_out_is_no_rescale() {
+    let mut course = Course::new(24, 40, 2);
+    course.run(300);
+    course.arrivals.fill(150);
+    let mut decision = course.run(15);
+    for _ in 0..80 {
+        // Somebody else keeps the number as it is.
+        let sample = course.pass();
+        course.samples.history.push(sample);
+        decision = course.decide();
+        assert!(decision.next.rescales.is_empty() && decision.next.trial.is_none(), "{}", decision.reason);
+    }
+    assert!(decision.replicas > 2 && decision.limited != Some(Limit::Budget), "{}", decision.reason);
+    let decided = decision.replicas;
+    course.samples.workload.desired = decided;
+    course.samples.workload.ready = decided;
+    let decision = course.step();
+    assert_eq!(decision.next.rescales, [course.now], "{}", decision.reason);
+    assert_eq!(decision.next.trial.map(|trial| (trial.from, trial.to)), Some((2, decided)));
 }
