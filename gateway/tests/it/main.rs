@@ -8,4 +8,5 @@ mod layouts;
 mod memory;
 mod metrics;
 mod odd_values;
+mod raw_limit;
 mod rows;
