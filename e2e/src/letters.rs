@@ -69,19 +69,30 @@ impl Letters {
     /// # Errors
     /// When one is missing or too many.
     pub fn ensure_exactly(&self, topic: &Topic, reason: &str, places: &BTreeSet<Place>) -> Result<()> {
-        let found = self.places()?;
-        let missing: Vec<&Place> = places.difference(&found).take(10).collect();
-        let foreign: Vec<&Place> = found.difference(places).take(10).collect();
+        self.ensure_reasons(topic, &places.iter().map(|place| (*place, reason)).collect())
+    }
+
+    /// Fails unless there is exactly a letter for each of these messages of `topic`, with its reason.
+    ///
+    /// # Errors
+    /// When one is missing or too many.
+    pub fn ensure_reasons(&self, topic: &Topic, reasons: &BTreeMap<Place, &str>) -> Result<()> {
+        let found = self.all_places()?;
+        let there: BTreeSet<&Place> = found.iter().collect();
+        let missing: Vec<&Place> = reasons.keys().filter(|place| !there.contains(place)).take(10).collect();
+        let foreign: Vec<&&Place> =
+            there.iter().filter(|place| !reasons.contains_key(**place)).take(10).collect();
         ensure!(
             missing.is_empty() && foreign.is_empty(),
             "{} letters for {} messages; missing {missing:?}, too many {foreign:?}",
-            found.len(),
-            places.len()
+            there.len(),
+            reasons.len()
         );
-        for letter in &self.letters {
+        for (letter, place) in self.letters.iter().zip(&found) {
+            let reason = reasons.get(place).copied();
             ensure!(
-                letter["topic"] == topic.name() && letter["reason"] == reason,
-                "a wrong letter: {letter}"
+                letter["topic"] == topic.name() && letter["reason"].as_str() == reason,
+                "a wrong letter, its reason is {reason:?}: {letter}"
             );
         }
         Ok(())

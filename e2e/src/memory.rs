@@ -27,7 +27,7 @@ use clap::{Args, ValueEnum};
 
 use crate::process::interrupt;
 use crate::stack::kafka::HOST_ADDRESS;
-use crate::{say, throughput};
+use crate::{say, stack, throughput};
 use course::Course;
 use load::Load;
 pub use report::{Outcome, Report};
@@ -80,10 +80,10 @@ pub enum QueueMode {
 }
 
 const AFTER_HELP: &str = "\
-The broker of the local stack must run (`cargo stack up`), and this program must be allowed to make memory control
-groups, which takes root. Every scenario fills a topic or reads the one before it again, starts the gateway in a
-group whose limit is the one in its config, without swap, takes its sink away once a quarter is read, and gives it
-back.
+This program must be allowed to make memory control groups, which takes root. A local stack that runs is used and
+left running; else one is brought up, and taken down at the end. Every scenario fills a topic or reads the one before it
+again, starts the gateway in a group whose limit is the one in its config, without swap, takes its sink away once a
+quarter is read, and gives it back.
 
 Columns:
   peak MiB   the kernel's peak of the resident set, mapped files included
@@ -114,10 +114,12 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => throughput::compiled()?,
     };
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
     let plan = Plan { program, broker, queue: args.queue, spans: args.spans, outage };
-    let report = runtime.block_on(plan.run(&chosen))?;
+    let report = stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(plan.run(&chosen))
+    })?;
     for line in report.table() {
         say::line(&line);
     }

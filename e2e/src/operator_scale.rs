@@ -34,8 +34,8 @@ use crate::pipeline::{Settings, condition, merged};
 use crate::process::interrupt;
 use crate::produce::Topic;
 use crate::say;
-use crate::stack::TargetArgs;
 use crate::stack::target::Resolved;
+use crate::stack::{self, TargetArgs};
 pub use report::Report;
 
 /// Partitions of the topic that all pipelines read.
@@ -79,7 +79,8 @@ pub struct OperatorScaleArgs {
 }
 
 const AFTER_HELP: &str = "\
-The local stack must run (`cargo stack up`), and no operator that looks after all namespaces. The operator runs as a
+A local stack that runs is used and left running; else one is brought up, and taken down at the end. No operator that
+looks after all namespaces may run. The operator runs as a
 process under the service account of the chart; a front between it and the API server counts its requests. All else is
 the cluster's own: API server, etcd, StatefulSet controller, Kafka. Gateways are not started: a node without a kubelet
 takes their pods and says that they are ready, and this program answers /metrics for them.
@@ -102,10 +103,14 @@ pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => local_operator::compiled()?,
     };
-    let resolved = args.target.target()?.resolve()?;
+    let target = args.target.target()?;
+    let resolved = target.resolve()?;
     let order = Order { pipelines: args.pipelines, quiet: Duration::from_secs(args.quiet) };
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    let report = runtime.block_on(measure(&order, &resolved, &program))?;
+    let work = || {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(&order, &resolved, &program))
+    };
+    let report = if target.needs_stack() { stack::session(work) } else { work() }?;
     for line in report.lines() {
         say::line(&line);
     }

@@ -5,8 +5,8 @@
 //! topic made and filled -> for each variant: table made by `ddl print` -> gateway inserts all -> merged -> questions -> removed
 //! ```
 //!
-//! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: needs the local stack, which must run
-//! already. CPU times are the server's own (`system.query_log`), since wall times on shared cores say little; merges are not part
+//! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: a command of its own; a local stack
+//! that does not run is brought up for it. CPU times are the server's own (`system.query_log`), since wall times on shared cores say little; merges are not part
 //! of an insert's. Every variant gets the same spans, an hour of a web shop's, from the same topic. Limits: one variant at a time.
 
 mod question;
@@ -28,7 +28,7 @@ use crate::pipeline::merged;
 use crate::process::interrupt;
 use crate::produce::{Compression, Feed, Producer, Topic};
 use crate::spans::{Encoding, Run, Shape};
-use crate::stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
+use crate::stack::{self, clickhouse::HOST_URL, kafka::HOST_ADDRESS};
 use crate::throughput::witness::Watched;
 use crate::{say, throughput};
 use report::{Report, VariantReport};
@@ -74,6 +74,8 @@ pub struct SchemaBenchArgs {
 }
 
 const AFTER_HELP: &str = "\
+A local stack that runs is used and left running; else one is brought up, and taken down at the end.
+
 JSON: {spans, server, variants: [{name, layout, orderBy, insertCpuSeconds, insertCpuMicrosPerRow, inserts, bytesPerRow,
 viewBytesPerRow, questions: [{name, milliseconds, cpuMilliseconds, readRows, readBytes}]}]}
   insertCpuSeconds     user and system CPU time of the server for all inserts, those into views included, without merges
@@ -93,9 +95,11 @@ pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => throughput::compiled()?,
     };
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let mut report = Report { spans: args.spans, ..Report::default() };
-    let outcome = runtime.block_on(measure(args, &gateway, &mut report));
+    let outcome = stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(args, &gateway, &mut report))
+    });
     // A variant that fails does not take the figures of those before it along.
     report.lines().iter().for_each(|line| say::line(line));
     if let Some(file) = &args.json {

@@ -19,12 +19,14 @@ pub mod part;
 pub mod paths;
 pub mod requirements;
 pub mod rulecheck;
+mod session;
 pub mod target;
 pub mod volumes;
 
 pub use clickhouse::ClickHouse;
 pub use kafka::Kafka;
 pub use kubernetes::Kubernetes;
+pub use session::session;
 pub use target::{Target, TargetArgs};
 
 use std::path::{Path, PathBuf};

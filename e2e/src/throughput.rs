@@ -35,7 +35,6 @@ use sluice_gateway_config::Layout;
 use crate::cargo::{cargo, release_folder};
 use crate::process::{Job, command, interrupt};
 use crate::spans::{Encoding, Shape};
-use crate::stack::part::{PartStatus, State};
 use crate::stack::paths::Paths;
 use crate::{say, stack};
 use course::{Course, Finish};
@@ -152,8 +151,8 @@ Columns:
                 parts included; merges in the background, of which there are none with the Null engine, are not
   -             what cannot be known
 
-Exit codes: 0 every span arrived in every run, once, and nothing else did, and with --spool the volume is as fast as is asked; 1
-otherwise.";
+Exit codes: 0 every span arrived in every run, once, and nothing else did, and whoever had committed all of them ended with 0 (a peer
+also by the signal), and with --spool the volume is as fast as is asked; 1 otherwise.";
 
 /// The two encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -265,14 +264,11 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
         None => compiled()?,
     };
     args.peers.iter().try_for_each(build)?;
-    let began_stack = begin_stack()?;
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
-    let outcome = runtime.block_on(measure(args, &gateway, &mut report));
-    if began_stack {
-        say::progress("stack", "stopping; its data stays for the next time");
-        stack::down(false)?;
-    }
+    let outcome = stack::session(|| {
+        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+        runtime.block_on(measure(args, &gateway, &mut report))
+    });
     report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
     // A run that fails does not take the figures of those before it along.
     show(args, &report)?;
@@ -295,43 +291,6 @@ fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
         std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
     }
     Ok(())
-}
-
-/// What to do about the stack, from how its parts are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum StackPlan {
-    /// All of it runs: it is someone's, used and left alone.
-    Use,
-    /// Nothing of it runs: it is ours to bring up and to take down.
-    Begin,
-    /// Some of it runs: it is someone's, who may have stopped the rest on purpose. These parts do not answer.
-    Refuse(Vec<&'static str>),
-}
-
-fn plan_stack(parts: &[PartStatus]) -> StackPlan {
-    if parts.iter().all(|part| part.state == State::Down) {
-        return StackPlan::Begin;
-    }
-    let missing = parts.iter().filter(|part| part.state != State::Up);
-    let missing: Vec<_> = missing.map(|part| part.name).collect();
-    if missing.is_empty() { StackPlan::Use } else { StackPlan::Refuse(missing) }
-}
-
-/// Brings the stack up when nothing of it runs; tells whether it did. `up` alone does not do: it would complete a stack whose
-/// broker or server a test has just stopped, and say that it did not run before, so that we would take it away from that test.
-fn begin_stack() -> anyhow::Result<bool> {
-    match plan_stack(&stack::status()?) {
-        StackPlan::Use => Ok(false),
-        StackPlan::Begin => {
-            let program = std::env::current_exe().context("find this program's file")?;
-            stack::up(&program)?;
-            Ok(true)
-        }
-        StackPlan::Refuse(parts) => anyhow::bail!(
-            "the local stack runs but for {}; another command may be using it: try again when it is done, or run `cargo stack up`",
-            parts.join(", ")
-        ),
-    }
 }
 
 /// The gateway of this checkout in release form.
@@ -394,25 +353,4 @@ fn say_run(name: &str, run: &report::RunReport) {
     let layout = run.layout.map(|layout| format!("{layout}: ")).unwrap_or_default();
     let figures = format!("{layout}{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s);
     say::progress(name, &figures);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parts(states: [State; 2]) -> Vec<PartStatus> {
-        let named = ["kafka", "clickhouse"].into_iter().zip(states);
-        let part =
-            |(name, state)| PartStatus { name, pid: None, address: String::new(), state, reason: None };
-        named.map(part).collect()
-    }
-
-    #[test]
-    fn only_a_stack_of_which_nothing_runs_is_ours_to_begin_and_to_end() {
-        assert_eq!(plan_stack(&parts([State::Down, State::Down])), StackPlan::Begin);
-        assert_eq!(plan_stack(&parts([State::Up, State::Up])), StackPlan::Use);
-        for other in [State::Down, State::Unhealthy] {
-            assert_eq!(plan_stack(&parts([State::Up, other])), StackPlan::Refuse(vec!["clickhouse"]));
-        }
-    }
 }

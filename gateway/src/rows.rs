@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!  walk --> span_row --> attributes --> json_text, value_text --> row buffer
-//!              `--> resources: those that were seen a moment ago, as they stand in the row
+//!              |--> resources: those that were seen a moment ago, as they stand in the row
+//!              `--> raw_limit: how much one message may write
 //! ```
 //!
 //! Nothing here knows Kafka, ClickHouse's servers, or the rest of the gateway: the fuzz targets compile these files without it.
@@ -13,6 +14,8 @@
 pub mod span_row;
 
 mod resources;
+
+pub mod raw_limit;
 
 pub mod attributes;
 

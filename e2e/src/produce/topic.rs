@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::RDKafkaErrorCode;
@@ -99,6 +101,20 @@ impl Topic {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Lets messages have any timestamp; brokers refuse those that are more than an hour ahead.
+    ///
+    /// # Errors
+    /// When the broker refuses.
+    pub async fn take_any_timestamp(&self) -> Result<()> {
+        let largest = i64::MAX.to_string();
+        let change = AlterConfig::new(ResourceSpecifier::Topic(&self.name))
+            .set("message.timestamp.after.max.ms", &largest);
+        let results = self.admin.alter_configs([&change], &options()).await?;
+        let refused = results.into_iter().find_map(Result::err);
+        ensure!(refused.is_none(), "let {} take any timestamp: {refused:?}", self.name);
+        Ok(())
     }
 
     /// The topic's name.

@@ -61,6 +61,8 @@ struct Raced {
     threads: Vec<ThreadTime>,
     /// What a gateway with a queue volume told of itself when it was done.
     metrics: Option<String>,
+    /// Whether it ended as one that has done everything.
+    ended_well: bool,
 }
 
 /// A run's own things.
@@ -160,6 +162,7 @@ impl Course {
             RunReport::new(entrant.name(), spans, raced.wall.as_secs_f64(), raced.usage, arrived);
         report.threads = raced.threads;
         report.layout = entrant.told_layout();
+        report.ended_well = raced.ended_well;
         if let Finish::Server(engine) = finish {
             report.engine = Some(engine.name());
         }
@@ -257,10 +260,11 @@ impl Course {
         let usage = usage.await.context("the thread that stops a process ended")?;
         let usage = usage.with_context(|| format!("stop {name}"))?;
         // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
-        if !entrant.ends_well(usage.exit_code) && matches!(goal, Goal::Committed) {
-            say::progress(name, &format!("ended with code {}", usage.exit_code));
+        let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
+        if !ended_well {
+            say::error(&format!("{name} had committed everything and ended with code {}", usage.exit_code));
         }
-        Ok(Raced { wall, usage, threads: threads.by_name(), metrics })
+        Ok(Raced { wall, usage, threads: threads.by_name(), metrics, ended_well })
     }
 
     /// Messages or spans that a run has still before it.

@@ -50,6 +50,10 @@ pub struct RunReport {
     /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
     #[serde(skip)]
     pub context_switches: i64,
+    /// Whether its process, told to end once everything was committed, ended as one that has done everything; not part of the report
+    /// file either.
+    #[serde(skip)]
+    pub ended_well: bool,
     /// CPU time by thread; not part of the report file either.
     #[serde(skip)]
     pub threads: Vec<ThreadTime>,
@@ -147,12 +151,16 @@ impl RunReport {
             server_cpu_s: arrived.server_cpu_us.map(seconds).map(rounded),
             spool: None,
             context_switches: usage.context_switches,
+            ended_well: true,
             threads: Vec::new(),
         }
     }
 
-    /// Whether everything that can be known says that every span arrived, once, and nothing else.
+    /// Whether everything that can be known says that every span arrived, once, and nothing else, and that its process knew it.
     pub fn is_whole(&self) -> bool {
+        if !self.ended_well {
+            return false;
+        }
         if self.spool.is_some_and(|counts| counts.phase == Phase::Spill) {
             // Its rows are counted when they leave the volume.
             return true;
@@ -315,6 +323,7 @@ mod tests {
         assert!(!RunReport { rows: 1_000_001, doubled: Some(1), ..run() }.is_whole());
         assert!(!RunReport { rows: 1_000_001, foreign: Some(1), ..run() }.is_whole());
         assert!(!RunReport { rows: 999_999, lost: None, ..run() }.is_whole());
+        assert!(!RunReport { ended_well: false, ..run() }.is_whole());
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod rollout;
 mod scene;
 mod schema;
 mod secured;
+mod throughput;
 mod turns;
 mod volumes;
 mod waves;

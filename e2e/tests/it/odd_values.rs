@@ -8,7 +8,7 @@ mod cases;
 mod messages;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use e2e::letters::Place;
@@ -16,11 +16,15 @@ use e2e::spans::{Encoding, otlp_json};
 use serde_json::{Value, json};
 use sluice_gateway_config::Layout;
 
-use crate::process::{self, Gateway, Stage};
+use crate::process::{self, Gateway, MESSAGE_MILLIS, Stage};
 use cases::Case;
 
-/// Messages that a gateway has found malformed; no series before the first.
-const MALFORMED: &str = "sluice_gateway_messages_rejected_total{reason=\"malformed\"}";
+/// Why messages are rejected, by the label of the metric.
+const REASONS: [&str; 2] = ["malformed", "row_too_large"];
+
+/// The partition of messages whose timestamp is not the usual one: with those of a century ahead, Kafka takes the others for old enough
+/// to be deleted.
+const ODD_TIMES: i32 = 2;
 
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
@@ -36,48 +40,68 @@ async fn every_odd_value_in_json_has_its_documented_result() -> Result<()> {
 
 /// One topic, and a gateway for each layout, which read it at the same time.
 async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
-    process::run(test, 2, async |stage: &Stage| {
+    process::run(test, 3, async |stage: &Stage| {
+        stage.topic.take_any_timestamp().await?;
         let cases = cases::all();
         let refused = send(stage, &cases, encoding).await?;
         let mut gateways = Vec::new();
         for layout in LAYOUTS {
             gateways.push((layout, start(stage, layout, encoding).await?));
         }
-        let (mut differences, mut malformed) = (Vec::new(), Vec::new());
+        let (mut differences, mut rejected) = (Vec::new(), Vec::new());
         for (layout, gateway) in gateways {
             gateway.wait_lag(0).await?;
             for case in &cases {
-                let is_refused = encoding == Encoding::OtlpJson && case.only_in_protobuf;
+                let is_refused = refused_as(case, encoding).is_some();
                 let found = differences_of(&gateway, case, layout, is_refused).await?;
                 differences
                     .extend(found.into_iter().map(|found| format!("{layout:?}: {}: {found}", case.name)));
             }
-            gateway.letters().await?.ensure_exactly(&stage.topic, "malformed", &refused)?;
-            malformed.push(gateway.metric(MALFORMED).await?.unwrap_or_default().to_string());
+            gateway.letters().await?.ensure_reasons(&stage.topic, &refused)?;
+            rejected.push((layout, rejected_by_reason(&gateway).await?));
             gateway.stop().await?;
         }
         ensure!(differences.is_empty(), "{}", differences.join("\n"));
         // All of them write to one topic: a letter of one would hide that another read the message.
-        let wanted = refused.len().to_string();
-        ensure!(malformed.iter().all(|found| *found == wanted), "{malformed:?} are malformed, not {wanted}");
+        let mut wanted = BTreeMap::from(REASONS.map(|reason| (reason, 0.0)));
+        refused.values().for_each(|reason| *wanted.entry(*reason).or_default() += 1.0);
+        for (layout, found) in rejected {
+            ensure!(found == wanted, "{layout:?}: {found:?} are rejected, not {wanted:?}");
+        }
         Ok(())
     })
     .await
 }
 
-/// Sends the message of every case; gives the places of those that no gateway may read.
-async fn send(stage: &Stage, cases: &[Case], encoding: Encoding) -> Result<BTreeSet<Place>> {
-    let mut refused = BTreeSet::new();
+/// Why no gateway may read a case.
+fn refused_as(case: &Case, encoding: Encoding) -> Option<&'static str> {
+    let has_no_words = encoding == Encoding::OtlpJson && case.only_in_protobuf;
+    case.rejected.or(has_no_words.then_some("malformed"))
+}
+
+/// How many messages a gateway has rejected for each of the reasons.
+async fn rejected_by_reason(gateway: &Gateway) -> Result<BTreeMap<&'static str, f64>> {
+    let mut rejected = BTreeMap::new();
+    for reason in REASONS {
+        let metric = format!("sluice_gateway_messages_rejected_total{{reason=\"{reason}\"}}");
+        // No series before the first.
+        rejected.insert(reason, gateway.metric(&metric).await?.unwrap_or_default());
+    }
+    Ok(rejected)
+}
+
+/// Sends the message of every case; gives the places of those that no gateway may read, and why.
+async fn send(stage: &Stage, cases: &[Case], encoding: Encoding) -> Result<BTreeMap<Place, &'static str>> {
+    let mut refused = BTreeMap::new();
     for (number, case) in cases.iter().enumerate() {
-        let partition = i32::try_from(number % 2)?;
+        let has_usual_time = case.message_millis == MESSAGE_MILLIS;
+        let partition = if has_usual_time { i32::try_from(number % 2)? } else { ODD_TIMES };
         let message = match encoding {
             Encoding::OtlpProto => Cow::Borrowed(&case.message),
             Encoding::OtlpJson => Cow::Owned(otlp_json(&case.message)),
         };
-        let offset = stage.send(partition, Some(&message)).await?;
-        if encoding == Encoding::OtlpJson && case.only_in_protobuf {
-            refused.insert((partition, offset));
-        }
+        let offset = stage.send_at(case.message_millis, partition, Some(&message)).await?;
+        refused.extend(refused_as(case, encoding).map(|reason| ((partition, offset), reason)));
     }
     Ok(refused)
 }
@@ -88,8 +112,9 @@ async fn start(stage: &Stage, layout: Layout, encoding: Encoding) -> Result<Gate
         Encoding::OtlpJson => "OtlpJson",
     };
     let change = json!({
-        // Beside the default of 1 MiB, the largest case has what a span and a batch need around its string.
-        "source": {"kafka": {"format": format, "recordBatchBytesMax": "2MiB", "partitionsActiveMax": 2}},
+        // The largest cases have a row of 4 MiB, and what a span and a batch need around it.
+        "source": {"kafka": {"format": format, "recordBatchBytesMax": "5MiB", "partitionsActiveMax": 3}},
+        "memory": {"limit": "256MiB"},
         "sink": {"clickhouse": {"schema": {"layout": layout}}},
     });
     stage.start_with(&format!("{layout:?}").to_lowercase(), &change).await

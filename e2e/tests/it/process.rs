@@ -130,9 +130,14 @@ impl Stage {
 
     /// Produces one message, without a value for none, and gives its offset.
     pub async fn send(&self, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+        self.send_at(MESSAGE_MILLIS, partition, value).await
+    }
+
+    /// The same with this timestamp; -1 for none.
+    pub async fn send_at(&self, millis: i64, partition: i32, value: Option<&[u8]>) -> Result<i64> {
         let mut record = FutureRecord::<(), [u8]>::to(self.topic.name()).partition(partition);
         record.payload = value;
-        record.timestamp = Some(MESSAGE_MILLIS);
+        record.timestamp = Some(millis);
         let sent = self.producer.send(record, Duration::from_secs(30)).await;
         let delivery = sent.map_err(|(error, _)| error).context("produce a message")?;
         Ok(delivery.offset)

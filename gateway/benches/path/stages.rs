@@ -21,7 +21,10 @@ use sluice_gateway::{
         encode::{Encoded, Payload},
         reader::Reader,
     },
-    rows::span_row::{RowError, Scratch, SpanRows},
+    rows::{
+        raw_limit::RawLimit,
+        span_row::{RowError, Scratch, SpanRows},
+    },
     signals::account::RowAccount,
 };
 use sluice_gateway_config::{ByteSize, Format, Insert};
@@ -299,7 +302,8 @@ fn rows_alone(
     take: &mut impl FnMut(&[u8]),
 ) -> u64 {
     let empty = block.rows.mark(&NoFrames);
-    let rows = SpanRows::new(scratch, &mut block.rows, NoFrames, TIMESTAMP_NANOS);
+    let limit = RawLimit::of_message(message.len());
+    let rows = SpanRows::new(scratch, &mut block.rows, NoFrames, TIMESTAMP_NANOS, limit);
     let mut sink = RowsAlone { rows, empty, take };
     let spans = read_in_order(sluice_otlp::walk_in_order(message, &mut sink));
     sink.begin_anew();

@@ -1,4 +1,5 @@
-//! A message becomes rows, all or none, between two others; all where it is OTLP, whatever the table is like.
+//! A message becomes rows, all or none, between two others; all where it is OTLP, whatever the table is like, and where they take no more
+//! bytes than it may write.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -10,6 +11,7 @@ use sluice_otlp::{keys_read, validate, walk, walk_in_order};
 
 use crate::reader::frames;
 use crate::row;
+use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit};
 use crate::rows::span_row::{RowError, Scratch, SpanRows};
 
 /// Keys read per byte at the most. The gateway's sink reads attributes twice, links once a column, and what is in arrays and lists
@@ -41,7 +43,7 @@ impl Worker {
     pub(crate) fn rows_of(&mut self, messages: &[&[u8]]) -> Vec<u8> {
         let mut store = Vec::new();
         for message in messages {
-            add(&mut self.scratch, &mut self.rows, &mut store, message).ok();
+            add(&mut self.scratch, &mut self.rows, &mut store, message, limit(message)).ok();
         }
         let Ok(_) = self.rows.finish(&mut store);
         store
@@ -62,16 +64,27 @@ pub fn check(bytes: &[u8]) {
 
 fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
     let mut store = Vec::new();
-    assert_eq!(add(scratch, rows, &mut store, GOOD), Ok(1));
+    assert_eq!(add(scratch, rows, &mut store, GOOD, limit(GOOD)), Ok(1));
+    let before = rows.totals().raw_bytes;
     keys_read::take();
-    let added = add(scratch, rows, &mut store, bytes);
+    let added = add(scratch, rows, &mut store, bytes, limit(bytes));
     let (read, length) = (keys_read::take(), bytes.len() as u64);
     assert!(read <= length * KEYS_READ_PER_BYTE_MAX, "{read} keys were read in {length} bytes");
-    if added != Err(RowError::RowTooLarge) {
+    if !matches!(added, Err(RowError::RowTooLarge | RowError::MessageTooLarge)) {
         assert_eq!(added.is_ok(), validate(bytes).is_ok(), "{added:?}, whatever the table is like");
     }
-    let spans = added.ok();
-    assert_eq!(add(scratch, rows, &mut store, GOOD), Ok(1));
+    let mut spans = added.ok();
+    let written = rows.totals().raw_bytes - before;
+    assert!(written <= limit(bytes).bytes_left(), "{written} bytes are written for {length}");
+    if let Some(less) = written.checked_sub(1) {
+        // All of it may not be there once more.
+        let again = add(scratch, rows, &mut store, bytes, RawLimit::of_bytes(less));
+        assert_eq!(again, Err(RowError::MessageTooLarge));
+        let again = add(scratch, rows, &mut store, bytes, RawLimit::of_bytes(BLOCK_RAW_BYTES_MAX));
+        assert_eq!(again.ok(), spans, "a limit that is not reached changes nothing");
+        spans = spans.map(|spans| 2 * spans);
+    }
+    assert_eq!(add(scratch, rows, &mut store, GOOD, limit(GOOD)), Ok(1));
     let Ok(totals) = rows.finish(&mut store);
     assert_eq!(totals.rows, 2 + spans.unwrap_or(0));
     let mut raw = Vec::new();
@@ -86,20 +99,30 @@ fn check_layout(Worker { columns, scratch, rows }: &mut Worker, bytes: &[u8]) {
     assert_eq!(rest, good, "the message behind is as it would be without the one between");
 }
 
+/// What a message may write.
+fn limit(message: &[u8]) -> RawLimit {
+    RawLimit::of_message(message.len())
+}
+
 /// Adds a message, or takes it back: what `sluice_gateway::reading::encode` does, with memory without limits.
 fn add(
     scratch: &mut Scratch,
     rows: &mut RowFrames,
     store: &mut Vec<u8>,
     message: &[u8],
+    limit: RawLimit,
 ) -> Result<u64, RowError<Infallible>> {
     let mark = rows.mark(store);
-    let in_order = walk_in_order(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
+    let mut sink = SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS, limit);
+    let in_order = walk_in_order(message, &mut sink);
     if let Ok(Some(spans)) = in_order {
         return Ok(spans);
     }
     rows.rewind(store, mark).expect("a frame in memory is what was written there");
-    let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS));
+    if let Err(error @ RowError::MessageTooLarge) = in_order {
+        return Err(error);
+    }
+    let walked = walk(message, &mut SpanRows::new(scratch, rows, Store(store), TIMESTAMP_NANOS, limit));
     if walked.is_err() {
         rows.rewind(store, mark).expect("a frame in memory is what was written there");
     }

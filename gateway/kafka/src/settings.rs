@@ -180,6 +180,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_checksum_of_every_batch_is_checked() {
+        let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
+        let kafka = kafka();
+        let settings = consumer_settings(&kafka, &identity).unwrap();
+        assert_eq!(value(&settings, "check.crcs").as_deref(), Some("true"));
+        assert!(owner("check.crcs").is_some(), "no config may turn it off");
+    }
+
+    #[test]
     fn a_rebalance_takes_only_what_moves_where_nothing_else_is_said() {
         let identity = Identity { client_id: "c".into(), instance_id: None, rack: None };
         let kafka = Kafka { group_protocol: GroupProtocol::default(), ..kafka() };

@@ -7,7 +7,7 @@ use crate::{
 use serde::Serialize;
 use sluice_clickhouse::probe::ProbeError;
 use sluice_gateway_config::{
-    CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, Kafka, OnMissing, SchemaManagement, budget::Budget,
 };
 use sluice_kafka::{
     TopicPartitions, batch_bytes_max, batch_warning,
@@ -48,10 +48,7 @@ pub struct Part {
 
 /// Asks Kafka and ClickHouse.
 pub async fn check(checked: &CheckedConfig) -> Findings {
-    let memory_budget =
-        checked.budget().parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
-    let mut findings =
-        Findings { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() };
+    let mut findings = Findings::of(checked.budget());
     if checked.config().delivery.commit == Commit::AfterEnqueue {
         findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
     }
@@ -198,11 +195,21 @@ async fn promised(sink: &Sink) -> String {
     errors.iter().fold(text, |text, error| format!("{text}; {error}"))
 }
 
+impl Findings {
+    /// Nothing yet but how the memory is divided.
+    fn of(budget: &Budget) -> Self {
+        let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
+        Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
+    }
+}
+
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "memory budget")?;
-        for Part { part, bytes } in &self.memory_budget {
-            writeln!(f, "  {part:<8} {:>7} KiB", bytes / 1024)?;
+        let limit = self.memory_budget.iter().map(|part| part.bytes).sum();
+        for Part { part, bytes } in self.memory_budget.iter().chain([&Part { part: "limit", bytes: limit }]) {
+            // Parts of a limit need not be whole KiB.
+            writeln!(f, "  {part:<8} {bytes:>13} bytes")?;
         }
         for line in &self.found {
             writeln!(f, "ok       {line}")?;
@@ -214,5 +221,52 @@ impl fmt::Display for Findings {
             writeln!(f, "problem  {line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::metrics::reference;
+    use sluice_gateway_config::{ByteSize, Sizing};
+
+    /// Budgets of limits that divide into whole KiB, and of one that does not.
+    fn budgets() -> impl Iterator<Item = (u64, Budget)> {
+        let limits = [ByteSize::mib(192), ByteSize::mib(256), ByteSize::bytes((400 << 20) + 1)];
+        limits
+            .into_iter()
+            .map(|limit| (limit.get(), Budget::divide(&Sizing { limit, ..reference::sizing() }).unwrap()))
+    }
+
+    #[test]
+    fn the_parts_that_are_printed_add_up_to_the_limit() {
+        for (limit, budget) in budgets() {
+            let text = Findings::of(&budget).to_string();
+            let mut lines = text.lines();
+            assert_eq!(lines.next(), Some("memory budget"));
+            let parts: Vec<(&str, u64)> = lines
+                .map(|line| {
+                    let words: Vec<_> = line.split_whitespace().collect();
+                    let [part, bytes, "bytes"] = words[..] else { panic!("{line}") };
+                    (part, bytes.parse().unwrap())
+                })
+                .collect();
+            let Some((last, parts)) = parts.split_last() else { panic!("{text}") };
+            assert_eq!(*last, ("limit", limit));
+            assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), limit, "{text}");
+            let names: Vec<_> = parts.iter().map(|(part, _)| *part).collect();
+            assert_eq!(names, budget.parts().map(|(part, _)| part));
+        }
+    }
+
+    #[test]
+    fn the_parts_in_json_add_up_to_the_limit() {
+        for (limit, budget) in budgets() {
+            let json = serde_json::to_value(Findings::of(&budget)).unwrap();
+            let parts = json["memoryBudget"].as_array().unwrap();
+            let bytes = parts.iter().map(|part| part["bytes"].as_u64().unwrap());
+            assert_eq!(bytes.sum::<u64>(), limit, "{json}");
+            assert!(parts.iter().all(|part| part["part"].is_string()), "{json}");
+        }
     }
 }

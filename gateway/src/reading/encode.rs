@@ -4,8 +4,13 @@
 //! One in JSON is on the wire before anything is written.
 //!
 //! Nearly every message is walked once, by the walk that expects resources and scopes in front of their spans. When that
-//! does not come to a good end, whatever the reason, the message is walked again by the walk that looks for them behind
-//! the spans too, and what this one says counts. Looking costs 60 ns a span.
+//! does not come to a good end, the message is walked again by the walk that looks for them behind the spans too, and what
+//! this one says counts. Looking costs 60 ns a span. What has no room, or is too much, is decided by the first walk: it would only
+//! be written once more. (A scope that is named twice, the second time shorter, may be less behind its spans; nobody writes one.)
+//!
+//! Limits, for a message that has a block to itself and otherwise for the block: [`BLOCK_RAW_BYTES_MAX`] before compression,
+//! [`BLOCK_ROWS_MAX`], and `budget::BLOCK_BYTES_MAX` compressed. A message has a limit of its own for what it writes:
+//! [`RawLimit`].
 
 use crate::{
     blocks::{
@@ -13,8 +18,12 @@ use crate::{
         buffers::{ChunkStore, Pool, Purpose, StoreError},
     },
     reading::{reader::Reader, reject::Reason},
-    rows::span_row::{RowError, Scratch, SpanRows, fallback_nanos},
+    rows::{
+        raw_limit::{BLOCK_RAW_BYTES_MAX, RawLimit},
+        span_row::{RowError, Scratch, SpanRows, fallback_nanos},
+    },
 };
+use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_kafka::Message;
 use sluice_otlp::{walk, walk_in_order};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -79,17 +88,35 @@ pub fn encode(
     };
     let mark = block.mark(pool);
     let mut rows = rows_of(pool, scratch, block, message);
-    if let Ok(Some(spans)) = walk_in_order(message.bytes, &mut rows) {
-        return whole(spans, &rows);
-    }
-    block.rewind(pool, mark);
-    let mut rows = rows_of(pool, scratch, block, message);
-    match walk(message.bytes, &mut rows) {
-        Ok(spans) => whole(spans, &rows),
-        Err(error) => {
+    let encoded = match walk_in_order(message.bytes, &mut rows) {
+        Ok(Some(spans)) => whole(spans, &rows),
+        Err(error @ (RowError::Store(_) | RowError::MessageTooLarge)) => not_encoded(&error),
+        Ok(None) | Err(RowError::Malformed(_) | RowError::RowTooLarge) => {
             block.rewind(pool, mark);
-            not_encoded(&error)
+            let mut rows = rows_of(pool, scratch, block, message);
+            match walk(message.bytes, &mut rows) {
+                Ok(spans) => whole(spans, &rows),
+                Err(error) => not_encoded(&error),
+            }
         }
+    };
+    let encoded = within_block(block, encoded);
+    if !matches!(encoded, Encoded::Whole { .. }) {
+        block.rewind(pool, mark);
+    }
+    encoded
+}
+
+/// What becomes of a message whose rows are in the block, if it has more than one INSERT may have.
+fn within_block(block: &OpenBlock, encoded: Encoded) -> Encoded {
+    let Encoded::Whole { spans, .. } = encoded else { return encoded };
+    let totals = block.rows.totals();
+    if spans > BLOCK_ROWS_MAX.into() {
+        Encoded::Rejected(Reason::MessageTooLarge)
+    } else if totals.rows > BLOCK_ROWS_MAX.into() || totals.raw_bytes > BLOCK_RAW_BYTES_MAX {
+        Encoded::BlockFull
+    } else {
+        encoded
     }
 }
 
@@ -100,7 +127,8 @@ fn rows_of<'a>(
     message: Payload<'_>,
 ) -> SpanRows<'a, ChunkStore<'a>> {
     let store = block.chunks.store(pool, Purpose::Fill);
-    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos).read_at(message.now_nanos)
+    let limit = RawLimit::of_message(message.bytes.len());
+    SpanRows::new(scratch, &mut block.rows, store, message.timestamp_nanos, limit).read_at(message.now_nanos)
 }
 
 fn whole(spans: u64, rows: &SpanRows<'_, ChunkStore<'_>>) -> Encoded {
@@ -113,5 +141,6 @@ fn not_encoded(error: &RowError<StoreError>) -> Encoded {
         RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
         RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(*malformed)),
         RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
+        RowError::MessageTooLarge => Encoded::Rejected(Reason::MessageTooLarge),
     }
 }

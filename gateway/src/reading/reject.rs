@@ -4,6 +4,8 @@
 //! `Stop` holds its partition in front of it, alone, until someone acts; `Skip` counts it and goes on. A message that is empty, or
 //! has no value, is no such message: it is read, and holds no spans.
 
+use crate::rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE};
+use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Sizing, budget};
 use sluice_kafka::{
     Message, PartitionId,
@@ -31,8 +33,12 @@ pub enum Reason {
     /// A row of it is too large.
     #[error("one of its spans makes a row that is larger than the limit")]
     RowTooLarge,
-    /// Its rows do not fit into an empty block.
-    #[error("its rows do not fit into one block")]
+    /// Its rows are more than it may have: for its size, or for one block.
+    #[error(
+        "its rows are too large or too many: they may have {} MiB and {RAW_BYTES_PER_MESSAGE_BYTE} bytes for each of its own, \
+         {} MiB at the most, {} MiB compressed, and be {BLOCK_ROWS_MAX}; a resource of fewer attributes, or fewer spans in a message, would do",
+        MESSAGE_RAW_BYTES_MIN >> 20, BLOCK_RAW_BYTES_MAX >> 20, budget::BLOCK_BYTES_MAX >> 20
+    )]
     MessageTooLarge,
 }
 

@@ -34,6 +34,7 @@ mod ids;
 mod words;
 
 use crate::rows::attributes::{self, AttributeWriter, Elements, Set};
+use crate::rows::raw_limit::{RawLimit, RawLimitPassed};
 use crate::rows::resources::{self, EncodedResources};
 use sluice_clickhouse::{
     column::{AttributeColumns, TableColumns},
@@ -88,6 +89,9 @@ pub enum RowError<E> {
     /// One of its spans makes a row that is too large.
     #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
     RowTooLarge,
+    /// Its rows together take more bytes than the message may write.
+    #[error("the spans make rows of more bytes than the message may write")]
+    MessageTooLarge,
     /// The rows could not be kept.
     #[error("the rows cannot be kept")]
     Store(E),
@@ -102,6 +106,12 @@ impl<E> From<Malformed> for RowError<E> {
 impl<E> From<NoRoom> for RowError<E> {
     fn from(NoRoom: NoRoom) -> Self {
         Self::RowTooLarge
+    }
+}
+
+impl<E> From<RawLimitPassed> for RowError<E> {
+    fn from(RawLimitPassed: RawLimitPassed) -> Self {
+        Self::MessageTooLarge
     }
 }
 
@@ -162,6 +172,8 @@ pub struct SpanRows<'a, S> {
     store: S,
     /// Kafka's timestamp of the message in ns, for spans without a usable one.
     fallback_nanos: i64,
+    /// What the message may still write: rows, and what the spans of a resource share.
+    raw: RawLimit,
     /// Spans that end later have ended at no time that anybody can measure freshness from.
     now_nanos: u64,
     end_nanos_max: u64,
@@ -169,9 +181,15 @@ pub struct SpanRows<'a, S> {
 
 impl<'a, S: FrameStore> SpanRows<'a, S> {
     /// A sink that appends to `rows`, whose frames go to `store`.
-    pub fn new(scratch: &'a mut Scratch, rows: &'a mut RowFrames, store: S, fallback_nanos: i64) -> Self {
+    pub fn new(
+        scratch: &'a mut Scratch,
+        rows: &'a mut RowFrames,
+        store: S,
+        fallback_nanos: i64,
+        raw: RawLimit,
+    ) -> Self {
         scratch.let_go();
-        Self { scratch, rows, store, fallback_nanos, now_nanos: u64::MAX, end_nanos_max: 0 }
+        Self { scratch, rows, store, fallback_nanos, raw, now_nanos: u64::MAX, end_nanos_max: 0 }
     }
 
     /// Leaves spans that end later than now out of [`Self::end_nanos_max`]: one clock that is ahead would hide the freshness of all others.
@@ -207,7 +225,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             resources.keep(resource.message, shared);
         }
         *scope_at = shared.len();
-        Ok(())
+        Ok(self.raw.write(shared.len())?)
     }
 
     fn scope(&mut self, scope: &Scope<'_>) -> Result<(), Self::Error> {
@@ -255,7 +273,7 @@ impl<S: FrameStore> SpanSink for SpanRows<'_, S> {
             let scratch = Nested { columns: &columns.link, names: event_names, elements, writer, limit };
             put_links(row, span, scratch)?;
         }
-        within_limit(row, start_at)?;
+        self.raw.write(within_limit(row, start_at)?)?;
         if span.end_time_unix_nano <= self.now_nanos {
             self.end_nanos_max = self.end_nanos_max.max(span.end_time_unix_nano);
         }
@@ -270,9 +288,10 @@ fn plain_bytes(span: &Span<'_>) -> usize {
     2 * ids + span.trace_state.len() + span.name.len()
 }
 
-/// Whether the row may be kept: a buffer that has room from before says nothing of the limit.
-fn within_limit<E>(row: &[u8], start_at: usize) -> Result<(), RowError<E>> {
-    if row.len() - start_at > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(()) }
+/// Bytes of the row, if it may be kept: a buffer that has room from before says nothing of the limit.
+fn within_limit<E>(row: &[u8], start_at: usize) -> Result<usize, RowError<E>> {
+    let bytes = row.len() - start_at;
+    if bytes > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(bytes) }
 }
 
 /// Buffers for the columns of events, which are written side by side while the events are read once; and of links.
@@ -422,7 +441,7 @@ mod tests {
         scratch.shared.resize(8 << 20, 0);
         scratch.event_names.resize(8 << 20, 0);
         let mut rows = RowFrames::new();
-        drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0));
+        drop(SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, RawLimit::of_message(0)));
         assert!(scratch.shared.capacity() + scratch.event_names.capacity() <= 1 << 20);
     }
 
@@ -439,7 +458,8 @@ mod tests {
     #[test]
     fn an_end_in_the_future_says_nothing_of_freshness() {
         let (mut scratch, mut rows) = (Scratch::default(), RowFrames::new());
-        let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0).read_at(100);
+        let limit = RawLimit::of_message(0);
+        let mut sink = SpanRows::new(&mut scratch, &mut rows, Vec::new(), 0, limit).read_at(100);
         // TracesData { resource_spans { scope_spans { spans { end_time_unix_nano } } } }, the end a fixed64.
         for end in [99, 101, u64::MAX, 40] {
             let span = [&[0x41][..], &u64::to_le_bytes(end)].concat();

@@ -5,7 +5,7 @@ use crate::{
     rows::{any, bare, bytes, text},
 };
 use opentelemetry_proto::tonic::{
-    common::v1::{ArrayValue, KeyValue, KeyValueList, any_value::Value},
+    common::v1::{AnyValue, ArrayValue, KeyValue, KeyValueList, any_value::Value},
     trace::v1::{Span, span::Event, span::Link},
 };
 use sluice_clickhouse::{
@@ -168,4 +168,71 @@ fn the_first_of_equal_keys_of_a_declared_path_wins_whether_it_converts_or_not() 
         b"\x16sluice.unconverted.l.k\x15\x07literal\x16sluice.unconverted.n.k\x15\x04none",
     ]);
     assert_eq!(row(columns, span(attributes)), bare(START, b"\0\0", &expected, MAP_REST));
+}
+
+fn array(values: Vec<Value>) -> Value {
+    Value::ArrayValue(ArrayValue { values: values.into_iter().map(any).collect() })
+}
+
+fn list(members: Vec<(&str, Value)>) -> Value {
+    let values = members.into_iter().map(|(key, value)| attribute(key, Some(any(value)))).collect();
+    Value::KvlistValue(KeyValueList { values })
+}
+
+/// Key, value and its JSON text, in maps and groups alike.
+fn values_that_become_json_text() -> [(&'static str, Value, &'static str); 6] {
+    let number = Value::IntValue;
+    let mut mixed = array(vec![Value::BoolValue(true), number(1), Value::StringValue("s".into())]);
+    if let Value::ArrayValue(values) = &mut mixed {
+        values.values.push(AnyValue { value: None });
+        values.values.push(any(Value::BytesValue(vec![0xff])));
+        values.values.push(any(array(vec![number(2)])));
+    }
+    let doubles = [f64::NAN, f64::NEG_INFINITY, f64::INFINITY, -0.0, 0.5].map(Value::DoubleValue);
+    let nine = |inner: fn(Value) -> Value| (0..9).fold(number(7), |value, _| inner(value));
+    [
+        ("n", array(doubles.into()), r#"["NaN","-Infinity","Infinity",-0,0.5]"#),
+        ("m", mixed, r#"[true,1,"s",null,"/w==",[2]]"#),
+        (
+            "l",
+            array(vec![list(vec![("k", number(1)), ("k", number(2))]), list(vec![])]),
+            r#"[{"k":1,"k":2},{}]"#,
+        ),
+        ("a", nine(|value| array(vec![value])), "[[[[[[[[[7]]]]]]]]]"),
+        (
+            "o",
+            nine(|value| list(vec![("k", value)])),
+            r#"{"k":{"k":{"k":{"k":{"k":{"k":{"k":{"k":{"k":7}}}}}}}}}"#,
+        ),
+        ("x", list(vec![("n", array(vec![Value::DoubleValue(f64::NAN)]))]), r#"{"n":["NaN"]}"#),
+    ]
+}
+
+fn put_text(out: &mut Vec<u8>, parts: &[&str]) {
+    let text = parts.concat();
+    out.push(u8::try_from(text.len()).unwrap());
+    out.extend(text.bytes());
+}
+
+#[test]
+fn what_is_in_arrays_and_lists_is_json_text_in_maps_and_groups_however_deep() {
+    let values = values_that_become_json_text();
+    let attributes: Vec<_> =
+        values.iter().map(|(key, value, _)| attribute(key, Some(any(value.clone())))).collect();
+    let mut map = vec![6];
+    // Of each of the other four groups no key and no value; of the Complex one all keys, then all values.
+    let mut nested = vec![0, 0, 0, 0, 0, 0, 0, 0, 6];
+    let mut nested_values = vec![6];
+    for (key, value, text) in &values {
+        put_text(&mut map, &[key]);
+        put_text(&mut map, &[text]);
+        let prefix = if matches!(value, Value::ArrayValue(_)) { "@slice@" } else { "@map@" };
+        put_text(&mut nested, &[prefix, key]);
+        put_text(&mut nested_values, &[text]);
+    }
+    nested.extend(nested_values);
+    let found = row(TableColumns::of_layout(Layout::Map), span(attributes.clone()));
+    assert_eq!(found, bare(START, b"\0\0", &map, MAP_REST));
+    let found = row(TableColumns::of_layout(Layout::Nested), span(attributes));
+    assert_eq!(found, bare(START, &[0; 11], &nested, NESTED_REST));
 }

@@ -9,4 +9,6 @@ mod layouts;
 mod memory;
 mod metrics;
 mod odd_values;
+mod program;
+mod raw_limit;
 mod rows;

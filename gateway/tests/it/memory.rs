@@ -15,7 +15,10 @@ use sluice_clickhouse::{
     json_type::JsonType,
     row_frames::RowFrames,
 };
-use sluice_gateway::rows::span_row::{RowError, Scratch, SpanRows};
+use sluice_gateway::rows::{
+    raw_limit::RawLimit,
+    span_row::{RowError, Scratch, SpanRows},
+};
 use sluice_gateway_config::budget::{ROW_BYTES_MAX, WORKER_BYTES};
 use sluice_otlp::walk;
 
@@ -122,7 +125,8 @@ fn each_hostile_message(mut each: impl FnMut(Vec<u8>)) {
 fn taken(scratch: &mut Scratch, bytes: &[u8]) -> (u64, bool) {
     let mut rows = RowFrames::new();
     let before = rows.memory_bytes();
-    let outcome = walk(bytes, &mut SpanRows::new(scratch, &mut rows, Vec::new(), 1));
+    let limit = RawLimit::of_message(bytes.len());
+    let outcome = walk(bytes, &mut SpanRows::new(scratch, &mut rows, Vec::new(), 1, limit));
     let too_large = matches!(outcome, Err(RowError::RowTooLarge));
     assert!(too_large || outcome.is_ok(), "{outcome:?}");
     ((rows.memory_bytes() - before + scratch.memory_bytes()) as u64, too_large)

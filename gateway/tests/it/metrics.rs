@@ -85,3 +85,13 @@ fn the_operator_reads_what_is_exported() {
         assert!(exported.contains(wanted), "{wanted} is not exported; the operator reads it");
     }
 }
+
+#[test]
+fn the_budget_that_is_exported_adds_up_to_the_limit() {
+    let checked = parse::from_yaml(CONFIG).unwrap().check().unwrap();
+    let text = Metrics::new(checked.budget()).text().unwrap();
+    let parts = text.lines().filter_map(|line| line.strip_prefix("sluice_gateway_memory_budget_bytes{part="));
+    let parts: Vec<u64> = parts.map(|part| part.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+    assert_eq!(parts.len(), checked.budget().parts().len());
+    assert_eq!(parts.iter().sum::<u64>(), 256 << 20, "{parts:?}");
+}

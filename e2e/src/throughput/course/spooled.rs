@@ -46,10 +46,11 @@ impl Course {
             // They are counted once they have left.
             arrived = Arrived { bytes: counts.volume_bytes, ..Arrived::default() };
         }
-        let Raced { wall, usage, threads, .. } = raced;
+        let Raced { wall, usage, threads, ended_well, .. } = raced;
         let mut report = RunReport::new(phase.name(), spans, wall.as_secs_f64(), usage, arrived);
         report.threads = threads;
         report.layout = gateway.told_layout();
+        report.ended_well = ended_well;
         report.spool = Some(counts);
         place.sink = Some(sink);
         Ok((report, place))

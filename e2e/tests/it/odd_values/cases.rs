@@ -1,6 +1,7 @@
 //! The cases, in the order of the tables in gateway/VALUES.md.
 
 mod attributes;
+mod limits;
 mod spans;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -8,6 +9,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use sluice_gateway_config::Layout;
 
 use super::messages::{attribute, message, span};
+use crate::process::MESSAGE_MILLIS;
 
 /// A message, and what its row must say.
 pub struct Case {
@@ -17,6 +19,10 @@ pub struct Case {
     pub row: String,
     /// OTLP/JSON has no words for it: as text it is malformed.
     pub only_in_protobuf: bool,
+    /// Why it gives no row in any layout.
+    pub rejected: Option<&'static str>,
+    /// Kafka's timestamp of the message, in ms.
+    pub message_millis: i64,
     results: Vec<Expected>,
 }
 
@@ -31,7 +37,15 @@ struct Expected {
 impl Case {
     fn new(name: &'static str, message: Vec<u8>) -> Case {
         let row = format!("SpanName = '{name}'");
-        Case { name, message, row, only_in_protobuf: false, results: Vec::new() }
+        Case {
+            name,
+            message,
+            row,
+            only_in_protobuf: false,
+            rejected: None,
+            message_millis: MESSAGE_MILLIS,
+            results: Vec::new(),
+        }
     }
 
     /// A span with these attributes.
@@ -53,6 +67,15 @@ impl Case {
 
     fn only_in_protobuf(self) -> Case {
         Case { only_in_protobuf: true, ..self }
+    }
+
+    fn sent_at(self, message_millis: i64) -> Case {
+        Case { message_millis, ..self }
+    }
+
+    /// It becomes a letter for this reason, and no row.
+    fn rejected(self, reason: &'static str) -> Case {
+        Case { rejected: Some(reason), ..self }.everywhere(&[("SpanName", "none")])
     }
 
     /// Columns that every layout has.
@@ -103,8 +126,12 @@ pub fn all() -> Vec<Case> {
     let attributes = [attributes::scalars(), attributes::arrays(), attributes::lists(), attributes::keys()];
     let spans =
         [spans::bytes_that_are_not_text(), spans::times(), spans::fields(), spans::parts(), spans::large()];
-    attributes.into_iter().chain(spans).flatten().collect()
+    let limits = [limits::too_large(), limits::message_times()];
+    attributes.into_iter().chain(spans).chain(limits).flatten().collect()
 }
+
+/// The timestamp of the row in ns.
+const TIMESTAMP: &str = "toUnixTimestamp64Nano(Timestamp)";
 
 /// Paths of the span's attributes.
 const PATHS: &str = "arraySort(JSONAllPaths(SpanAttributes))";

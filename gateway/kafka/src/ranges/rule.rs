@@ -6,9 +6,9 @@
 //! config's other limits: those change with the program and the table, and a range that another version has sent would then
 //! be cut differently. That its rows fit one block follows from [`Rule::bytes`] for any input that a person would call
 //! traces: with [`Version::Before`] a range is one message, or at most `bytes` of messages, and 16 MiB of messages are
-//! about 36,000 rows and 4 MiB compressed where a block may have 1,048,449 rows and 24 MiB. What does not fit all the same
-//! (millions of empty spans) is cut short by a planned cut ([`super::Cut::Split`]), and a single message that does not fit
-//! is rejected.
+//! about 36,000 rows, 32 MiB of rows and 4 MiB compressed where a block may have 1,048,449 rows, 1 GiB and 24 MiB. What does not fit
+//! all the same (millions of empty spans, a resource of megabytes in every row) is cut short by a planned cut
+//! ([`super::Cut::Split`]), and a single message that does not fit is rejected.
 
 use sluice_gateway_config::Insert;
 

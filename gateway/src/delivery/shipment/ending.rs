@@ -28,7 +28,7 @@ impl Shipment {
         metrics.blocks_inserted.inc();
         metrics.bytes_inserted.inc_by(block.bytes as u64);
         metrics.blocks_in_flight.dec();
-        if let Some(seconds) = freshness_seconds(block.span_end_nanos_max) {
+        if let Some(seconds) = freshness_seconds(SystemTime::now(), block.span_end_nanos_max) {
             metrics.freshness_seconds.observe(seconds);
         }
         block.account.settled_but(dead_lettered);
@@ -80,9 +80,24 @@ impl Shipment {
     }
 }
 
-/// Seconds since the end of the latest span that had ended when it was read; `None` without one.
-fn freshness_seconds(span_end_nanos_max: u64) -> Option<f64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+/// Seconds since the end of the latest span that had ended when it was read; `None` without one, or when the clock was set back.
+fn freshness_seconds(now: SystemTime, span_end_nanos_max: u64) -> Option<f64> {
+    let now = now.duration_since(UNIX_EPOCH).ok()?;
     let end = Duration::from_nanos(Some(span_end_nanos_max).filter(|nanos| *nanos > 0)?);
     Some(now.checked_sub(end)?.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freshness_is_the_time_since_the_latest_end_of_a_span() {
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        assert_eq!(freshness_seconds(now, 97_500_000_000), Some(2.5));
+        assert_eq!(freshness_seconds(now, 100_000_000_000), Some(0.0));
+        assert_eq!(freshness_seconds(now, 0), None, "no span has ended");
+        assert_eq!(freshness_seconds(now, 100_000_000_001), None, "it had ended when it was read");
+        assert_eq!(freshness_seconds(UNIX_EPOCH - Duration::from_secs(1), 1), None);
+    }
 }

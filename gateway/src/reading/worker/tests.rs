@@ -126,3 +126,30 @@ fn a_partition_that_stops_gives_back_its_row_buffer_its_chunks_and_its_right() {
     let Place { id, generation, .. } = reading.place;
     assert_eq!(reports.try_recv(), Ok(Report::Stopped { id, generation }));
 }
+
+#[test]
+fn the_time_of_a_worker_without_work_counts_as_what_it_waits_for() {
+    const WAITED: Duration = Duration::from_secs(30);
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, _reports) = worker(&pool);
+    let waited_for = |worker: &Worker| {
+        worker.parts.waker.send(()).unwrap();
+        worker.wait(Instant::now().checked_sub(WAITED).unwrap());
+        let WorkerSeconds { busy, source, buffers, sink } = &worker.parts.seconds;
+        let states = [("busy", busy), ("source", source), ("buffers", buffers), ("sink", sink)];
+        let grown = states.map(|(state, seconds)| (state, seconds.get() >= WAITED.as_secs_f64()));
+        for (_, seconds) in states {
+            seconds.reset();
+        }
+        grown.into_iter().filter_map(|(state, has_grown)| has_grown.then_some(state)).collect::<Vec<_>>()
+    };
+    assert_eq!(waited_for(&worker), ["source"]);
+    worker.parts.metrics.sink_behind.set(1);
+    assert_eq!(waited_for(&worker), ["sink"], "there would be messages if blocks were inserted");
+    worker.out_of_room = true;
+    assert_eq!(waited_for(&worker), ["buffers"], "whatever the sink does");
+    worker.parts.metrics.sink_behind.set(0);
+    assert_eq!(waited_for(&worker), ["buffers"]);
+    worker.out_of_room = false;
+    assert_eq!(waited_for(&worker), ["source"]);
+}

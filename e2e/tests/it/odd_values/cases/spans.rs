@@ -10,7 +10,7 @@ use prost::Message as _;
 use super::super::messages::{
     START, array, attribute, field, message, resource, scope, span, text, whole, with_invalid_utf8,
 };
-use super::{Case, PATHS, groups};
+use super::{Case, PATHS, TIMESTAMP, groups};
 
 pub fn bytes_that_are_not_text() -> Vec<Case> {
     let mut odd = span("??name", vec![attribute("??key", text("??value"))]);
@@ -53,9 +53,6 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
         ),
     ]
 }
-
-/// The timestamp of the row in ns.
-const TIMESTAMP: &str = "toUnixTimestamp64Nano(Timestamp)";
 
 /// That of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
 const MESSAGE_NANOS: &str = "1700000000000000000";
@@ -170,10 +167,27 @@ fn scope_spans(name: &str, scope: Option<InstrumentationScope>) -> ScopeSpans {
     ScopeSpans { scope, spans: vec![span(name, vec![])], ..ScopeSpans::default() }
 }
 
+/// A resource of which each piece has an attribute, and a scope of which one has the name and the next the version.
+fn in_pieces(name: &str) -> Vec<u8> {
+    let second =
+        Resource { attributes: vec![attribute("second", Value::IntValue(4))], ..Resource::default() };
+    let scope_name = InstrumentationScope { version: String::new(), ..scope() };
+    let version = InstrumentationScope { version: "2".into(), ..InstrumentationScope::default() };
+    let [scope_name, version] = [scope_name, version].map(|piece| field(1, &piece.encode_to_vec()));
+    let spans = field(2, &span(name, vec![]).encode_to_vec());
+    [
+        field(1, &resource().encode_to_vec()),
+        field(2, &[scope_name, spans, version].concat()),
+        field(1, &second.encode_to_vec()),
+    ]
+    .concat()
+}
+
 pub fn parts() -> Vec<Case> {
     // Fields of ResourceSpans: scope_spans is 2, resource is 1; both before and behind.
     let scoped = |name| field(2, &scope_spans(name, Some(scope())).encode_to_vec());
     let behind = [scoped("parts, resource behind"), field(1, &resource().encode_to_vec())].concat();
+    let pieces = in_pieces("parts, in pieces");
     let mut unknown = span("parts, unknown fields", vec![]).encode_to_vec();
     unknown.extend(field(2_000, b"new"));
     prost::encoding::fixed32::encode(2_001, &1, &mut unknown);
@@ -186,6 +200,13 @@ pub fn parts() -> Vec<Case> {
             .everywhere(&[("ServiceName", "shop"), ("ScopeName", "scope")])
             .json(&[("ResourceAttributes.service.name", "shop")])
             .resource_as_text(shop.0, shop.1),
+        Case::new("parts, in pieces", field(1, &pieces))
+            .everywhere(&[("ServiceName", "shop"), ("ScopeName", "scope"), ("ScopeVersion", "2")])
+            .json(&[("ResourceAttributes.service.name", "shop"), ("ResourceAttributes.second.:Int64", "4")])
+            .resource_as_text(
+                "{'service.name':'shop','second':'4'}",
+                "Int {'second':4} String {'service.name':'shop'}",
+            ),
         Case::new(
             "parts, no resource and no scope",
             whole(ResourceSpans {

@@ -1,0 +1,95 @@
+//! The program itself, as whoever starts it sees it.
+
+use sluice_gateway::args::EXIT_CONFIG;
+use sluice_gateway_config::parse;
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A config with a mistake in each of these places.
+const WRONG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 0, memory: {limit: 20MiB}, \
+                     source: {kafka: {bootstrapServers: ['k:9092'], topics: [], consumerGroup: g}}, \
+                     sink: {clickhouse: {endpoints: ['k:8123'], database: d, table: t, \
+                     insert: {settings: {async_insert: '1'}}}}}";
+
+const WRONG_PATHS: [&str; 5] = [
+    "source.kafka.topics",
+    "sink.clickhouse.endpoints",
+    "sink.clickhouse.insert.settings.async_insert",
+    "workers",
+    "memory.limit",
+];
+
+/// The program with a config that it reads from its standard input.
+fn start(command: &str, config: &str) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
+        .args([command, "--config", "/dev/stdin"])
+        // Memory of glibc's, if any were used, would all be in the one place that has a name.
+        .env("MALLOC_ARENA_MAX", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
+    child
+}
+
+fn ended(command: &str, config: &str) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = start(command, config).wait_with_output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_config_that_does_not_fit_ends_the_program_with_64_and_every_violation_by_its_path() {
+    let violations = parse::from_yaml(WRONG).unwrap().check().unwrap_err();
+    let paths: Vec<_> = violations.iter().map(|violation| violation.path.as_str()).collect();
+    assert_eq!(paths, WRONG_PATHS, "{violations}");
+    for command in ["run", "check"] {
+        let (code, said, complained) = ended(command, WRONG);
+        assert_eq!((code, said.as_str()), (Some(EXIT_CONFIG.into()), ""), "{command}: {complained}");
+        for violation in &violations {
+            assert!(complained.contains(&violation.to_string()), "{command}: {complained}");
+        }
+    }
+}
+
+#[test]
+fn a_config_that_is_none_ends_the_program_with_64_and_the_path_of_what_cannot_be_read() {
+    let unknown = WRONG.replace("topics: []", "topics: [t], topix: 1");
+    for command in ["run", "check"] {
+        let (code, _, complained) = ended(command, &unknown);
+        assert_eq!(code, Some(EXIT_CONFIG.into()), "{command}: {complained}");
+        assert!(
+            complained.contains("source.kafka") && complained.contains("topix"),
+            "{command}: {complained}"
+        );
+    }
+}
+
+/// Whether any memory of a process is glibc's: with one arena for all threads it takes it from the heap of the process.
+fn has_heap_of_glibc(process: &str) -> bool {
+    fs::read_to_string(format!("/proc/{process}/maps")).unwrap().contains("[heap]")
+}
+
+#[test]
+fn librdkafka_has_its_memory_of_the_allocator_that_rust_has() {
+    let broker = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(
+        "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
+         source: {{kafka: {{bootstrapServers: ['{}'], topics: [t], consumerGroup: g}}}}, \
+         sink: {{clickhouse: {{endpoints: ['http://127.0.0.1:1'], database: d, table: t}}}}}}",
+        broker.local_addr().unwrap()
+    );
+    let mut child = start("check", &config);
+    // Who connects is librdkafka, with a client, threads and brokers by then.
+    drop(broker.accept().unwrap());
+    let has_heap = has_heap_of_glibc(&child.id().to_string());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!has_heap, "jemalloc maps its memory: what is on the heap is of another allocator");
+    assert!(has_heap_of_glibc("self"), "this test has glibc's, and would see it");
+}
