@@ -75,6 +75,8 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         volumes: VolumesSeen::default(),
         rollout: None,
         memory_resizes: None,
+        hindrance: None,
+        pods_refused: None,
     }
 }
 
