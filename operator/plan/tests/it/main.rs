@@ -7,6 +7,7 @@ mod fields;
 mod flows;
 mod golden;
 mod life;
+mod mutated;
 mod news;
 mod plans;
 mod pod_template;
