@@ -11,6 +11,7 @@ mod mutated;
 mod news;
 mod plans;
 mod pod_template;
+mod reasons;
 mod resize;
 mod revisions;
 mod rollout;
