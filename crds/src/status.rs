@@ -247,6 +247,16 @@ pub mod reason {
     /// The pipeline is deleted, and something is done before it goes.
     pub const DELETING: &str = "Deleting";
 
+    // Ready, Reconciling, Stalled
+    /// The objects cannot be read or written as they must be: the API server, or a rule of the cluster, does not let the operator.
+    pub const APPLY_FAILED: &str = "ApplyFailed";
+    /// The object is none that this operator can read: the definition in the cluster is another version's.
+    pub const MALFORMED: &str = "Malformed";
+
+    // Ready
+    /// The cluster does not let pods of gateways be made: a quota, a rule of the namespace.
+    pub const PODS_REFUSED: &str = "PodsRefused";
+
     // Ready, SourceReachable
     /// An older pipeline reads with the same consumer group.
     pub const CONSUMER_GROUP_TAKEN: &str = "ConsumerGroupTaken";

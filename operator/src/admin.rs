@@ -13,7 +13,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -29,17 +29,36 @@ const ACCEPT_RETRY_MS: u64 = 100;
 /// Whether this process can do its work, as `/readyz` says it.
 #[derive(Debug, Default)]
 pub struct Readiness {
-    ready: AtomicBool,
+    waits_for: AtomicU8,
+}
+
+/// What a process waits for before it can do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WaitsFor {
+    /// The first answer of the API server.
+    ApiServer = 0,
+    /// It leads, and a watch has not listed yet what there is: nothing is looked after.
+    Watches = 1,
+    /// Nothing; a standby stands by.
+    Nothing = 2,
 }
 
 impl Readiness {
-    /// Says that the API server answers and that there is nothing to wait for.
-    pub fn set(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+    /// Says what is waited for.
+    pub fn set(&self, waits_for: WaitsFor) {
+        self.waits_for.store(waits_for as u8, Ordering::Relaxed);
     }
 
-    fn get(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+    /// What is waited for, in words; `None` when this process is ready.
+    pub fn waits(&self) -> Option<&'static str> {
+        match self.waits_for.load(Ordering::Relaxed) {
+            0 => Some("waiting for the API server\n"),
+            1 => Some(
+                "waiting for watches to list what there is: sluice_operator_watch_failing says which cannot\n",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -109,8 +128,10 @@ fn respond(path: &str, metrics: &Metrics, readiness: &Readiness) -> Response<Ful
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, Bytes::from(error.to_string())),
         },
         "/livez" => (StatusCode::OK, Bytes::from_static(b"alive\n")),
-        "/readyz" if readiness.get() => (StatusCode::OK, Bytes::from_static(b"ready\n")),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"waiting for the API server\n")),
+        "/readyz" => match readiness.waits() {
+            None => (StatusCode::OK, Bytes::from_static(b"ready\n")),
+            Some(words) => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(words.as_bytes())),
+        },
         _ => (StatusCode::NOT_FOUND, Bytes::from_static(b"/metrics, /livez, /readyz\n")),
     };
     let mut response = Response::new(Full::new(body));
@@ -125,12 +146,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_follows_the_flag_and_live_does_not() {
+    fn ready_follows_what_is_waited_for_and_live_does_not() {
         let metrics = Metrics::new("1", &[]).unwrap();
         let readiness = Readiness::default();
         let status = |path| respond(path, &metrics, &readiness).status().as_u16();
         assert_eq!((status("/readyz"), status("/livez"), status("/metrics")), (503, 200, 200));
-        readiness.set(true);
+        readiness.set(WaitsFor::Watches);
+        assert_eq!((status("/readyz"), status("/livez")), (503, 200));
+        readiness.set(WaitsFor::Nothing);
         assert_eq!((status("/readyz"), status("/")), (200, 404));
     }
 }

@@ -76,11 +76,13 @@ pub enum ErrorClass {
     Unreadable,
     /// It took too long.
     Timeout,
+    /// A defect of ours ended it.
+    Panicked,
 }
 
 impl ErrorClass {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conflict,
         Self::Refused,
         Self::Forbidden,
@@ -88,6 +90,7 @@ impl ErrorClass {
         Self::Unavailable,
         Self::Unreadable,
         Self::Timeout,
+        Self::Panicked,
     ];
 
     /// The class of an error of the client library.
@@ -119,6 +122,7 @@ impl ErrorClass {
             Self::Unavailable => "unavailable",
             Self::Unreadable => "unreadable",
             Self::Timeout => "timeout",
+            Self::Panicked => "panicked",
         }
     }
 }

@@ -15,6 +15,11 @@ const DELAY_MIN_SECONDS: u64 = 1;
 const DELAY_MAX_SECONDS: u64 = 300;
 /// Doublings of the first delay after which the longest is reached.
 const DOUBLINGS_MAX: u32 = 9;
+/// What a pipeline waits for is looked for again after this many seconds, then after twice as long each time.
+pub const WAIT_MIN_SECONDS: u64 = 5;
+/// The longest such wait in seconds: an empty cluster that is about to be filled is seen within it, and fifty that are away take up
+/// two reconciles of ten at a time, at two seconds each.
+const WAIT_MAX_SECONDS: u64 = 60;
 /// A status that differs in its lag alone is written once in this many seconds.
 const LAG_SECONDS: u64 = 60;
 /// Whether claims may be deleted that the API server did not let be deleted is asked once in this many seconds, and by an operator that
@@ -37,6 +42,9 @@ struct Remembered {
     lag_written: Option<Instant>,
     deletion_asked: Option<Instant>,
     is_offsets_due: bool,
+    waits: u32,
+    /// The generation that it waits with.
+    waits_with: Option<i64>,
 }
 
 /// A failure, and what to do about it.
@@ -46,6 +54,8 @@ pub struct Failure {
     pub retry_after: Duration,
     /// Whether it is another failure than the last one, and so worth a line.
     pub is_news: bool,
+    /// How many there are in a row, with this one.
+    pub count: u32,
 }
 
 /// All pipelines.
@@ -64,7 +74,12 @@ impl Memory {
         remembered.failures = remembered.failures.saturating_add(1);
         let is_news = remembered.failure.as_deref() != Some(what);
         remembered.failure = Some(what.to_owned());
-        Failure { retry_after: Duration::from_secs(delay_seconds), is_news }
+        Failure { retry_after: Duration::from_secs(delay_seconds), is_news, count: remembered.failures }
+    }
+
+    /// How many failures there were in a row.
+    pub fn failures(&self, key: &Key) -> u32 {
+        self.pipelines().get(key).map_or(0, |remembered| remembered.failures)
     }
 
     /// Remembers a success; `true` when it ends a failure.
@@ -73,6 +88,25 @@ impl Memory {
         let remembered = pipelines.entry(key.clone()).or_default();
         remembered.failures = 0;
         remembered.failure.take().is_some()
+    }
+
+    /// How many seconds a pipeline of this generation waits before what it waits for is looked for again.
+    pub fn wait_seconds(&self, key: &Key, generation: Option<i64>) -> u64 {
+        let mut pipelines = self.pipelines();
+        let remembered = pipelines.entry(key.clone()).or_default();
+        if remembered.waits_with != generation {
+            (remembered.waits, remembered.waits_with) = (0, generation);
+        }
+        let seconds = (WAIT_MIN_SECONDS << remembered.waits.min(DOUBLINGS_MAX)).min(WAIT_MAX_SECONDS);
+        remembered.waits = remembered.waits.saturating_add(1);
+        seconds
+    }
+
+    /// Something happened, or it waits no more: the next wait is a short one.
+    pub fn concerned(&self, key: &Key) {
+        if let Some(remembered) = self.pipelines().get_mut(key) {
+            remembered.waits = 0;
+        }
     }
 
     /// Whether a lag may be written now; from then on it was.
@@ -147,6 +181,42 @@ mod tests {
         assert!(memory.succeeded(&key("a")));
         assert!(!memory.succeeded(&key("a")));
         assert_eq!(memory.failed(&key("a"), "x").retry_after.as_secs(), 1);
+    }
+
+    #[test]
+    fn waits_double_up_to_a_minute_and_are_short_again_after_an_event_or_an_edit() {
+        let memory = Memory::default();
+        let wait = |generation| memory.wait_seconds(&key("a"), Some(generation));
+        assert_eq!((0..7).map(|_| wait(1)).collect::<Vec<_>>(), [5, 10, 20, 40, 60, 60, 60]);
+        assert_eq!([wait(2), wait(2)], [5, 10], "an edit");
+        memory.concerned(&key("a"));
+        assert_eq!([wait(2), wait(2)], [5, 10], "an event");
+    }
+
+    /// Ten reconciles at a time, two seconds for each look at a cluster that is away: after two minutes a healthy pipeline that is
+    /// edited in any second finds a free place.
+    #[test]
+    fn forty_clusters_that_are_away_leave_room_for_a_pipeline_that_is_well() {
+        const PLACES: usize = 10;
+        const LOOK_SECONDS: u64 = 2;
+        let memory = Memory::default();
+        let mut due: Vec<(u64, usize)> = (0..40).map(|at| (0, at)).collect();
+        let mut busy_until = [0_u64; PLACES];
+        for second in 0..600 {
+            for place in busy_until.iter_mut().filter(|until| **until <= second) {
+                due.sort_unstable();
+                let Some((_, pipeline)) = due.first().copied().filter(|(at, _)| *at <= second) else { break };
+                *place = second + LOOK_SECONDS;
+                let wait = memory.wait_seconds(&key(&pipeline.to_string()), Some(1));
+                due[0].0 = *place + wait;
+            }
+            let is_free = busy_until.iter().any(|until| *until <= second);
+            let waits = due.iter().filter(|(at, _)| *at <= second).count();
+            assert!(second < 120 || is_free || waits < PLACES, "second {second}: {waits} wait for a place");
+        }
+        let looks = 40 * LOOK_SECONDS;
+        let share = |every: u64| looks / (every + LOOK_SECONDS);
+        assert!(share(WAIT_MAX_SECONDS) < 2 && share(WAIT_MIN_SECONDS) > PLACES as u64, "the reason for it");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Metrics {
     leader: IntGauge,
     pipelines: IntGauge,
     lag: GaugeVec,
+    failures: IntGaugeVec,
+    watch_failing: IntGaugeVec,
     scaling: ScalingMetrics,
     resizes: ResizeMetrics,
     conditions: ConditionMetrics,
@@ -46,10 +48,12 @@ pub enum ReconcileResult {
     Refused,
     /// An error; tried again with a growing delay.
     Failed,
+    /// Not looked at: the watches have not listed yet what there is.
+    Unlisted,
 }
 
 impl ReconcileResult {
-    const ALL: [Self; 4] = [Self::Done, Self::Waiting, Self::Refused, Self::Failed];
+    const ALL: [Self; 5] = [Self::Done, Self::Waiting, Self::Refused, Self::Failed, Self::Unlisted];
 
     fn label(self) -> &'static str {
         match self {
@@ -57,6 +61,7 @@ impl ReconcileResult {
             Self::Waiting => "waiting",
             Self::Refused => "refused",
             Self::Failed => "failed",
+            Self::Unlisted => "unlisted",
         }
     }
 }
@@ -99,6 +104,8 @@ impl Metrics {
             leader: gauge("sluice_operator_leader", "1 while this process holds the Lease.")?,
             pipelines: gauge("sluice_operator_pipelines", "TracePipelines that are looked after.")?,
             lag: lag(&registry)?,
+            failures: failures(&registry)?,
+            watch_failing: watch_failing(&registry)?,
             scaling: ScalingMetrics::new(&registry)?,
             resizes: ResizeMetrics::new(&registry)?,
             conditions: ConditionMetrics::new(&registry)?,
@@ -155,6 +162,16 @@ impl Metrics {
         self.lag.with_label_values(&[namespace, name]).set(messages as f64);
     }
 
+    /// Says how many reconciles of one pipeline failed in a row.
+    pub fn set_failures(&self, (namespace, name): (&str, &str), count: u32) {
+        self.failures.with_label_values(&[namespace, name]).set(count.into());
+    }
+
+    /// A watch of this kind begins to fail, or works again; `0` makes its series known.
+    pub fn add_failing_watches(&self, kind: &str, more: i64) {
+        self.watch_failing.with_label_values(&[kind]).add(more);
+    }
+
     /// Says how many gateways a pipeline has and why, and counts those that are given more memory: what its status says.
     pub fn set_scaling(
         &self,
@@ -178,6 +195,7 @@ impl Metrics {
         self.conditions.forget([namespace, name]);
         // An error says that there was nothing to forget.
         self.lag.remove_label_values(&[namespace, name]).ok();
+        self.failures.remove_label_values(&[namespace, name]).ok();
     }
 
     /// The text that `/metrics` serves.
@@ -202,6 +220,24 @@ fn reconcile_seconds(registry: &Registry) -> Result<Histogram, prometheus::Error
 fn lag(registry: &Registry) -> Result<GaugeVec, prometheus::Error> {
     let options = Opts::new("sluice_operator_pipeline_lag_messages", "Messages that a pipeline is behind.");
     let metric = GaugeVec::new(options, &["namespace", "name"])?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn failures(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
+    let options = Opts::new(
+        "sluice_operator_pipeline_failed_reconciles",
+        "Reconciles of a pipeline that failed in a row; 0 when the last one did not.",
+    );
+    let metric = IntGaugeVec::new(options, &["namespace", "name"])?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+fn watch_failing(registry: &Registry) -> Result<IntGaugeVec, prometheus::Error> {
+    let options =
+        Opts::new("sluice_operator_watch_failing", "Watches that fail, by the kind of what they watch.");
+    let metric = IntGaugeVec::new(options, &["kind"])?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }
@@ -242,6 +278,7 @@ mod tests {
     fn a_pipeline_that_is_gone_leaves_no_series() {
         let metrics = Metrics::new("1", &[]).unwrap();
         metrics.set_lag("tracing", "prod", 12);
+        metrics.set_failures(("tracing", "prod"), 3);
         let status = TracePipelineStatus { desired_replicas: Some(3), ..TracePipelineStatus::default() };
         metrics.set_scaling(("tracing", "prod"), &TracePipelineStatus::default(), &status);
         let line = "sluice_operator_pipeline_lag_messages{name=\"prod\",namespace=\"tracing\"} 12";
@@ -292,6 +329,8 @@ mod tests {
         };
         metrics.set_scaling(("tracing", "prod"), &of(1), &of(2));
         metrics.set_lag("tracing", "prod", 1);
+        metrics.set_failures(("tracing", "prod"), 1);
+        metrics.add_failing_watches("Pod", 0);
         let ready = Condition {
             last_transition_time: Time(Timestamp::UNIX_EPOCH),
             message: String::new(),

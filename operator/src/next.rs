@@ -1,13 +1,13 @@
 //! When a pipeline is looked at again. Pure.
 
-use crate::{metrics::ReconcileResult, resize, rollout, scaling};
+use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, resize, rollout, scaling};
 use sluice_crds::{DrainState, ScalingMode, TracePipeline};
 use sluice_plan::{Intent, Observed, Planned, SchemaStep, TopicSeen, Violations, lifecycle::there};
 
 /// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.
 const RUNNING_SECONDS: u64 = 30;
-/// Something outside is missing: it is looked for again after this many seconds.
-pub const WAITING_SECONDS: u64 = 5;
+/// Something outside is missing: it is looked for again after this many seconds at first.
+pub const WAITING_SECONDS: u64 = WAIT_MIN_SECONDS;
 /// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
 pub const REFUSED_SECONDS: u64 = 60;
 /// Gateways are on their way out: they are asked again after this many seconds how far they are.
@@ -24,34 +24,40 @@ pub struct Next {
     pub after_seconds: u64,
 }
 
-/// After a look that ended well.
-pub fn next(pipeline: &TracePipeline, planned: &Result<Planned, Violations>, observed: &Observed) -> Next {
+/// After a look that ended well. `wait_seconds` says how long to wait this time for what may be away for long, as Kafka: a look at it
+/// takes a place among the reconciles until it has not answered.
+pub fn next(
+    pipeline: &TracePipeline,
+    planned: &Result<Planned, Violations>,
+    observed: &Observed,
+    wait_seconds: impl FnOnce() -> u64,
+) -> Next {
     let source_is_away =
         observed.partitions.values().any(|seen| matches!(seen, TopicSeen::Unavailable { .. }));
     let (result, after_seconds) = match planned {
         Ok(_) if Intent::of(pipeline) != Intent::Run => (ReconcileResult::Done, RUNNING_SECONDS),
         Err(_) => (ReconcileResult::Refused, REFUSED_SECONDS),
-        Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, WAITING_SECONDS),
+        Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, wait_seconds()),
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
             SchemaStep::RunAgain | SchemaStep::LookAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
             SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
             SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Usable | SchemaStep::Looking => {
                 if source_is_away {
-                    (ReconcileResult::Waiting, WAITING_SECONDS)
+                    (ReconcileResult::Waiting, wait_seconds())
                 } else {
                     (ReconcileResult::Done, RUNNING_SECONDS)
                 }
             }
         },
     };
-    let looks = scaling_seconds(pipeline, observed)
+    let looks = scaling_seconds(pipeline, observed, source_is_away)
         .min(rollout::look_seconds(observed.rollout.as_ref()))
         .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }
 }
 
 /// Scaling looks again after so many seconds.
-fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
+fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed, source_is_away: bool) -> u64 {
     let drain = observed.scaling.drain.as_ref();
     match Intent::of(pipeline) {
         Intent::Suspend if there(observed).is_some_and(|seen| seen.wanted > 0) => {
@@ -65,6 +71,10 @@ fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed) -> u64 {
     let states = drain.map(|drain| drain.state).into_iter().chain(replacing.map(|replacing| replacing.state));
     if states.into_iter().any(|state| matches!(state, DrainState::Draining | DrainState::Resuming)) {
         return LEAVING_SECONDS;
+    }
+    // Nothing is decided before Kafka answers.
+    if source_is_away {
+        return u64::MAX;
     }
     match pipeline.spec.scaling.mode {
         ScalingMode::Auto | ScalingMode::Recommend if Intent::of(pipeline) == Intent::Run => {

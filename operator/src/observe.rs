@@ -8,6 +8,7 @@ use crate::{
     kafka_security::{KafkaSecrets, KafkaSecurity},
     memory::Key,
     reconcile::World,
+    refused_pods,
     sample::{self, Sample, Source},
     secrets,
     told::Said,
@@ -111,6 +112,7 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
+    let pods_refused = refused_pods::look(pipeline, workload.as_ref(), &names, world).await;
     let observed = Observed {
         storage_class: storage_class(pipeline, is_class_needed, world).await?,
         rival: first_in_group(pipeline, world),
@@ -132,6 +134,8 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
         volumes,
         rollout: None,
         memory_resizes: None,
+        hindrance: None,
+        pods_refused,
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways })
 }

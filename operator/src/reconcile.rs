@@ -10,16 +10,16 @@
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
 
 use crate::{
-    api_error::{ErrorClass, described},
+    api_error::ErrorClass,
     apply,
     cache::{AllPipelines, Cache, Pipeline},
-    finalizer,
+    finalizer, hindrance,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
-    next::{Next, REFUSED_SECONDS, WAITING_SECONDS, next},
+    next::{Next, WAITING_SECONDS, next},
     observe::{self, Facts},
     offsets::{self, Judgement},
-    prune, release, removal, replacement, report, resize,
+    outcome, prune, release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -44,10 +44,10 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::info;
 
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
-const RECONCILE_SECONDS_MAX: u64 = 60;
+pub(crate) const RECONCILE_SECONDS_MAX: u64 = 60;
 /// Longest wait in seconds for the watches to list what there is; then others get their turn.
 const LISTED_SECONDS_MAX: u64 = 5;
 
@@ -86,6 +86,12 @@ pub struct World {
 }
 
 impl World {
+    /// Something happened that concerns a pipeline: what it waits for may be there.
+    pub fn concerned(&self, pipeline: &ObjectRef<Pipeline>) {
+        let namespace = pipeline.namespace.clone().unwrap_or_default();
+        self.shared.memory.concerned(&Key { namespace, name: pipeline.name.clone() });
+    }
+
     /// A pipeline is gone. Its objects go after it, and each of them brings us here again.
     pub fn forget(&self, gone: &ObjectRef<DynamicObject>) {
         let key = Key { namespace: gone.namespace.clone().unwrap_or_default(), name: gone.name.clone() };
@@ -141,6 +147,9 @@ pub enum Error {
     /// Because of the time it took.
     #[error("the reconcile did not end within {RECONCILE_SECONDS_MAX} s")]
     Timeout,
+    /// Because of a defect of ours.
+    #[error("a defect of the operator, please report it: {0}")]
+    Panicked(String),
 }
 
 impl Error {
@@ -159,11 +168,12 @@ impl Error {
             Self::Resize(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
+            Self::Panicked(_) => ErrorClass::Panicked,
         }
     }
 
     /// Who else sets the number of gateways, in words, when that is what failed.
-    fn contested(&self) -> Option<&str> {
+    pub(crate) fn contested(&self) -> Option<&str> {
         match self {
             Self::Apply(apply::Error::Contested { words, .. }) => Some(words),
             _ => None,
@@ -184,29 +194,13 @@ pub struct Failed {
 
 /// Looks at one pipeline, and says when to look again.
 pub async fn reconcile(pipeline: Arc<Pipeline>, world: Arc<World>) -> Result<Action, Failed> {
-    if !is_listed(&world.cache).await {
-        return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
-    }
     let begun = Instant::now();
     let key = Key { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() };
-    let (result, action) = match &pipeline.0 {
-        Ok(pipeline) => outcome(pipeline, &key, &world).await,
-        // Nobody knows what it wants done before it goes.
-        Err(invalid) if invalid.metadata.deletion_timestamp.is_some() => {
-            (ReconcileResult::Refused, let_go(&pipeline, &key, &world).await)
-        }
-        Err(invalid) => {
-            malformed(&pipeline, &key, &invalid.error, &world).await;
-            let again = match replacement::let_all_go(&key.namespace, &key.name, &world).await {
-                Ok(()) => Action::await_change(),
-                Err(error) => {
-                    warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods are still held");
-                    Action::requeue(Duration::from_secs(REFUSED_SECONDS))
-                }
-            };
-            (ReconcileResult::Refused, Ok(again))
-        }
-    };
+    if !is_listed(&world.cache).await {
+        world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
+        return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
+    }
+    let (result, action) = outcome::of(&pipeline, &key, &world).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
     world.shared.metrics.set_pipelines(world.shared.memory.len());
     action
@@ -218,7 +212,7 @@ pub fn error_policy(_: Arc<Pipeline>, failed: &Failed, _: Arc<World>) -> Action 
 }
 
 /// The story.
-async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
+pub(crate) async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Error> {
     // What is held is seen to first, whatever the pipeline has come to want; it keeps nothing else waiting.
     let finished = Box::pin(replacement::finish(pipeline, world)).await;
     if Intent::of(pipeline) == Intent::Remove {
@@ -242,6 +236,9 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     if let Some(words) = carried_out.as_ref().err().and_then(Error::contested) {
         facts.observed.scaling.contested = Some(words.to_owned());
     }
+    let ended = carried_out.and(finished.map_err(Error::from)).and(replaced.map_err(Error::from));
+    facts.observed.hindrance =
+        ended.as_ref().err().and_then(|error| hindrance::of(error, pipeline.status.as_ref(), key, world));
     let now = Time(Timestamp::now());
     let said = status(pipeline, &facts.observed, planned.as_ref(), &now);
     if let Some(messages) = facts.lag_messages {
@@ -255,10 +252,10 @@ async fn story(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Nex
     // Also when something could not be applied: the facts are worth saying all the more.
     report::report(pipeline, key, said, world).await?;
     Box::pin(unasked::take_back(pipeline, replicas, &facts, world)).await;
-    carried_out?;
-    finished?;
-    replaced?;
-    Ok(next(pipeline, &planned, &facts.observed))
+    ended?;
+    let memory = &world.shared.memory;
+    let wait_seconds = || memory.wait_seconds(key, pipeline.metadata.generation);
+    Ok(next(pipeline, &planned, &facts.observed, wait_seconds))
 }
 
 /// A person reads that Kafka has forgotten where the group of a pipeline that comes back was. While Kafka is away it is not known, and judged
@@ -428,66 +425,6 @@ pub fn is_taking_over(pipeline: &TracePipeline) -> bool {
     let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
     let mut paused = conditions.filter(|condition| condition.type_ == condition::RECONCILIATION_PAUSED);
     Intent::of(pipeline) != Intent::LeaveAlone && paused.any(|condition| condition.status == "True")
-}
-
-/// Runs the story within its time, and remembers how it ended.
-async fn outcome(
-    pipeline: &TracePipeline,
-    key: &Key,
-    world: &World,
-) -> (ReconcileResult, Result<Action, Failed>) {
-    let longest = Duration::from_secs(RECONCILE_SECONDS_MAX);
-    let ended = timeout(longest, story(pipeline, key, world)).await.unwrap_or(Err(Error::Timeout));
-    match ended {
-        Ok(Next { result, after_seconds }) => {
-            if world.shared.memory.succeeded(key) {
-                info!(namespace = %key.namespace, pipeline = %key.name, "reconciles work again");
-            }
-            (result, Ok(Action::requeue(Duration::from_secs(after_seconds))))
-        }
-        Err(error) => (ReconcileResult::Failed, Err(failed(pipeline, key, error, world).await)),
-    }
-}
-
-/// Lets a pipeline go that cannot be read.
-async fn let_go(pipeline: &Pipeline, key: &Key, world: &World) -> Result<Action, Failed> {
-    match finalizer::let_go(pipeline, world).await {
-        Ok(()) => Ok(Action::await_change()),
-        Err(error) => {
-            let error = Error::from(error);
-            let retry_after = world.shared.memory.failed(key, &described(&error)).retry_after;
-            Err(Failed { error, retry_after })
-        }
-    }
-}
-
-async fn failed(pipeline: &TracePipeline, key: &Key, error: Error, world: &World) -> Failed {
-    let (class, what) = (error.class(), described(&error));
-    world.shared.metrics.failed(class.label());
-    let failure = world.shared.memory.failed(key, &what);
-    if failure.is_news {
-        warn!(namespace = %key.namespace, pipeline = %key.name, %class, error = %what, "reconcile failed; trying again");
-    }
-    // What passes by itself is no news to a person; what stays until somebody acts is.
-    let is_for_a_person = matches!(
-        class,
-        ErrorClass::Conflict | ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign
-    );
-    // Who else sets the number is told with the status that says it.
-    if failure.is_news && is_for_a_person && error.contested().is_none() {
-        report::tell(pipeline, "ReconcileFailed", &what, &world.shared).await;
-    }
-    Failed { error, retry_after: failure.retry_after }
-}
-
-/// A pipeline that cannot be read as one: the schema of the installed CRD is not this operator's.
-async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) {
-    // What was said of it before is of another spec.
-    world.shared.metrics.set_conditions((&key.namespace, &key.name), &[]);
-    if world.shared.memory.failed(key, why).is_news {
-        warn!(namespace = %key.namespace, pipeline = %key.name, error = why, "cannot read this TracePipeline");
-        report::tell(pipeline, "Malformed", why, &world.shared).await;
-    }
 }
 
 async fn is_listed(cache: &Cache) -> bool {

@@ -74,13 +74,7 @@ pub async fn report(
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
         Err(source) => return Err(Error::Status { source: source.into() }),
     }
-    if let Some(ready) = changed_ready(&before, &status) {
-        info!(
-            namespace = %key.namespace, pipeline = %key.name, ready = %ready.status, reason = %ready.reason,
-            message = %ready.message, "status changed"
-        );
-        publish(pipeline, &event(ready), &world.shared).await;
-    }
+    ready_changed(pipeline, (&before.conditions, &status.conditions), world).await;
     let of_gateways = gateway_events(&before, &status).into_iter().chain(volume_events(&before, &status));
     let of_gateways = of_gateways.chain(resize_events(&before.memory_resizes, &status.memory_resizes));
     let of_gateways = of_gateways.chain(news(&before, &status).into_iter().map(|news| once(&news)));
@@ -88,6 +82,20 @@ pub async fn report(
         publish(pipeline, &event, &world.shared).await;
     }
     Ok(())
+}
+
+/// A person reads that the pipeline is ready, or no longer, or for another reason.
+pub async fn ready_changed(
+    pipeline: &impl Resource<DynamicType = ()>,
+    (before, after): (&[Condition], &[Condition]),
+    world: &World,
+) {
+    let Some(ready) = changed_ready(before, after) else { return };
+    info!(
+        namespace = %pipeline.namespace().unwrap_or_default(), pipeline = %pipeline.name_any(), ready = %ready.status,
+        reason = %ready.reason, message = %ready.message, "status changed"
+    );
+    publish(pipeline, &event(ready), &world.shared).await;
 }
 
 /// A person reads why a pipeline is not looked after although nothing is wrong with its spec.
@@ -162,13 +170,13 @@ fn with_moving_parts_of(after: &TracePipelineStatus, mut before: TracePipelineSt
 }
 
 /// The condition `Ready` when its status or reason is another one.
-fn changed_ready<'a>(before: &TracePipelineStatus, after: &'a TracePipelineStatus) -> Option<&'a Condition> {
+fn changed_ready<'a>(before: &[Condition], after: &'a [Condition]) -> Option<&'a Condition> {
     let was = ready(before).map(|ready| (&ready.status, &ready.reason));
     ready(after).filter(|ready| was != Some((&ready.status, &ready.reason)))
 }
 
-fn ready(status: &TracePipelineStatus) -> Option<&Condition> {
-    status.conditions.iter().find(|condition| condition.type_ == condition::READY)
+fn ready(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|condition| condition.type_ == condition::READY)
 }
 
 fn event(ready: &Condition) -> Event {
@@ -265,7 +273,8 @@ pub(crate) fn happened(reason: &str, type_: EventType, note: &str, action: &str)
     }
 }
 
-fn shortened(text: &str) -> String {
+/// As much of a text as an event, or the message of a condition, may have.
+pub(crate) fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(NOTE_BYTES_MAX)].to_owned()
 }
 
@@ -320,11 +329,14 @@ mod tests {
     #[test]
     fn events_tell_of_changes_of_ready_alone() {
         let running = status(reason::RUNNING, 1);
-        assert!(changed_ready(&running, &status(reason::RUNNING, 2)).is_none());
+        assert!(changed_ready(&running.conditions, &status(reason::RUNNING, 2).conditions).is_none());
         let stuck = status(reason::SOURCE_UNAVAILABLE, 1);
-        let told = event(changed_ready(&running, &stuck).unwrap());
+        let told = event(changed_ready(&running.conditions, &stuck.conditions).unwrap());
         assert_eq!((told.type_, told.reason.as_str()), (EventType::Warning, reason::SOURCE_UNAVAILABLE));
-        assert_eq!(event(changed_ready(&stuck, &running).unwrap()).type_, EventType::Normal);
+        assert_eq!(
+            event(changed_ready(&stuck.conditions, &running.conditions).unwrap()).type_,
+            EventType::Normal
+        );
     }
 
     #[test]

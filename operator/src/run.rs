@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!  admin (/metrics /livez /readyz) .................................................. all the time
-//!  reach the API server -> ready -> hold the Lease -> watch and reconcile -> stop -> give the Lease back
+//!  reach the API server -> ready -> hold the Lease -> watch, ready again once all is listed, and reconcile -> stop -> give it back
 //!                                        |
 //!                                        `-- lost: end at once, with status 1
 //! ```
 
 use crate::{
-    admin::{self, Admin, Readiness},
+    admin::{self, Admin, Readiness, WaitsFor},
     api_error::{ApiError, ErrorClass, described},
     args::Args,
-    cache::AllPipelines,
+    cache::{AllPipelines, Cache, Pipeline},
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
@@ -113,7 +113,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         let config = Config::infer().await.map_err(|error| Error::Config(what_is_wrong(&error)))?;
         let client = client(config.clone())?;
         reach(&client).await;
-        readiness.set(true);
+        readiness.set(WaitsFor::Nothing);
         let mut lease = Lease::join(lease_client(config)?, lease_name(args)).await;
         lease.acquired().await;
         Ok((client, lease))
@@ -123,7 +123,7 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         () = stop.clone() => None,
     };
     let ending = match started {
-        Some((client, lease)) => lead(args, client, &lease, metrics, stop).await,
+        Some((client, lease)) => lead(args, client, &lease, (metrics, &readiness), stop).await,
         None => Ending::Asked,
     };
     admin.abort();
@@ -131,8 +131,15 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
 }
 
 /// Works for as long as the Lease is held.
-async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>, stop: Stop) -> Ending {
+async fn lead(
+    args: &Args,
+    client: Client,
+    lease: &Lease,
+    (metrics, readiness): (Arc<Metrics>, &Readiness),
+    stop: Stop,
+) -> Ending {
     metrics.set_leader(true);
+    readiness.set(WaitsFor::Watches);
     let shared = Arc::new(Shared {
         recorder: Recorder::new(client.clone(), Reporter::from("sluice-operator")),
         client,
@@ -150,8 +157,11 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
             operator_pods: args.operator_pods(),
         },
     });
-    let work =
-        join_all(scopes(args).into_iter().map(|scope| control(Arc::clone(&shared), scope, stop.clone())));
+    let mut tasks = JoinSet::new();
+    let scopes: Vec<_> =
+        scopes(args).into_iter().map(|scope| watched(Arc::clone(&shared), &scope, &mut tasks)).collect();
+    let caches: Vec<Cache> = scopes.iter().map(|(world, _)| world.cache.clone()).collect();
+    let work = join_all(scopes.into_iter().map(|(world, events)| control(world, events, stop.clone())));
     let stopped = async {
         stop.clone().await;
         info!("stopping: reconciles under way are finished");
@@ -163,6 +173,7 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
         _ = work => Ending::Asked,
         () = stopped => Ending::Asked,
         never = tidy(&shared.sampler) => match never {},
+        never = ready_once_listed(&caches, readiness) => match never {},
     };
     shared.metrics.set_leader(false);
     if matches!(ending, Ending::Asked) {
@@ -171,21 +182,36 @@ async fn lead(args: &Args, client: Client, lease: &Lease, metrics: Arc<Metrics>,
     ending
 }
 
-/// Watches one scope and reconciles its pipelines until it is told to stop.
-async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
-    let mut tasks = JoinSet::new();
+/// Until every watch has listed what there is, nothing is looked after: this process leads, and is not ready.
+pub async fn ready_once_listed(caches: &[Cache], readiness: &Readiness) -> Infallible {
+    let listed = join_all(caches.iter().map(Cache::ready)).await;
+    if listed.iter().all(Result::is_ok) {
+        readiness.set(WaitsFor::Nothing);
+    }
+    std::future::pending().await
+}
+
+/// Starts the watches of one scope.
+fn watched(
+    shared: Arc<Shared>,
+    scope: &Scope,
+    tasks: &mut JoinSet<()>,
+) -> (Arc<World>, mpsc::Receiver<ObjectRef<Pipeline>>) {
     let (concerned, events) = mpsc::channel(CONCERNED_MAX);
     let cache = Watches {
         client: &shared.client,
-        scope: &scope,
-        tasks: &mut tasks,
+        scope,
+        tasks,
         concerned,
-        state: Arc::new(WatchState::default()),
+        state: Arc::new(WatchState::new(Arc::clone(&shared.metrics))),
     }
     .start();
-    let pipelines = cache.pipelines.clone();
-    shared.pipelines.add(pipelines.clone());
-    let world = Arc::new(World { shared, cache });
+    shared.pipelines.add(cache.pipelines.clone());
+    (Arc::new(World { shared, cache }), events)
+}
+
+/// Reconciles the pipelines of one scope, as events concern them, until it is told to stop.
+async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
     let settings = controller::Config::default()
         .debounce(Duration::from_millis(DEBOUNCE_MS))
         .concurrency(RECONCILES_MAX);
@@ -193,8 +219,8 @@ async fn control(shared: Arc<Shared>, scope: Scope, stop: Stop) {
         |pipeline, world| Box::pin(reconcile(pipeline, world)),
         error_policy,
         Arc::clone(&world),
-        pipelines,
-        events.map(Ok::<_, Infallible>).take_until(stop),
+        world.cache.pipelines.clone(),
+        events.inspect(|concerned| world.concerned(concerned)).map(Ok::<_, Infallible>).take_until(stop),
         settings,
     )
     .for_each(|outcome| {

@@ -142,6 +142,7 @@ impl Watches<'_> {
         let events = watcher::watcher(self.scope.api::<K>(self.client), config).modify(trim);
         let mut events = events.default_backoff().reflect(writer).boxed();
         let (state, mut concerned) = (Arc::clone(&self.state), self.concerned.clone());
+        state.begins(&K::kind(&()));
         self.tasks.spawn(async move {
             let kind = K::kind(&());
             while let Some(event) = events.next().await {

@@ -1,12 +1,14 @@
-//! Whether the watches work: one log line when that changes, instead of one per attempt and kind of object.
+//! Whether the watches work: one log line when that changes, instead of one per attempt and kind of object; and a metric that says which
+//! fail, since nothing is looked after until each has listed what there is.
 //!
 //! An API server that is away breaks all watches at once and is one line; a refusal (no such kind, no permission)
 //! concerns one kind of object and is a line for each.
 
+use crate::metrics::Metrics;
 use kube::{core::Status, runtime::watcher};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use tracing::{info, warn};
 
@@ -14,8 +16,9 @@ use tracing::{info, warn};
 const GONE: u16 = 410;
 
 /// What fails, by kind of object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WatchState {
+    metrics: Arc<Metrics>,
     failing: Mutex<BTreeMap<String, Failure>>,
 }
 
@@ -36,6 +39,16 @@ enum Change {
 }
 
 impl WatchState {
+    /// One that says it to these metrics.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, failing: Mutex::default() }
+    }
+
+    /// A watch begins.
+    pub fn begins(&self, kind: &str) {
+        self.metrics.add_failing_watches(kind, 0);
+    }
+
     /// A watch failed.
     pub fn failed(&self, kind: &str, error: &watcher::Error) {
         let answer = answer(error);
@@ -66,13 +79,18 @@ impl WatchState {
             Failure::Away => failing.values().any(|known| *known == Failure::Away),
             Failure::Refused(_) => failing.get(kind) == Some(&failure),
         };
-        failing.insert(kind.to_owned(), failure);
+        if failing.insert(kind.to_owned(), failure).is_none() {
+            self.metrics.add_failing_watches(kind, 1);
+        }
         if is_known { Change::None } else { Change::Fails(failure) }
     }
 
     fn note_success(&self, kind: &str) -> Change {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = failing.remove(kind).is_some();
+        if failed {
+            self.metrics.add_failing_watches(kind, -1);
+        }
         if failed && failing.is_empty() { Change::Works } else { Change::None }
     }
 }
@@ -92,9 +110,30 @@ fn answer(error: &watcher::Error) -> Option<&Status> {
 mod tests {
     use super::*;
 
+    fn state() -> WatchState {
+        WatchState::new(Arc::new(Metrics::new("test", &[]).unwrap()))
+    }
+
+    #[test]
+    fn what_fails_is_told_by_kind_and_once() {
+        let state = state();
+        let says = |count: i64| {
+            let text = String::from_utf8(state.metrics.render().unwrap()).unwrap();
+            text.contains(&format!("sluice_operator_watch_failing{{kind=\"Pod\"}} {count}\n"))
+        };
+        state.begins("Pod");
+        assert!(says(0));
+        state.note_failure("Pod", Some(403));
+        state.note_failure("Pod", None);
+        assert!(says(1), "it is one watch, whyever it fails");
+        state.note_success("Pod");
+        state.note_success("Pod");
+        assert!(says(0));
+    }
+
     #[test]
     fn a_server_that_is_away_is_one_line_and_so_is_its_return() {
-        let state = WatchState::default();
+        let state = state();
         assert_eq!(state.note_failure("Pod", None), Change::Fails(Failure::Away));
         assert_eq!(state.note_failure("Job", None), Change::None);
         assert_eq!(state.note_failure("Pod", None), Change::None);
@@ -105,7 +144,7 @@ mod tests {
 
     #[test]
     fn refusals_are_a_line_for_each_kind_and_gone_is_none() {
-        let state = WatchState::default();
+        let state = state();
         assert_eq!(state.note_failure("Pod", Some(403)), Change::Fails(Failure::Refused(403)));
         assert_eq!(state.note_failure("Job", Some(403)), Change::Fails(Failure::Refused(403)));
         assert_eq!(state.note_failure("Job", Some(403)), Change::None);

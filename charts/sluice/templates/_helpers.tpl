@@ -93,6 +93,10 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+# Why the pods of a StatefulSet are not made (a quota, a rule of the namespace) is said in its events and nowhere else.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- end }}
 
 {{/*

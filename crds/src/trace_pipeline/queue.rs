@@ -23,14 +23,15 @@ pub struct Queue {
     #[serde(default)]
     pub mode: QueueMode,
 
-    /// Size of each volume: a whole number of Mi, Gi or Ti, at least 64Mi. Default 10Gi. A larger one makes the volumes grow
+    /// Size of each volume: a whole number of Mi, Gi or Ti, 64Mi to 64Ti. Default 10Gi. A larger one makes the volumes grow
     /// while gateways run, where their storage class allows that; a smaller one replaces them, one gateway at a time, each once it
     /// is empty.
     #[serde(default = "size")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Mi|Gi|Ti)$') && quantity(self).compareTo(quantity('64Mi')) >= 0")
-        .message("size is a whole number of Mi, Gi or Ti, at least 64Mi, such as 10Gi"))]
+        "self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$') && quantity(self).compareTo(quantity('64Mi')) >= 0 \
+         && quantity(self).compareTo(quantity('64Ti')) <= 0")
+        .message("size is a whole number of Mi, Gi or Ti from 64Mi to 64Ti, such as 10Gi"))]
     pub size: String,
 
     /// Bytes of each volume that blocks may take: a whole number of Mi, Gi or Ti, at least 32Mi and at most 19/20 of size. When it is

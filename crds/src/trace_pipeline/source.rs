@@ -6,6 +6,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What another field or the gateway decides. The gateway's config knows the same names, with what decides each; here
+/// they are refused at once. In two rules, for what one may cost the API server.
+const OWNED: &str = "self.all(k, !(k in ['bootstrap.servers', 'metadata.broker.list', 'auto.offset.reset', 'security.protocol', \
+    'fetch.message.max.bytes', 'max.partition.fetch.bytes', 'fetch.max.bytes', 'message.max.bytes', \
+    'receive.message.max.bytes', 'partition.assignment.strategy', 'session.timeout.ms', 'heartbeat.interval.ms', \
+    'max.poll.interval.ms', 'isolation.level', 'check.crcs', 'acks', 'request.required.acks', 'message.timeout.ms', \
+    'delivery.timeout.ms', 'retries', 'message.send.max.retries', 'max.in.flight', \
+    'max.in.flight.requests.per.connection', 'transactional.id', 'linger.ms', 'allow.auto.create.topics', \
+    'topic.metadata.propagation.max.ms', 'fetch.queue.backoff.ms', 'fetch.error.backoff.ms', 'fetch.wait.max.ms', \
+    'statistics.interval.ms', 'topic.metadata.refresh.interval.ms', 'socket.keepalive.enable', 'reconnect.backoff.ms', \
+    'reconnect.backoff.max.ms', 'log.connection.close']) && !k.startsWith('ssl.') && !k.startsWith('sasl.') && !k.startsWith('group.') \
+    && !k.startsWith('client.'))";
+
+/// More beginnings of such names.
+const OWNED_BEGINNINGS: &str = "self.all(k, !k.startsWith('enable.') && !k.startsWith('auto.commit.') \
+    && !k.startsWith('queued.') && !k.startsWith('sluice.') && !k.startsWith('plugin.') \
+    && !k.startsWith('compression.') && !k.startsWith('batch.') && !k.startsWith('queue.buffering.'))";
+
 /// Where messages come from.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,6 +99,15 @@ pub struct KafkaSource {
     /// connections holds for the operator as well.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(
+        validation = Rule::new(OWNED)
+            .message("properties has a name that another field or the gateway decides: where it reads (bootstrap.servers, \
+                      auto.offset.reset), security (ssl.*, sasl.*, security.protocol), how it is a member of its group (group.*, \
+                      client.*, session.timeout.ms), sizes (*.max.bytes), dead letters (acks, retries), or one that is tuned"),
+        validation = Rule::new(OWNED_BEGINNINGS)
+            .message("properties has a name with a beginning that another field or the gateway decides: enable., auto.commit., \
+                      queued., sluice., plugin., compression., batch. or queue.buffering.")
+    )]
     pub properties: BTreeMap<String, PropertyValue>,
 }
 

@@ -34,6 +34,36 @@ pub const VALUES: &[Case] = &[
         message: "recordBatchBytesMax is a whole number",
     },
     Case {
+        pointer: "/spec/source/kafka/properties",
+        taken: &[
+            "{}",
+            r#"{"socket.receive.buffer.bytes": "65536", "broker.address.family": "v4", "debug": "cgrp"}"#,
+            r#"{"retries.x": "c", "fetch.min.bytes": "1"}"#,
+        ],
+        refused: &[
+            r#"{"bootstrap.servers": "kafka:9092"}"#,
+            r#"{"auto.offset.reset": "latest"}"#,
+            r#"{"isolation.level": "read_uncommitted"}"#,
+            r#"{"socket.receive.buffer.bytes": "65536", "acks": "0"}"#,
+            r#"{"fetch.wait.max.ms": "1"}"#,
+            r#"{"group.instance.id": "a"}"#,
+            r#"{"client.rack": "a"}"#,
+            r#"{"ssl.ca.location": "/a"}"#,
+            r#"{"debug": "cgrp", "sasl.password": "p"}"#,
+        ],
+        message: "properties has a name that another field or the gateway decides",
+    },
+    Case {
+        pointer: "/spec/source/kafka/properties",
+        taken: &["{}", r#"{"socket.timeout.ms": "10000", "client": "a", "sslx": "b", "batch": "c"}"#],
+        refused: &[
+            r#"{"enable.auto.commit": "true"}"#,
+            r#"{"plugin.library.paths": "/a"}"#,
+            r#"{"batch.size": "1"}"#,
+        ],
+        message: "properties has a name with a beginning",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse/endpoints",
         taken: &[
             r#"["http://clickhouse:8123"]"#,
@@ -260,8 +290,18 @@ pub const VALUES: &[Case] = &[
     },
     Case {
         pointer: "/spec/queue/size",
-        taken: &[r#""64Mi""#, r#""10Gi""#, r#""1Ti""#],
-        refused: &[r#""63Mi""#, r#""10G""#, r#""10""#, r#""0Gi""#],
+        taken: &[r#""64Mi""#, r#""10Gi""#, r#""1Ti""#, r#""64Ti""#],
+        refused: &[
+            r#""63Mi""#,
+            r#""10G""#,
+            r#""1.5Gi""#,
+            r#""10""#,
+            r#""0Gi""#,
+            r#""""#,
+            r#""65Ti""#,
+            r#""65537Gi""#,
+            r#""99999999999999Ti""#,
+        ],
         message: "size is a whole number of Mi, Gi or Ti",
     },
     Case {

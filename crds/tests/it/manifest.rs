@@ -43,6 +43,39 @@ fn every_string_and_list_of_the_spec_is_bounded() {
     });
 }
 
+/// Whoever reads `kubectl explain` sees what a field is when nothing is said, and how far a number may go.
+#[test]
+fn every_default_of_the_spec_is_told_and_every_number_has_a_range() {
+    let schema = schema();
+    let mut defaults = 0;
+    each(schema.pointer("/properties/spec").unwrap(), "", &mut |path, value| {
+        if matches!(value.get("type").and_then(Value::as_str), Some("integer" | "number")) {
+            assert!(value.get("minimum").is_some() && value.get("maximum").is_some(), "{path} has no range");
+        }
+        let Some(default) =
+            value.get("default").filter(|default| !default.is_object() && !default.is_array())
+        else {
+            return;
+        };
+        if field(path).is_none() {
+            return;
+        }
+        defaults += 1;
+        let told = value["description"].as_str().unwrap_or_default();
+        let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        let is_told = told.to_lowercase().contains("default") && told.contains(&text);
+        assert!(is_told, "{path} does not tell its default {default}: {told}");
+    });
+    assert!(defaults > 30, "{defaults}");
+}
+
+#[test]
+fn a_pipeline_is_found_by_its_short_name_and_among_what_watches() {
+    let names = crd()["spec"]["names"].clone();
+    assert_eq!(names["shortNames"], json!(["tp"]));
+    assert_eq!(names["categories"], json!(["observability"]));
+}
+
 /// What `kubectl apply` without `--server-side` can keep of an object, bytes: it writes the whole of it into an annotation.
 const LAST_APPLIED_BYTES_MAX: usize = 256 << 10;
 

@@ -82,6 +82,7 @@ fn every_rule_compiles_stays_cheap_and_is_tried() {
         .chain(REPLICAS.iter().map(|c| c.2))
         .chain(AFTER_ENQUEUE.iter().map(|c| c.2))
         .collect();
+    let taken = taken();
     let mut rules = BTreeSet::new();
     collect(&schema(), &mut rules);
     assert!(rules.len() >= 12, "{rules:?}");
@@ -94,7 +95,24 @@ fn every_rule_compiles_stays_cheap_and_is_tried() {
         }
         let tried = refused.iter().any(|part| !part.is_empty() && message.contains(part));
         assert!(tried, "no test is refused by: {message}");
+        let is_taken = taken.iter().any(|part| message.contains(part));
+        assert!(is_taken, "no test is taken by, where it could be refused: {message}");
     }
+}
+
+/// Parts of the messages of rules that take something in a test which stands where they refuse something else.
+fn taken() -> BTreeSet<&'static str> {
+    let values = VALUES.iter().filter(|case| !case.taken.is_empty()).map(|case| case.message);
+    let is_taken_at = |pointer: &str| CHANGES.iter().any(|change| change.0 == pointer && change.3);
+    let changes = CHANGES.iter().filter(|change| !change.3 && is_taken_at(change.0)).map(|change| change.4);
+    // What is taken with the same mode, and with the same mode or the same end of a drain.
+    let replicas =
+        REPLICAS.iter().filter(|one| REPLICAS.iter().any(|two| two.1 == one.1 && two.2.is_empty()));
+    let drains = AFTER_ENQUEUE
+        .iter()
+        .filter(|one| AFTER_ENQUEUE.iter().any(|two| two.2.is_empty() && (two.0 == one.0 || two.1 == one.1)));
+    let all = values.chain(changes).chain(replicas.map(|one| one.2)).chain(drains.map(|one| one.2));
+    all.filter(|message| !message.is_empty()).collect()
 }
 
 /// The smallest pipeline with one value in it.

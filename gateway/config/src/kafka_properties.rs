@@ -15,7 +15,7 @@ pub const PROPERTY_BYTES_MAX: usize = 1_024;
 const LETTERS: &str = "the gateway decides how dead letters are produced";
 
 /// Names, or beginnings of names that end in a dot, and what decides them.
-const OWNED: [(&str, &str); 43] = [
+pub const OWNED: [(&str, &str); 43] = [
     ("bootstrap.servers", "set bootstrapServers"),
     ("metadata.broker.list", "set bootstrapServers"),
     ("group.id", "set consumerGroup"),
@@ -62,7 +62,7 @@ const OWNED: [(&str, &str); 43] = [
 ];
 
 /// Names that the gateway sets, where another value would only be slower or louder: its own reasons stand beside them.
-const TUNED: [&str; 9] = [
+pub const TUNED: [&str; 9] = [
     "fetch.queue.backoff.ms",
     "fetch.error.backoff.ms",
     "fetch.wait.max.ms",

@@ -43,10 +43,10 @@ pub use names::Names;
 pub use news::{News, news};
 pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, HolderSeen, MemorySeen,
-    Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailed, SchemaFailure, SchemaSeen,
-    SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait,
-    WorkloadSeen,
+    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, Hindrance, HolderSeen,
+    MemorySeen, Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailed, SchemaFailure,
+    SchemaSeen, SecretSeen, Secrets, SourceFailure, StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen,
+    Wait, WorkloadSeen,
 };
 pub use plan::{Defaults, OperatorPods, Plan, Planned, Waiting, plan};
 pub use rival::rival;
@@ -54,7 +54,7 @@ pub use schema::{
     SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep, schema_job_name,
 };
 pub use size::REPLICAS_MAX;
-pub use status::{removing, status, told};
+pub use status::{hindered, removing, status, told};
 
 // What `plan` returns belongs to the contract crate; callers need no second import.
 pub use sluice_gateway_config::{Violation, Violations};

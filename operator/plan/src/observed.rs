@@ -3,6 +3,7 @@
 //! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
 
 mod gateway;
+mod hindrance;
 mod holder;
 mod memory;
 mod schema;
@@ -14,6 +15,7 @@ mod volumes;
 mod workload;
 
 pub use gateway::GatewaySeen;
+pub use hindrance::Hindrance;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
 pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
@@ -73,6 +75,10 @@ pub struct Observed {
     pub rollout: Option<RolloutStatus>,
     /// Gateways that are given more memory in place; `None` when nobody looked, and the status still holds for pods that are there.
     pub memory_resizes: Option<Vec<MemoryResize>>,
+    /// What kept this from being carried out; `None` while nothing does, or it may pass by itself.
+    pub hindrance: Option<Hindrance>,
+    /// Why Kubernetes does not make pods that the StatefulSet wants, in its words; `None` when it was not asked, or says nothing.
+    pub pods_refused: Option<String>,
 }
 
 /// What scaling came to, before anything is planned.

@@ -26,7 +26,8 @@ pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_repl
 /// gateway holds anyway or [`ACTIVE_MIN`]; below, it is refused.
 pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32) -> Result<u32, ByteSize> {
     let held = partitions.div_ceil(replicas.max(1)).max(1);
-    let wanted = held.next_power_of_two().clamp(ACTIVE_MIN, ACTIVE_MAX).min(partitions.max(1));
+    let wanted =
+        held.min(ACTIVE_MAX).next_power_of_two().clamp(ACTIVE_MIN, ACTIVE_MAX).min(partitions.max(1));
     let least = held.min(ACTIVE_MIN);
     let fits = |active: u32| Budget::divide(&Sizing { partitions_active_max: active, ..*sizing });
     fits(least).map_err(|shortfall| shortfall.smallest)?;

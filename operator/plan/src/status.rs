@@ -3,6 +3,7 @@
 //! The same facts give the same status, whether or not anything was applied; a condition keeps the time of its last
 //! change until its status changes, so that a status that says nothing new is equal to the one before and not written.
 
+mod hindered;
 mod loss;
 mod progress;
 mod removal;
@@ -10,6 +11,7 @@ mod scaling;
 mod verdict;
 mod volumes;
 
+pub use hindered::hindered;
 pub use removal::removing;
 pub use scaling::told;
 
@@ -42,7 +44,7 @@ pub fn status(
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
-        .map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now))
+        .map(|(kind, verdict)| verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now))
         .collect();
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
     let plan = outcome.ok().and_then(Planned::ready);
@@ -104,7 +106,7 @@ fn verdicts(
             Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
             None => verdict::scaling_limited(scaling, resized),
         },
-        progress.suspended(),
+        Progress::suspended(pipeline, observed),
         verdict::reconciliation_paused(Intent::of(pipeline)),
         volumes::resized(pipeline, observed),
         volumes::drained(pipeline, observed),

@@ -256,7 +256,8 @@ impl State {
     fn listed(&self, plural: &str) -> Value {
         let of_kind = self.objects.iter().filter(|(what, _)| what.starts_with(&format!("{plural}/")));
         let items: Vec<Value> = of_kind.map(|(_, object)| object.clone()).collect();
-        json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
+        let metadata = json!({"resourceVersion": self.version.to_string()});
+        json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items})
     }
 
     /// Whether an object is the one that whoever deletes it has looked at.

@@ -53,6 +53,12 @@ impl Bench {
         self.shared = shared(&self.server);
     }
 
+    /// Whether a series is exported with this value.
+    pub fn exports(&self, line: &str) -> bool {
+        let text = String::from_utf8(self.metrics().render().unwrap()).unwrap();
+        text.lines().any(|found| found == line)
+    }
+
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
@@ -118,12 +124,16 @@ impl Bench {
         });
     }
 
-    /// Status and reason of a condition.
-    pub fn condition(&self, name: &str, kind: &str) -> String {
+    /// A condition as it is written.
+    pub fn written(&self, name: &str, kind: &str) -> Option<Value> {
         let pipeline = self.server.get(&format!("tracepipelines/{name}")).unwrap();
         let conditions = pipeline["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let condition = conditions.iter().find(|condition| condition["type"] == kind);
-        condition.map_or_else(String::new, |found| {
+        conditions.into_iter().find(|condition| condition["type"] == kind)
+    }
+
+    /// Status and reason of a condition.
+    pub fn condition(&self, name: &str, kind: &str) -> String {
+        self.written(name, kind).map_or_else(String::new, |found| {
             format!("{} {}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap())
         })
     }

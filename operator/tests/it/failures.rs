@@ -1,7 +1,6 @@
-//! A server that refuses, objects of others, and pipelines that cannot be read.
+//! A server that refuses, objects of others, and what is missing or away. What is said of it is in `told.rs`.
 
 use crate::bench::{Bench, NAMESPACE};
-use kube::runtime::controller::Action;
 use serde_json::{Value, json};
 use sluice_operator::api_error::ErrorClass;
 
@@ -36,20 +35,6 @@ async fn each_refusal_has_its_class_and_is_tried_again_later_and_later() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once_and_the_status_is_written_all_the_same() {
-    let bench = Bench::start().await;
-    bench.create("prod");
-    bench.server.refuse("statefulsets", 422);
-    bench.fail("prod").await;
-    bench.fail("prod").await;
-    let writes = bench.server.take_writes();
-    let count = |what: &str| writes.iter().filter(|write| write.what == what).count();
-    // One event says "Progressing", the other one why nothing progresses.
-    assert_eq!((count("events"), count("tracepipelines/prod/status")), (2, 1));
-    assert_eq!(bench.condition("prod", "Ready"), "False Progressing");
-}
-
-#[tokio::test]
 async fn an_object_of_somebody_else_is_left_alone() {
     let bench = Bench::start().await;
     bench.create("prod");
@@ -61,22 +46,6 @@ async fn an_object_of_somebody_else_is_left_alone() {
     let before = bench.server.get("services/prod-gateway");
     assert_eq!(bench.fail("prod").await.0, ErrorClass::Foreign);
     assert_eq!(bench.server.get("services/prod-gateway"), before);
-}
-
-#[tokio::test]
-async fn a_pipeline_that_cannot_be_read_does_not_stop_the_others() {
-    let bench = Bench::start().await;
-    let mut malformed = bench.pipeline("malformed");
-    malformed["spec"]["source"]["kafka"]["topics"] = "not a list".into();
-    bench.server.put("tracepipelines/malformed", malformed);
-    bench.create("prod");
-    for _ in 0..2 {
-        assert_eq!(bench.reconcile("malformed").await.unwrap(), Action::await_change());
-    }
-    let writes = bench.server.take_writes();
-    assert_eq!(writes.iter().map(|write| write.what.as_str()).collect::<Vec<_>>(), ["events"]);
-    bench.settle("prod").await;
-    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
 }
 
 #[tokio::test]

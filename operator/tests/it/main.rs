@@ -24,5 +24,6 @@ mod rollout;
 mod scaling;
 mod schema;
 mod telling;
+mod told;
 mod unasked;
 mod volumes;

@@ -13,11 +13,18 @@ const POLL_SECONDS: u64 = 15;
 thread_local! {
     /// Each test has a thread, and so a time, of its own. It begins at some moment of 2026.
     static NOW_MS: Cell<u64> = const { Cell::new(1_790_000_000_000) };
+    static IS_BROKEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The clock that the operator goes by.
 pub fn clock() -> Moment {
+    assert!(!IS_BROKEN.get(), "the clock is broken");
     Moment(NOW_MS.get())
+}
+
+/// Whoever asks for the time panics, as a defect of the operator would.
+pub fn break_clock(is_broken: bool) {
+    IS_BROKEN.set(is_broken);
 }
 
 /// Lets so many seconds pass.

@@ -4,8 +4,8 @@
 //! until a person changes something.
 
 use crate::{
-    Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, WorkloadSeen, lifecycle,
-    objects,
+    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, WorkloadSeen,
+    lifecycle, objects,
     status::{verdict::Verdict, volumes},
 };
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
@@ -29,7 +29,7 @@ pub(super) enum Progress {
     LeftAlone { is_ready: bool, message: String },
     /// The change failed, for this reason of all three, and nothing happens until somebody edits the spec.
     Failed { reason: &'static str, message: String },
-    /// Not possible as the spec is, for the reason of `Ready` and `Stalled`.
+    /// Not possible as the spec or the cluster is, for the reason of `Ready` and `Stalled`.
     Refused { reason: &'static str, message: String },
 }
 
@@ -39,6 +39,9 @@ impl Progress {
         observed: &Observed,
         outcome: Result<&Planned, &Violations>,
     ) -> Self {
+        if let (Ok(_), Some(hindrance)) = (outcome, &observed.hindrance) {
+            return Self::of_hindrance(hindrance);
+        }
         match outcome {
             Err(violations) => {
                 let all: Vec<_> = violations.iter().map(ToString::to_string).collect();
@@ -51,6 +54,7 @@ impl Progress {
                 .or_else(|| Self::of_schema(plan, &observed.schema))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
+                .or_else(|| Self::of_refused_pods(plan, observed))
                 .or_else(|| Self::of_rollout(observed))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
@@ -77,12 +81,34 @@ impl Progress {
         }
     }
 
-    /// Whether the pipeline rests; on its way there it does not yet.
-    pub(super) fn suspended(&self) -> Verdict {
-        match self {
+    /// Whether the pipeline rests, whatever is wrong with it besides; on its way there it does not yet.
+    pub(super) fn suspended(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
+        if Intent::of(pipeline) != Intent::Suspend {
+            return Verdict::no(reason::OK, "the pipeline is not suspended");
+        }
+        match Self::of_rest(pipeline, observed) {
             Self::Resting { message } => Verdict::yes(reason::SUSPENDED, message),
-            Self::Held { ready: reason::SUSPENDED, message, .. } => Verdict::no(reason::DRAINING, message),
-            _ => Verdict::no(reason::OK, "the pipeline is not suspended"),
+            on_its_way => Verdict::no(reason::DRAINING, on_its_way.words()),
+        }
+    }
+
+    /// What kept the operator from doing as planned: until a person does something, or until it passes.
+    pub(super) fn of_hindrance(Hindrance { reason, message, stays }: &Hindrance) -> Self {
+        if *stays {
+            return Self::Refused { reason, message: message.clone() };
+        }
+        Self::Held { ready: reason, reconciling: reason, message: message.clone() }
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Self::Done { message }
+            | Self::Moving { message, .. }
+            | Self::Held { message, .. }
+            | Self::Resting { message }
+            | Self::LeftAlone { message, .. }
+            | Self::Failed { message, .. }
+            | Self::Refused { message, .. } => message,
         }
     }
 
@@ -176,6 +202,17 @@ impl Progress {
         (there > plan.replicas()).then(|| {
             moving(reason::SCALING, format!("{there} gateways to {}: {}", plan.replicas(), drain.reason))
         })
+    }
+
+    /// Pods that the StatefulSet asks for and does not get.
+    fn of_refused_pods(plan: &Plan, observed: &Observed) -> Option<Self> {
+        let (why, seen) = (observed.pods_refused.as_ref()?, observed.workload.as_ref()?);
+        let message = format!(
+            "{} of {} gateways exist; Kubernetes does not make the others: {why}",
+            seen.replicas,
+            plan.replicas()
+        );
+        Some(Self::Held { ready: reason::PODS_REFUSED, reconciling: reason::SCALING, message })
     }
 
     /// A change that failed, or that one gateway tries before the others get it.

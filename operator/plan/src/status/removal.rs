@@ -18,7 +18,9 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
         (condition::RECONCILING, Verdict::yes(reason::DRAINING, &message)),
         (condition::STALLED, Verdict::no(reason::OK, "")),
     ];
-    let ours = said.map(|(kind, verdict)| verdict.condition(kind, pipeline, &before.conditions, now));
+    let ours = said.map(|(kind, verdict)| {
+        verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now)
+    });
     let is_other = |condition: &&Condition| ours.iter().all(|own| own.type_ != condition.type_);
     let others: Vec<Condition> = before.conditions.iter().filter(is_other).cloned().collect();
     let scaling = scaling::with_drain(before.scaling.clone(), observed.scaling.drain.as_ref());

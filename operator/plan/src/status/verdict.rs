@@ -38,7 +38,7 @@ impl Verdict {
     pub(super) fn condition(
         self,
         kind: &str,
-        pipeline: &TracePipeline,
+        generation: Option<i64>,
         before: &[Condition],
         now: &Time,
     ) -> Condition {
@@ -48,7 +48,7 @@ impl Verdict {
             status: self.status.to_owned(),
             reason: self.reason.to_owned(),
             message: self.message,
-            observed_generation: pipeline.metadata.generation,
+            observed_generation: generation,
             last_transition_time: same.map_or(now, |condition| &condition.last_transition_time).clone(),
         }
     }

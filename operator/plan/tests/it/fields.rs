@@ -60,3 +60,23 @@ fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
         assert_eq!(parts.schema_job, plain.schema_job, "{field} {value}");
     }
 }
+
+#[test]
+fn the_definition_refuses_the_settings_of_kafka_that_the_gateway_would() {
+    use sluice_gateway_config::kafka_properties::{OWNED, TUNED, owner};
+    let crd = sluice_crds::crd();
+    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/source/properties/kafka/properties/properties";
+    let rules = crd.pointer(&format!("{at}/x-kubernetes-validations")).unwrap().as_array().unwrap();
+    let rules: Vec<&str> = rules.iter().map(|rule| rule["rule"].as_str().unwrap()).collect();
+    let names: Vec<&str> = rules.iter().flat_map(|rule| rule.split('\'').skip(1).step_by(2)).collect();
+    for name in &names {
+        let example = if name.ends_with('.') { format!("{name}x") } else { (*name).to_owned() };
+        assert!(owner(&example).is_some(), "{name} is refused, and nothing else decides it");
+    }
+    for name in OWNED.iter().map(|(name, _)| *name).chain(TUNED) {
+        let is_refused = names
+            .iter()
+            .any(|refused| *refused == name || refused.ends_with('.') && name.starts_with(refused));
+        assert!(is_refused, "{name} is taken, although something else decides it");
+    }
+}

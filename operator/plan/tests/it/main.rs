@@ -7,9 +7,11 @@ mod fields;
 mod flows;
 mod golden;
 mod life;
+mod mutated;
 mod news;
 mod plans;
 mod pod_template;
+mod reasons;
 mod resize;
 mod revisions;
 mod rollout;
@@ -75,6 +77,8 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         volumes: VolumesSeen::default(),
         rollout: None,
         memory_resizes: None,
+        hindrance: None,
+        pods_refused: None,
     }
 }
 

@@ -8,8 +8,8 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use sluice_crds::{Lag, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
-    Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen, WorkloadSeen,
-    build, plan, rollout, sink::SinkSeen, status,
+    Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
+    WorkloadSeen, build, plan, rollout, sink::SinkSeen, status,
 };
 
 fn now(second: u8) -> Time {
@@ -285,6 +285,38 @@ fn while_the_schema_job_runs_the_old_config_is_what_gateways_have() {
     assert_eq!(summary(&status), ["False/Progressing", "True/SpecChanged", "False/Ok"]);
     assert_eq!(condition(&status, "SchemaReady").reason, "JobRunning");
     assert_eq!(status.config_hash, before.config_hash);
+}
+
+#[test]
+fn a_pipeline_that_rests_says_so_whatever_is_wrong_with_its_spec() {
+    let mut pipeline = with("/spec/gateway", json!({"workers": 64, "resources": {"memory": "128Mi"}}));
+    for (suspend, status, reason) in [(true, "True", "Suspended"), (false, "False", "Ok")] {
+        pipeline.spec.suspend = suspend;
+        let said = said(&pipeline, &observed(&pipeline, 12));
+        assert_eq!(summary(&said), ["False/SpecInvalid", "False/SpecInvalid", "True/SpecInvalid"]);
+        let found = condition(&said, "Suspended");
+        assert_eq!((found.status.as_str(), found.reason.as_str()), (status, reason));
+    }
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.spec.gateway.workers = Some(64);
+    pipeline.spec.suspend = true;
+    let said = said(&pipeline, &facts);
+    let found = condition(&said, "Suspended");
+    assert_eq!((found.status.as_str(), found.reason.as_str()), ("False", "Draining"));
+    assert!(found.message.starts_with("3 gateways leave"), "{}", found.message);
+}
+
+#[test]
+fn what_the_cluster_does_not_let_us_do_comes_before_what_is_waited_for() {
+    let (pipeline, well) = running(&json!({}), &[]);
+    let hindered = |stays| {
+        let hindrance = Hindrance { reason: "ApplyFailed", message: "quota".into(), stays };
+        said(&pipeline, &Observed { hindrance: Some(hindrance), ..well.clone() })
+    };
+    assert_eq!(summary(&hindered(true)), ["False/ApplyFailed", "False/ApplyFailed", "True/ApplyFailed"]);
+    assert_eq!(summary(&hindered(false)), ["False/ApplyFailed", "True/ApplyFailed", "False/Ok"]);
+    assert_eq!(condition(&hindered(false), "Ready").message, "quota");
+    assert_eq!(condition(&hindered(true), "SourceReachable").status, "True", "the rest is said as ever");
 }
 
 #[test]

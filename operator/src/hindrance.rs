@@ -1,0 +1,122 @@
+//! What keeps a pipeline from being looked after, and how a person gets to know: by its status, also when a look came to nothing before
+//! anything could be said. Which failures are worth it is decided here; the words of the conditions are the plan's.
+
+use crate::{
+    api_error::{ErrorClass, described},
+    cache::Pipeline,
+    memory::Key,
+    reconcile::{Error, World},
+    report::{self, STATUS, shortened},
+};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ApiResource, Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use sluice_crds::{
+    TracePipeline, TracePipelineStatus,
+    status::{condition, reason},
+};
+use sluice_plan::{Hindrance, hindered};
+use tracing::debug;
+
+/// Failures in a row before one is told that may pass by itself: a quarter of a minute, in which a conflict or a restart of the API
+/// server is over. Chosen.
+pub const TRIES: u32 = 5;
+
+/// What is to be told of a failure; `None` while it may pass by itself, and of what is told in other words.
+pub fn of(
+    error: &Error,
+    status: Option<&TracePipelineStatus>,
+    key: &Key,
+    world: &World,
+) -> Option<Hindrance> {
+    if error.contested().is_some() {
+        return None;
+    }
+    let stays = stays(error.class());
+    let is_told = status.is_some_and(|status| is_told(&status.conditions));
+    // This one is not counted yet.
+    let failures = world.shared.memory.failures(key).saturating_add(1);
+    (stays || is_told || failures >= TRIES).then(|| as_told(error, stays))
+}
+
+/// The same of a failure that is counted already.
+fn of_counted(error: &Error, failures: u32, said: &[Condition]) -> Option<Hindrance> {
+    let stays = stays(error.class());
+    (stays || is_told(said) || failures >= TRIES).then(|| as_told(error, stays))
+}
+
+fn as_told(error: &Error, stays: bool) -> Hindrance {
+    let message = format!("{}; it is tried again every five minutes or sooner", shortened(&described(error)));
+    Hindrance { reason: reason::APPLY_FAILED, message, stays }
+}
+
+/// Whether a failure stays until a person does something. A conflict may be somebody who writes at the same time.
+fn stays(class: ErrorClass) -> bool {
+    match class {
+        ErrorClass::Refused | ErrorClass::Forbidden | ErrorClass::Foreign | ErrorClass::Panicked => true,
+        ErrorClass::Conflict | ErrorClass::Unavailable | ErrorClass::Unreadable | ErrorClass::Timeout => {
+            false
+        }
+    }
+}
+
+fn is_told(conditions: &[Condition]) -> bool {
+    let mut ready = conditions.iter().filter(|condition| condition.type_ == condition::READY);
+    ready.any(|ready| ready.reason == reason::APPLY_FAILED)
+}
+
+/// A person reads in the status that a look came to nothing, where the look itself could not say so.
+pub async fn tell_failure(pipeline: &Pipeline, key: &Key, (error, failures): (&Error, u32), world: &World) {
+    // A status that is not taken now is not taken a second time.
+    if error.contested().is_some() || matches!(error, Error::Report(_)) {
+        return;
+    }
+    let said = pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref());
+    let said = said.map_or(&[][..], |status| &status.conditions);
+    if let Some(hindrance) = of_counted(error, failures, said) {
+        tell(pipeline, key, &hindrance, world).await;
+    }
+}
+
+/// Writes what hinders into the status as it is now, if it is not there; the rest of the status stays as it is.
+pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) {
+    let resource = ApiResource::erase::<TracePipeline>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(world.shared.client.clone(), &key.namespace, &resource);
+    let now = match api.get_opt(&key.name).await {
+        Ok(Some(now)) if now.uid() == pipeline.uid() => now,
+        Ok(_) => return,
+        Err(error) => return debug!(%error, pipeline = %key.name, "cannot look at the status"),
+    };
+    let before = &now.data["status"];
+    let after = hindered(before, pipeline.meta().generation, hindrance, &Time(Timestamp::now()));
+    let (of, conditions) = ((key.namespace.as_str(), key.name.as_str()), conditions(&after));
+    world.shared.metrics.set_conditions(of, &conditions);
+    if *before == after {
+        return;
+    }
+    world.shared.metrics.wrote("status");
+    let full = json!({
+        "apiVersion": TracePipeline::api_version(&()), "kind": TracePipeline::kind(&()),
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": now.uid()},
+        "status": after,
+    });
+    let written = api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await;
+    if let Err(error) = written {
+        // The metrics say it all the same.
+        return debug!(%error, pipeline = %key.name, "cannot write the status");
+    }
+    report::ready_changed(pipeline, (&self::conditions(before), &conditions), world).await;
+}
+
+fn conditions(status: &Value) -> Vec<Condition> {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    all.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
+}
