@@ -146,6 +146,8 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         },
         operator_version: Some(plan.operator_version.clone()),
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
+        default_image: plan.image.default.clone(),
+        operator_image: plan.image.operators.clone(),
         config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },
         ..status
     }

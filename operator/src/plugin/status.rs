@@ -1,9 +1,11 @@
 //! `kubectl sluice status`: the story of a pipeline, told from its spec and its status alone.
 
-use super::table::{size, time};
+mod lines;
+
+use lines::{behind, delivery, queue, reads, runs, size_of, writes};
 use serde::Serialize;
 use sluice_crds::{
-    EXACTLY_ONCE, ManagementState, ScalingMode, TracePipeline, TracePipelineStatus,
+    ManagementState, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_plan::resize;
@@ -213,83 +215,6 @@ fn left_alone(pipeline: &TracePipeline) -> Option<String> {
         "managementState is Unmanaged: nothing is repaired, scaled or changed before it is Managed again"
             .into()
     })
-}
-
-fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
-    let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
-    let of = |count: Option<u32>| count.unwrap_or(0);
-    let image = status.image.as_deref().unwrap_or("an image that is not known yet");
-    let updated = match of(status.updated_replicas) {
-        updated if updated == wanted => String::new(),
-        updated => format!(", {updated} of the newest revision"),
-    };
-    format!(
-        "{} of {wanted} gateways ready{updated}; {image}, {} each",
-        of(status.ready_replicas),
-        pipeline.spec.gateway.resources.memory
-    )
-}
-
-fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
-    let kafka = &pipeline.spec.source.kafka;
-    let topics = kafka.topics.iter().map(|name| {
-        let known = status.topics.iter().find(|topic| topic.name == *name);
-        known.map_or_else(|| name.clone(), |topic| format!("{name} ({} partitions)", topic.partitions))
-    });
-    let topics = topics.collect::<Vec<_>>().join(", ");
-    let group = status.consumer_group.as_deref().unwrap_or(&kafka.consumer_group);
-    let group = if group.is_empty() { String::new() } else { format!(" as {group}") };
-    format!("{topics}{group} from {}", kafka.bootstrap_servers.join(", "))
-}
-
-fn writes(pipeline: &TracePipeline) -> String {
-    let clickhouse = &pipeline.spec.sink.clickhouse;
-    let servers = match clickhouse.shards.len() {
-        0 => clickhouse.endpoints.join(", "),
-        1 => format!("one shard, {}", clickhouse.shards[0].endpoints.join(", ")),
-        shards => format!("{shards} shards"),
-    };
-    format!("{}.{} at {servers}", clickhouse.database, clickhouse.table)
-}
-
-fn behind(status: &TracePipelineStatus) -> String {
-    let Some(lag) = status.lag else { return "not known".into() };
-    let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
-    let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
-    format!("{} messages{as_time}", lag.messages)
-}
-
-fn queue(status: &TracePipelineStatus) -> String {
-    let Some(queue) = status.queue else { return "no volume, or not known".into() };
-    if queue.blocks == 0 {
-        return "nothing waits on the queue volumes".into();
-    }
-    format!("{} blocks, {} on the queue volumes", queue.blocks, size(u64::try_from(queue.bytes).unwrap_or(0)))
-}
-
-fn delivery(status: &TracePipelineStatus) -> String {
-    let Some(delivery) = &status.delivery else { return "not known".into() };
-    match &delivery.reason {
-        _ if delivery.guarantee == EXACTLY_ONCE => format!("{EXACTLY_ONCE}: every row is in the table once"),
-        Some(reason) => {
-            format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
-        }
-        None => delivery.guarantee.clone(),
-    }
-}
-
-fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
-    let (spec, scaling) = (&pipeline.spec, status.scaling.as_ref());
-    let why = scaling.map(|scaling| scaling.reason.as_str()).filter(|words| !words.is_empty());
-    match (spec.scaling.mode, why) {
-        (mode, Some(why)) => format!("{mode:?}: {why}"),
-        (ScalingMode::External, None) => "External: whoever writes the scale subresource decides".into(),
-        (mode, None) => match spec.replicas {
-            Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
-            None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),
-        },
-    }
 }
 
 #[cfg(test)]

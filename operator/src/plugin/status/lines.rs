@@ -1,0 +1,84 @@
+//! The lines of a pipeline's story, one function each.
+
+use crate::plugin::table::{size, time};
+use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus};
+
+pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
+    let of = |count: Option<u32>| count.unwrap_or(0);
+    let image = status.image.as_deref().unwrap_or("an image that is not known yet");
+    let other = status.operator_image.as_ref().map_or_else(String::new, |other| {
+        format!(" (the operator has {other}: gateway.upgradeStrategy Automatic moves on to it)")
+    });
+    let updated = match of(status.updated_replicas) {
+        updated if updated == wanted => String::new(),
+        updated => format!(", {updated} of the newest revision"),
+    };
+    format!(
+        "{} of {wanted} gateways ready{updated}; {image}{other}, {} each",
+        of(status.ready_replicas),
+        pipeline.spec.gateway.resources.memory
+    )
+}
+
+pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let kafka = &pipeline.spec.source.kafka;
+    let topics = kafka.topics.iter().map(|name| {
+        let known = status.topics.iter().find(|topic| topic.name == *name);
+        known.map_or_else(|| name.clone(), |topic| format!("{name} ({} partitions)", topic.partitions))
+    });
+    let topics = topics.collect::<Vec<_>>().join(", ");
+    let group = status.consumer_group.as_deref().unwrap_or(&kafka.consumer_group);
+    let group = if group.is_empty() { String::new() } else { format!(" as {group}") };
+    format!("{topics}{group} from {}", kafka.bootstrap_servers.join(", "))
+}
+
+pub(super) fn writes(pipeline: &TracePipeline) -> String {
+    let clickhouse = &pipeline.spec.sink.clickhouse;
+    let servers = match clickhouse.shards.len() {
+        0 => clickhouse.endpoints.join(", "),
+        1 => format!("one shard, {}", clickhouse.shards[0].endpoints.join(", ")),
+        shards => format!("{shards} shards"),
+    };
+    format!("{}.{} at {servers}", clickhouse.database, clickhouse.table)
+}
+
+pub(super) fn behind(status: &TracePipelineStatus) -> String {
+    let Some(lag) = status.lag else { return "not known".into() };
+    let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
+    let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
+    format!("{} messages{as_time}", lag.messages)
+}
+
+pub(super) fn queue(status: &TracePipelineStatus) -> String {
+    let Some(queue) = status.queue else { return "no volume, or not known".into() };
+    if queue.blocks == 0 {
+        return "nothing waits on the queue volumes".into();
+    }
+    format!("{} blocks, {} on the queue volumes", queue.blocks, size(u64::try_from(queue.bytes).unwrap_or(0)))
+}
+
+pub(super) fn delivery(status: &TracePipelineStatus) -> String {
+    let Some(delivery) = &status.delivery else { return "not known".into() };
+    match &delivery.reason {
+        _ if delivery.guarantee == EXACTLY_ONCE => format!("{EXACTLY_ONCE}: every row is in the table once"),
+        Some(reason) => {
+            format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
+        }
+        None => delivery.guarantee.clone(),
+    }
+}
+
+pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let (spec, scaling) = (&pipeline.spec, status.scaling.as_ref());
+    let why = scaling.map(|scaling| scaling.reason.as_str()).filter(|words| !words.is_empty());
+    match (spec.scaling.mode, why) {
+        (mode, Some(why)) => format!("{mode:?}: {why}"),
+        (ScalingMode::External, None) => "External: whoever writes the scale subresource decides".into(),
+        (mode, None) => match spec.replicas {
+            Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
+            None => format!("{mode:?}: one gateway for {} partitions", spec.partitions_per_replica),
+        },
+    }
+}
