@@ -39,11 +39,12 @@ fn kept(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) -> Option<Str
     if let Some(default) = status.and_then(|status| status.default_image.clone()) {
         return Some(default);
     }
-    let live = workload.and_then(|workload| workload.image.clone());
-    let image = live.or_else(|| status.and_then(|status| status.image.clone()))?;
-    let is_ready = workload.is_some_and(|workload| workload.ready > 0);
     let rollout = status.and_then(|status| status.rollout.as_ref());
-    (is_ready || rollout.is_none_or(has_been_ready)).then_some(image)
+    let Some((live, ready)) = workload.and_then(|live| Some((live.image.clone()?, live.ready))) else {
+        // It is being made anew, or was never made.
+        return status?.image.clone().filter(|_| rollout.is_some_and(has_been_ready));
+    };
+    (ready > 0 || rollout.is_none_or(has_been_ready)).then_some(live)
 }
 
 /// Whether gateways were ready before, as far as rollouts tell: the first one has nothing to go back to.

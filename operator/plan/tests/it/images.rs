@@ -114,6 +114,10 @@ fn a_new_pipeline_begins_with_the_image_of_its_operator() {
     let (pipeline, _) = running(&json!({}), &[]);
     let (plan, _, said) = reconciled(&pipeline, &observed(&pipeline, 12), &upgraded());
     assert_eq!((plan.image(), images(&said)), (NEW, [Some(NEW), None, None]));
+    // Its StatefulSet could not be made before the operator was replaced.
+    let written = TracePipelineStatus { image: Some(OLD.into()), ..TracePipelineStatus::default() };
+    let pipeline = TracePipeline { status: Some(written), ..pipeline };
+    assert_eq!(reconciled(&pipeline, &observed(&pipeline, 12), &upgraded()).0.image(), NEW);
 }
 
 #[test]
