@@ -96,9 +96,8 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
         role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{whom}")] == "true"
     };
     let may = |whom: &str, resource: &str, verb: &str| {
-        let has = |list: &Value, word: &str| {
-            list.as_array().is_some_and(|list| list.iter().any(|one| one == word))
-        };
+        let has =
+            |list: &Value, word: &str| list.as_array().is_some_and(|list| list.iter().any(|one| one == word));
         let roles = usual.iter().filter(|role| role["kind"] == "ClusterRole" && is_for(role, whom));
         let mut rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
         rules.any(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb))

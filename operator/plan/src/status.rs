@@ -98,7 +98,7 @@ fn verdicts(
         match Intent::of(pipeline) {
             Intent::Suspend => Verdict::no(reason::SUSPENDED, "the pipeline is suspended"),
             Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
-            Intent::Run | Intent::Remove => verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
+            Intent::Run | Intent::Remove => verdict::scaling_active(&pipeline.spec, scaling),
         },
         match &observed.scaling.contested {
             Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
