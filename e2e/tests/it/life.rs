@@ -35,6 +35,7 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
         scene.start(&spec(&json!({}))).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        scene.pipeline.wait_condition(condition::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
         settled(scene, &json!({}), "scaled-by-the-operator").await?;
         suspended(scene).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;

@@ -73,7 +73,7 @@ async fn runs(scene: &Scene) -> Result<()> {
         &[
             "2 gateways read 8 partitions",
             "one gateway for 4 partitions (partitionsPerReplica)",
-            "Messages:  0",
+            "Lag: Messages: 0",
             image,
             "Guarantee:",
             "the table is as the spec asks for",
@@ -86,6 +86,8 @@ async fn runs(scene: &Scene) -> Result<()> {
 async fn says(scene: &Scene, words: &[&str]) -> Result<()> {
     until("what describe has to say", READY, async || {
         let said = kubectl(scene, &["describe", "tp", scene.pipeline.name()]).await?;
+        // How it is laid out is kubectl's.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let missing: Vec<&&str> = words.iter().filter(|word| !said.contains(**word)).collect();
         Ok(if missing.is_empty() {
             Seen::Done(())
