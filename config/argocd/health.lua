@@ -33,4 +33,5 @@ end
 if ready.status == "True" then
   return { status = "Healthy", message = ready.message }
 end
-return { status = "Degraded", message = ready.message }
+-- As kstatus sees it: what is not Ready and not Stalled may become so, also of a pipeline that is left alone.
+return { status = "Progressing", message = ready.message }

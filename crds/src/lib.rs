@@ -30,7 +30,7 @@ pub use trace_pipeline::{
     KafkaSource, Layout, LogLevel, ManagementState, MemoryResizing, OnMissing, OnTimeout, OnZoneLoss,
     PathType, PropertyValue, Queue, QueueMode, Resources, Retention, RetentionPolicy, Scaling, ScalingMode,
     Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline,
-    TracePipelineSpec, TypedPaths, View,
+    TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
 
 /// The API group.

@@ -135,6 +135,16 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
+    /// The image that an empty gateway.image stands for. With gateway.upgradeStrategy Manual it stays when the operator is upgraded, from
+    /// when a gateway was ready with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_image: Option<String>,
+
+    /// The image that belongs to this operator's version, when that is another one than defaultImage: gateway.upgradeStrategy Automatic
+    /// moves on to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_image: Option<String>,
+
     /// The config that the gateways are given, by the hash of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_hash: Option<String>,

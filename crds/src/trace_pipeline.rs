@@ -19,7 +19,7 @@ mod sink;
 mod source;
 
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
-pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources};
+pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
@@ -100,7 +100,8 @@ use serde::{Deserialize, Serialize};
         .message("replicas is the operator's while scaling.mode is Auto, and must not be set; bounds are scaling.minReplicas \
                   and scaling.maxReplicas"),
     validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
-        .message("replicas must be set while scaling.mode is External: the scale subresource cannot be read without it"),
+        .message("replicas must be set while scaling.mode is External: it is the number to begin with, without which the scale \
+                  subresource cannot be read; whoever scales writes it from then on"),
     validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
         .message("delivery.commit AfterEnqueue needs queue.mode Spill: the queue volume is the only copy of what is committed and \
                   not inserted yet"),
@@ -119,7 +120,8 @@ pub struct TracePipelineSpec {
     pub sink: Sink,
 
     /// Number of gateways, 0 to 1000; never more than there are partitions. When it is not set, the number follows from
-    /// partitionsPerReplica, or from scaling.
+    /// partitionsPerReplica, or from scaling. With scaling.mode External it must be set, to begin with: whoever scales writes it from then
+    /// on, and what applies the rest of the spec again should leave it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<u32>,

@@ -3,7 +3,10 @@
 //!
 //! Blocking, like everything about processes; call it from a blocking task where a runtime runs.
 
+pub mod states;
+
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
@@ -19,6 +22,10 @@ use crate::stack::{gitopscheck, paths};
 
 /// What Argo CD is told about our kind.
 const SETTINGS: &str = "config/argocd/argocd-cm.yaml";
+
+/// The Applications that we ship, and the one of them that has the pipelines.
+const APPLICATIONS: &str = "config/argocd/applications.yaml";
+const PIPELINES: &str = "pipelines";
 
 /// How an object is.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -124,7 +131,8 @@ pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec
     ask("differences", kubeconfig, manifests)
 }
 
-/// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, by the settings in `config/argocd`; gives up after `limit`.
+/// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, by the settings in `config/argocd` and with the options of
+/// its Application of pipelines; gives up after `limit`.
 ///
 /// # Errors
 /// As [`health`]. That the sync fails or does not end is no error, but its phase.
@@ -135,12 +143,24 @@ pub fn sync(
     limit: Duration,
 ) -> anyhow::Result<Operation> {
     let settings = paths::workspace().join(SETTINGS);
-    let limit = format!("{}s", limit.as_secs());
+    let (options, limit) = (sync_options()?, format!("{}s", limit.as_secs()));
     run(
         "sync",
-        &[settings.as_os_str(), kubeconfig.as_os_str(), namespace.as_ref(), limit.as_ref()],
+        &[settings.as_os_str(), kubeconfig.as_os_str(), namespace.as_ref(), options.as_ref(), limit.as_ref()],
         manifests,
     )
+}
+
+/// Of the Application of pipelines, separated by commas.
+fn sync_options() -> anyhow::Result<String> {
+    let text = fs::read_to_string(paths::workspace().join(APPLICATIONS)).context("read the Applications")?;
+    let applications: Vec<Value> =
+        serde_saphyr::from_multiple(&text).context("understand the Applications")?;
+    let pipelines = applications.iter().find(|one| one["metadata"]["name"] == PIPELINES);
+    let pipelines = pipelines.with_context(|| format!("{APPLICATIONS} has no {PIPELINES}"))?;
+    let options = pipelines["spec"]["syncPolicy"]["syncOptions"].as_array();
+    let options = options.with_context(|| format!("{PIPELINES} has no syncOptions"))?;
+    Ok(options.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
 }
 
 fn ask<Answer: DeserializeOwned>(what: &str, file: &Path, items: &[Value]) -> anyhow::Result<Vec<Answer>> {

@@ -9,12 +9,23 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
-    /// Image. Empty (the default) stands for the image that belongs to the operator's version; status.image says which.
+    /// Image. Empty (the default) stands for the one that the operator brought when the pipeline began, and that its gateways keep when
+    /// the operator is upgraded (see upgradeStrategy); status.image says which one runs.
     #[serde(default)]
     #[schemars(length(max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9][A-Za-z0-9._:/@-]*)?$')")
         .message("image is a reference such as registry.example.com/sluice-gateway:1.2.3"))]
     pub image: String,
+
+    /// What an upgrade of the operator, which brings another image, means to gateways while image is empty. Manual (the default when it is
+    /// not set): nothing is replaced; gateways keep the image that they began with (status.defaultImage), and status.operatorImage says
+    /// which one the operator has for them now. Automatic: they get that one, one gateway first as with any change (see rollout). Gateways
+    /// hold messages and rows: when they are replaced is for whoever looks after the pipeline to say, not for whoever upgrades the
+    /// operator of a cluster, which would replace those of all pipelines at once. To move on, set Automatic, for once or for good, or
+    /// name the image. An image that is taken away from the spec again leaves the one that the operator has then. An image with which no
+    /// gateway was ready yet is not kept: the operator's next one takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_strategy: Option<UpgradeStrategy>,
 
     /// When the image is pulled: IfNotPresent (the default), Always or Never.
     #[serde(default)]
@@ -59,6 +70,7 @@ impl Default for Gateway {
     fn default() -> Self {
         Self {
             image: String::new(),
+            upgrade_strategy: None,
             image_pull_policy: ImagePullPolicy::default(),
             image_pull_secrets: Vec::new(),
             resources: Resources::default(),
@@ -146,6 +158,16 @@ fn memory() -> String {
 
 fn cpu_request() -> String {
     "500m".to_owned()
+}
+
+/// What another image of the operator means to gateways whose spec names none.
+#[derive(JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpgradeStrategy {
+    /// They get it.
+    Automatic,
+    /// They keep what they have.
+    #[default]
+    Manual,
 }
 
 /// When the image is pulled.

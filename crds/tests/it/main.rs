@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 
 mod cases;
+mod documents;
 mod manifest;
 mod rules;
 

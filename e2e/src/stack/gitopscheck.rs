@@ -25,6 +25,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
             "actions.go",
             "difference.go",
             "sync.go",
+            "ignored.go",
         ],
         package: ".",
         link_flags: String::new(),

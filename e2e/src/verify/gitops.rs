@@ -1,39 +1,11 @@
 //! Every state of a pipeline, looked at by Argo CD's own code and by kstatus: what a sync and a `wait` make of it, and what Argo CD's menu
 //! does to it.
 
-use std::collections::BTreeMap;
-use std::fs;
-
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use crate::gitops::states::{ALL, FOLDER, stored};
 use crate::gitops::{self, Action, Health};
-use crate::stack::paths;
-
-/// Statuses that the operator's own tests keep up to date.
-const STATES: &str = "config/argocd/testdata";
-
-/// What each state is to Argo CD, and to kstatus.
-const HEALTH: [(&str, &str, &str); 17] = [
-    ("running", "Healthy", "Current"),
-    ("rolling", "Progressing", "InProgress"),
-    ("scaling", "Progressing", "InProgress"),
-    ("topic-missing", "Progressing", "InProgress"),
-    ("source-away", "Progressing", "InProgress"),
-    ("table-unfit", "Progressing", "InProgress"),
-    ("group-taken", "Progressing", "InProgress"),
-    ("canary", "Progressing", "InProgress"),
-    ("rolled-back", "Degraded", "Failed"),
-    ("rollout-failed", "Degraded", "Failed"),
-    ("spec-invalid", "Degraded", "Failed"),
-    ("suspending", "Progressing", "InProgress"),
-    // It is as the spec says, so that nobody waits for more; Argo CD shows in addition that nothing runs.
-    ("suspended", "Suspended", "Current"),
-    ("left-alone", "Healthy", "Current"),
-    ("unseen", "Progressing", "InProgress"),
-    ("outdated", "Progressing", "InProgress"),
-    ("deleted", "Progressing", "Terminating"),
-];
 
 /// An action: its name, whether it is shown and cannot be chosen for a pipeline that runs, the field that it sets, and to what.
 type Expected = (&'static str, bool, &'static str, fn() -> Value);
@@ -48,13 +20,14 @@ const ACTIONS: [Expected; 4] = [
 
 /// Argo CD and kstatus see each state as it is meant.
 pub fn every_state_is_seen_as_it_is() -> anyhow::Result<()> {
-    let states = states()?;
-    let names: Vec<&String> = states.keys().collect();
-    ensure!(names.len() == HEALTH.len(), "{STATES} has {names:?}, and the table has {} states", HEALTH.len());
-    let objects = HEALTH.map(|(name, ..)| states.get(name).cloned().unwrap_or_default());
+    let states = stored()?;
+    let named: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
+    let there: Vec<&str> = states.keys().map(String::as_str).collect();
+    ensure!(there == named, "{FOLDER} has {there:?}, and the table {named:?}");
+    let objects: Vec<Value> = states.into_values().collect();
     let seen = gitops::health(&objects)?;
     let wrong: Vec<String> =
-        HEALTH.into_iter().zip(seen).filter_map(|(expected, seen)| wrong(expected, &seen)).collect();
+        ALL.into_iter().zip(seen).filter_map(|(expected, seen)| wrong(expected, &seen)).collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
@@ -66,8 +39,8 @@ fn wrong((name, argo, kstatus): (&str, &str, &str), seen: &Health) -> Option<Str
 
 /// An action sets one field, offers itself when it would, and changes nothing else on the way through Lua.
 pub fn actions_change_what_they_say() -> anyhow::Result<()> {
-    let states = states()?;
-    let running = states.get("running").with_context(|| format!("{STATES} has no running.yaml"))?;
+    let states = stored()?;
+    let running = states.get("running").with_context(|| format!("{FOLDER} has no running.yaml"))?;
     let mut altered = running.clone();
     altered["spec"]["suspend"] = json!(true);
     altered["spec"]["managementState"] = json!("Unmanaged");
@@ -95,18 +68,4 @@ fn carried_out(
     parent[last] = value();
     ensure!(action.result == expected, "{name} leaves {} of {object}", action.result);
     Ok(())
-}
-
-fn states() -> anyhow::Result<BTreeMap<String, Value>> {
-    let folder = paths::workspace().join(STATES);
-    let mut states = BTreeMap::new();
-    for file in fs::read_dir(&folder).with_context(|| format!("list {STATES}"))? {
-        let path = file.with_context(|| format!("list {STATES}"))?.path();
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let object =
-            serde_saphyr::from_str(&text).with_context(|| format!("understand {}", path.display()))?;
-        states.insert(name, object);
-    }
-    Ok(states)
 }

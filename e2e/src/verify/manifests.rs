@@ -15,7 +15,7 @@ const EVERYTHING: [&str; 2] = [
 ];
 
 /// Values that the schema must refuse: misspelt, of another type, out of range.
-const REFUSED: [&str; 7] = [
+const REFUSED: [&str; 14] = [
     "serviceMonitr.enabled=true",
     "networkPolicy.enabled=maybe",
     "networkPolicy.allow=all",
@@ -23,6 +23,22 @@ const REFUSED: [&str; 7] = [
     "replicas=6",
     "watchNamespaces={Upper}",
     "clusterRole.tracePipelines=some",
+    "clusterRole.aggregate=some",
+    "resources.limits.memry=1Gi",
+    "resources.limits.memory=1GB",
+    "podDisruptionBudget.maxUnavailable=some",
+    "tolerations[0].efect=NoSchedule",
+    "affinity.nodeAfinity.x=y",
+    "networkPolicy.metricsFrom[0].podSelektor.x=y",
+];
+
+/// Values that it must take, since Kubernetes does.
+const TAKEN: [&str; 5] = [
+    r#"resources={"requests":{"cpu":0.5},"limits":{"memory":"1Gi","example.com/device":1}}"#,
+    r#"podDisruptionBudget={"maxUnavailable":"50%"}"#,
+    r#"tolerations=[{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":60}]"#,
+    r#"affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1}]}}"#,
+    r#"networkPolicy={"metricsFrom":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}"#,
 ];
 
 /// `helm lint --strict`, with the chart's own values and with everything on.
@@ -66,6 +82,52 @@ pub fn render() -> anyhow::Result<()> {
     network_policy(&usual)?;
     for value in REFUSED {
         ensure!(rendered(&["--set", value]).is_err(), "values.schema.json takes {value}");
+    }
+    for value in TAKEN {
+        rendered(&["--set-json", value]).with_context(|| format!("values.schema.json refuses {value}"))?;
+    }
+    users(&usual)?;
+    kept()
+}
+
+/// Whoever has Kubernetes' own roles in a namespace sees pipelines there, or makes them; the status is nobody's but the operator's.
+fn users(usual: &[Value]) -> anyhow::Result<()> {
+    let is_for = |role: &Value, whom: &str| {
+        role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{whom}")] == "true"
+    };
+    let may = |whom: &str, resource: &str, verb: &str| {
+        let has =
+            |list: &Value, word: &str| list.as_array().is_some_and(|list| list.iter().any(|one| one == word));
+        let roles = usual.iter().filter(|role| role["kind"] == "ClusterRole" && is_for(role, whom));
+        let mut rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+        rules.any(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb))
+    };
+    for (whom, resource, verb, expected) in [
+        ("view", "tracepipelines", "list", true),
+        ("view", "tracepipelines", "create", false),
+        ("view", "tracepipelines/scale", "patch", false),
+        ("edit", "tracepipelines", "create", true),
+        ("edit", "tracepipelines/scale", "patch", true),
+        ("admin", "tracepipelines", "delete", true),
+        ("edit", "tracepipelines/status", "patch", false),
+        ("admin", "tracepipelines/status", "update", false),
+    ] {
+        ensure!(may(whom, resource, verb) == expected, "{whom} may {verb} {resource}: {}", !expected);
+    }
+    let without = rendered(&["--set", "clusterRole.aggregate=false"])?;
+    let is_left = without.iter().any(|role| is_for(role, "view") || is_for(role, "edit"));
+    ensure!(!is_left, "clusterRole.aggregate=false still gives rights to users");
+    Ok(())
+}
+
+/// Whether the definition outlives the release.
+fn kept() -> anyhow::Result<()> {
+    for (value, expected) in [("crds.keep=true", json!("keep")), ("crds.keep=false", Value::Null)] {
+        let objects = rendered(&["--set", value])?;
+        let definition =
+            of_kind(&objects, "CustomResourceDefinition").context("the chart renders no definition")?;
+        let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
+        ensure!(*policy == expected, "{value} renders {policy}");
     }
     Ok(())
 }

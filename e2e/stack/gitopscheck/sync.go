@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	argo "github.com/argoproj/argo-cd/v3/common"
+	"github.com/argoproj/argo-cd/v3/util/argo/diff"
 	"github.com/argoproj/gitops-engine/pkg/sync"
 	"github.com/argoproj/gitops-engine/pkg/sync/common"
 	"github.com/argoproj/gitops-engine/pkg/sync/syncwaves"
@@ -46,6 +49,8 @@ type Applied struct {
 // Syncer is what stays the same in all rounds of a sync.
 type syncer struct {
 	settings  *settings
+	options   []string
+	differ    diff.DiffConfig
 	kubectl   *kube.KubectlCmd
 	config    *rest.Config
 	resources openapi.Resources
@@ -60,10 +65,10 @@ func (namespaced) IsNamespaced(schema.GroupKind) (bool, error) { return true, ni
 
 type objects = map[kube.ResourceKey]*unstructured.Unstructured
 
-// synchronize does what Argo CD's controller does for an Application with ServerSideApply=true: it asks the engine again and again, each
+// synchronize does what Argo CD's controller does for an Application with these options (separated by commas): it asks the engine again and again, each
 // time with the objects as they are by then and with what became of the sync so far. Without the two seconds that Argo CD rests after
 // each wave: a wave must wait for a pipeline because of its health, not because the operator was quick enough to write a status.
-func synchronize(configMap, kubeconfig, namespace, timeout string) error {
+func synchronize(configMap, kubeconfig, namespace, options, timeout string) error {
 	limit, err := time.ParseDuration(timeout)
 	if err != nil {
 		return err
@@ -80,11 +85,16 @@ func synchronize(configMap, kubeconfig, namespace, timeout string) error {
 	if err != nil {
 		return err
 	}
-	resources, _, err := kubectl.LoadOpenAPISchema(config)
+	resources, parser, err := kubectl.LoadOpenAPISchema(config)
 	if err != nil {
 		return err
 	}
-	syncer := syncer{settings: settings, kubectl: kubectl, config: config, resources: resources, namespace: namespace}
+	differ, err := differ(settings, parser)
+	if err != nil {
+		return err
+	}
+	syncer := syncer{settings: settings, options: strings.Split(options, ","), differ: differ, kubectl: kubectl,
+		config: config, resources: resources, namespace: namespace}
 	for _, manifest := range manifests {
 		object := &unstructured.Unstructured{Object: manifest}
 		object.SetNamespace(namespace)
@@ -137,9 +147,17 @@ func (syncer *syncer) engine(live objects, state sync.SyncOpt) (sync.SyncContext
 	for at, manifest := range syncer.manifests {
 		manifests[at] = manifest.DeepCopy()
 	}
-	return sync.NewSyncContext("", sync.Reconcile(manifests, rest, syncer.namespace, namespaced{}), syncer.config,
-		syncer.config, syncer.kubectl, syncer.namespace, syncer.resources, state, sync.WithLogr(logr.Discard()),
-		sync.WithHealthOverride(syncer.settings.overrides), sync.WithServerSideApply(true),
+	result := sync.Reconcile(manifests, rest, syncer.namespace, namespaced{})
+	if slices.Contains(syncer.options, "RespectIgnoreDifferences=true") {
+		targets, err := respected(result, syncer.differ)
+		if err != nil {
+			return nil, nil, err
+		}
+		result.Target = targets
+	}
+	return sync.NewSyncContext("", result, syncer.config, syncer.config, syncer.kubectl, syncer.namespace,
+		syncer.resources, state, sync.WithLogr(logr.Discard()), sync.WithHealthOverride(syncer.settings.overrides),
+		sync.WithServerSideApply(slices.Contains(syncer.options, "ServerSideApply=true")),
 		sync.WithServerSideApplyManager(argo.ArgoCDSSAManager))
 }
 

@@ -12,20 +12,17 @@ use e2e::faults::{Leg, SinkFront, SinkVerdict};
 use e2e::pipeline::condition;
 use e2e::produce::{Load, Sent};
 use e2e::spans::Shape;
-use e2e::stack::kubernetes;
-use e2e::stack::paths::Paths;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Api;
 use serde_json::{Value, json};
 use sluice_crds::status::condition::{SCALING_ACTIVE, SCALING_LIMITED};
 use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
-use tokio::process::Command;
-use tokio::task::spawn_blocking;
 use tokio::time::interval;
 
 use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
+use crate::told::kubectl;
 
 /// Partitions: enough for many numbers of gateways, of which few are worth having.
 const PARTITIONS: i32 = 12;
@@ -197,10 +194,10 @@ async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
         scene.start(&json!({"scaling": {"mode": "External"}, "replicas": 1})).await?;
         scene.pipeline.wait_condition(SCALING_ACTIVE, ("False", "External"), READY).await?;
         let load = scene.load(1_000);
-        kubectl_scale(scene, 3).await?;
+        kubectl(scene, &["scale", "tp/traces", "--replicas=3"]).await?;
         seen(scene, "has three gateways", |status| status.ready_replicas == Some(3)).await?;
         // Without metrics an HPA only keeps its bounds, which is enough to see that it finds and writes the number.
-        scene.namespace.apply(&autoscaler(scene.pipeline.name())).await?;
+        scene.namespace.apply(&autoscaler(scene.pipeline.name(), [1, 2])).await?;
         seen(scene, "has two gateways", |status| {
             status.replicas == Some(2) && status.ready_replicas == Some(2)
         })
@@ -216,28 +213,13 @@ async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
     scene::run("scale_subresource", Uses::Servers, PARTITIONS, body).await
 }
 
-/// As a person does it.
-async fn kubectl_scale(scene: &Scene, replicas: u32) -> Result<()> {
-    let programs = spawn_blocking(|| kubernetes::programs::build(&Paths::from_environment()?));
-    let scaled = Command::new(programs.await.context("find kubectl")??.join("kubectl"))
-        .arg("--kubeconfig")
-        .arg(scene.environment.kubeconfig()?)
-        .args(["scale", &format!("tp/{}", scene.pipeline.name()), &format!("--replicas={replicas}")])
-        .args(["--namespace", scene.namespace.name()])
-        .kill_on_drop(true)
-        .output()
-        .await
-        .context("run kubectl")?;
-    ensure!(scaled.status.success(), "kubectl scale: {}", String::from_utf8_lossy(&scaled.stderr));
-    Ok(())
-}
-
-fn autoscaler(pipeline: &str) -> Value {
+/// Without metrics, so that it only keeps the number within these bounds.
+pub fn autoscaler(pipeline: &str, [least, most]: [u32; 2]) -> Value {
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "traces"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline", "name": pipeline},
-            "minReplicas": 1, "maxReplicas": 2,
+            "minReplicas": least, "maxReplicas": most,
             "metrics": [{"type": "Resource", "resource": {
                 "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}}],
         },

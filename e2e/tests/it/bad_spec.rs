@@ -10,13 +10,14 @@ use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
 use crate::{gitops, replaced, volumes};
 
-/// Waits for the condition, and that its message and that of Ready name what is wrong.
+/// Waits for the condition, and that its message and that of Ready name what is missing.
 async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
     let message = scene.pipeline.wait_condition(kind, ("False", reason), READY).await?;
     ensure!(message.contains(word), "the message of {kind} does not name {word}: {message}");
     let status = scene.pipeline.get().await?.status.context("no status")?;
     let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
     ensure!(ready.status == "False", "Ready is {} though {kind} is False", ready.status);
+    ensure!(ready.message.contains(word), "the message of Ready does not name {word}: {}", ready.message);
     Ok(())
 }
 
@@ -24,7 +25,9 @@ async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -
 async fn expect_mended(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_ready(READY).await?;
     let sent = scene.producer.produce(&scene.feed(e2e::spans::Shape::Numbered, None), 0..1_000).await?;
-    scene.assert_nothing_lost(&sent).await.map(drop)
+    let verdict = scene.assert_nothing_lost(&sent).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +38,7 @@ async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
         scene.pipeline.apply(&json!({})).await?;
         let name = scene.topic.name().to_owned();
         expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
-        gitops::assert_seen(scene, "Progressing", "InProgress").await?;
+        gitops::assert_state(scene, "topic-missing").await?;
         scene.topic = e2e::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
         expect_mended(scene).await
     })
@@ -47,6 +50,7 @@ async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
     scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
+        gitops::assert_state(scene, "secret-missing").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -60,6 +64,7 @@ async fn a_wrong_password_is_said_and_mended() -> Result<()> {
         scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::AUTH_FAILED, "password").await?;
+        gitops::assert_state(scene, "sink-refuses-user").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -75,6 +80,7 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
             .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
             .await?;
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, e2e::pipeline::TABLE).await?;
+        gitops::assert_state(scene, "table-missing").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
     })
@@ -91,7 +97,7 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
             scene.apply_credentials().await?;
             scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
             expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
-            gitops::assert_seen(scene, "Progressing", "InProgress").await?;
+            gitops::assert_state(scene, "storage-class-missing").await?;
             let claims = volumes::claims(scene).await?;
             ensure!(claims.is_empty(), "claims that nobody can serve and nobody can change: {claims:?}");
             cluster.apply(&replaced::class(&unknown)).await?;
@@ -122,7 +128,7 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
         let message =
             scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
         scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
-        gitops::assert_seen(scene, "Degraded", "Failed").await?;
+        gitops::assert_state(scene, "spec-invalid").await?;
         let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;

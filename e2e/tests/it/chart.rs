@@ -14,12 +14,12 @@ use e2e::stack::{helm, paths};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{CustomResourceExt as _, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -39,6 +39,10 @@ const FIRST_CHART: &str = "e2e/tests/it/first_chart";
 
 /// What a user set under the first chart, and not again since.
 const SET_ONCE: &str = "podAnnotations.set=once";
+
+/// The gateways' image by the operator, and by the operator as it is upgraded. There is neither.
+const GATEWAY_IMAGE: &str = "sluice.local/none:0";
+const OTHER_GATEWAY_IMAGE: &str = "sluice.local/none:1";
 
 /// Name of the release.
 const RELEASE: &str = "sluice-e2e";
@@ -134,17 +138,27 @@ impl Release<'_> {
         self.in_sync(&image).await?;
         pipeline.apply(&change(4)).await?;
         pipeline.wait("looked after in its newest form", READY, looked_after).await?;
+        self.say_ready().await?;
+        let keeps = |status: &sluice_crds::TracePipelineStatus| {
+            status.default_image.as_deref() == Some(GATEWAY_IMAGE)
+        };
+        pipeline.wait("keeps the image of a gateway that was ready", READY, keeps).await?;
         let before = self.workload().await?;
 
-        let debug = ["logLevel=debug", "resources.limits.memory=192Mi", "podAnnotations.a=b"];
-        self.deploy(&upgrade, &debug).await?;
+        let other_image = format!("gateway.image={OTHER_GATEWAY_IMAGE}");
+        let debug = ["logLevel=debug", "resources.limits.memory=192Mi", "podAnnotations.a=b", &other_image];
+        let notes = self.deploy(&upgrade, &debug).await?;
+        ensure!(notes.contains(OTHER_GATEWAY_IMAGE), "NOTES do not name the gateway image: {notes}");
         let deployment =
             self.namespace.api::<Deployment>().get(RELEASE).await.context("get the Deployment")?;
         let spec = serde_json::to_string(&deployment.spec).context("write the Deployment")?;
         ensure!(spec.contains("--log-level=debug"), "the upgrade did not reach the operator: {spec}");
         ensure!(spec.contains(r#""set":"once""#), "what was set before is lost: {spec}");
         pipeline.apply(&change(3)).await?;
-        pipeline.wait("looked after by the upgraded operator", READY, looked_after).await?;
+        let told = |status: &sluice_crds::TracePipelineStatus| {
+            status.operator_image.as_deref() == Some(OTHER_GATEWAY_IMAGE) && keeps(status)
+        };
+        pipeline.wait("looked after by the upgraded operator", READY, told).await?;
         ensure!(before == self.workload().await?, "an upgrade of the operator changed the gateways");
         Ok(before)
     }
@@ -191,8 +205,9 @@ impl Release<'_> {
     /// `helm install`, `upgrade` or `template` for the namespace; gives what it said.
     async fn deploy(&self, words: &[&str], values: &[&str]) -> Result<String> {
         let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
-        let own = [&watched, "gateway.image=sluice.local/none:0"];
-        let values: Vec<&str> = own.iter().copied().chain(values.iter().copied()).collect();
+        let own = [watched, format!("gateway.image={GATEWAY_IMAGE}")];
+        let own = own.iter().map(String::as_str);
+        let values: Vec<&str> = own.chain(values.iter().copied()).collect();
         self.helm(words, &values).await
     }
 
@@ -215,6 +230,21 @@ impl Release<'_> {
         });
         let found = found.await?;
         Ok((found.uid(), found.metadata.generation))
+    }
+
+    /// No node takes the gateway: the test says in its place, as a kubelet would, that it is ready.
+    async fn say_ready(&self) -> Result<()> {
+        let pods: Api<Pod> = self.namespace.api();
+        let name = "charted-gateway-0";
+        until("the gateway's pod", READY, async || {
+            let found = pods.get_opt(name).await.context("get the gateway's pod")?;
+            Ok(found.map_or(Seen::NotYet("none".to_owned()), |_| Seen::Done(())))
+        })
+        .await?;
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = Patch::Strategic(json!({"status": {"phase": "Running", "conditions": [ready]}}));
+        pods.patch_status(name, &PatchParams::default(), &status).await.context("say that it is ready")?;
+        Ok(())
     }
 
     /// Of the release and its operator nothing is left but what its notes name.
@@ -268,7 +298,7 @@ impl Release<'_> {
             topic: self.namespace.name().to_owned(),
             clickhouse: self.target.clickhouse.pods.clone(),
             database: "none".to_owned(),
-            image: "sluice.local/none:0".to_owned(),
+            image: String::new(),
             storage_class: None,
         };
         Pipeline::new(&self.namespace, settings)

@@ -39,7 +39,7 @@ fn read(text: &str) -> Result<Value> {
 }
 
 /// Names and texts of the files of `config/samples` that hold a pipeline.
-fn samples() -> Result<Vec<(String, String)>> {
+pub fn samples() -> Result<Vec<(String, String)>> {
     let folder = e2e::stack::paths::workspace().join("config/samples");
     let mut found = Vec::new();
     for file in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {

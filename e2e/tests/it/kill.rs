@@ -37,7 +37,9 @@ async fn a_killed_gateway_loses_nothing() -> Result<()> {
         wait_replaced(&gateways, &leaving).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.pipeline.wait_ready(READY).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await.map(drop)
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
     })
     .await
 }
@@ -62,7 +64,9 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
                 status.ready_replicas == Some(1) && status.replicas == Some(1)
             })
             .await?;
-        scene.assert_nothing_lost(&load.stop().await?).await.map(drop)
+        let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+        ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+        Ok(())
     })
     .await
 }

@@ -33,6 +33,10 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 
         let before = uids(scene).await?;
         scene.pipeline.apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}}))).await?;
+        let is_canary = |status: &sluice_crds::TracePipelineStatus| {
+            status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Canary)
+        };
+        gitops::reached(scene, "canary", READY, is_canary).await?;
         others_wait_for_the_first(scene, &before).await?;
         let good = wait_complete(scene).await?;
         ensure!(
@@ -48,7 +52,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         let rolled_back = ("False", reason::ROLLED_BACK);
         let said = scene.pipeline.wait_condition(condition::READY, rolled_back, READY).await?;
         ensure!(said.contains("ErrImageNeverPull") && said.contains(FIRST), "Ready says {said:?}");
-        gitops::assert_seen(scene, "Degraded", "Failed").await?;
+        gitops::assert_state(scene, "rolled-back").await?;
         assert_event(scene, &said).await?;
         let back = until("all gateways after what failed", READY, async || {
             let status = scene.pipeline.get().await?.status.context("no status")?;
@@ -81,7 +85,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 }
 
 fn spec(change: &Value) -> Value {
-    let base = json!({"replicas": 3, "rollout": {"canary": {"duration": "5s"}}});
+    let base = json!({"replicas": 3, "rollout": {"canary": {"duration": "15s"}}});
     e2e::pipeline::merged(&base, change)
 }
 

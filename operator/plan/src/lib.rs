@@ -14,6 +14,7 @@ mod contest;
 mod derived;
 mod gateway_config;
 mod hash;
+mod image;
 pub mod lifecycle;
 pub mod names;
 mod news;

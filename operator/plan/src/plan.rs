@@ -3,7 +3,9 @@
 use crate::{
     Names, Observed, StorageClassSeen,
     gateway_config::{self, Share},
-    hash, lifecycle,
+    hash,
+    image::Image,
+    lifecycle,
     resources::{self, Sized},
     rollout,
     scale::{Policy, drain::Terms},
@@ -23,7 +25,7 @@ use std::collections::BTreeMap;
 /// What the operator brings to every plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
-    /// The gateway image of pipelines that name none.
+    /// The gateway image of pipelines that name none and have not begun with another one.
     pub gateway_image: String,
     /// The operator's version. It stands in the status alone: a new operator with the same image changes no pod.
     pub operator_version: String,
@@ -72,6 +74,7 @@ pub struct Waiting {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub(crate) identity: Identity,
+    pub(crate) image: Image,
     pub(crate) topics: Vec<TopicStatus>,
     pub(crate) replicas: u32,
     pub(crate) config: CheckedConfig,
@@ -184,8 +187,8 @@ pub fn plan(
     let of_source = mounted(&pipeline.spec, &observed.secrets, true);
     let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
-    let identity =
-        Identity::of(pipeline, secrets, defaults).and_then(|identity| in_group(pipeline, identity));
+    let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
+    let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
     let (identity, sized) = both(identity, Sizes::of(pipeline))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
@@ -206,6 +209,7 @@ pub fn plan(
             let budget = pipeline.spec.pod_disruption_budget.unwrap_or_default();
             let plan = Plan {
                 identity,
+                image,
                 topics,
                 replicas,
                 config,

@@ -4,8 +4,9 @@
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
 use crate::{
-    Defaults, Names, Partitions, SchemaFailed, SchemaSeen, Secrets,
+    Defaults, Names, Partitions, SchemaFailed, SchemaSeen, Secrets, WorkloadSeen,
     gateway_config::{self, Share},
+    image::Image,
     objects,
     pod_template::Added,
     secrets::{Mounted, mounted},
@@ -167,7 +168,7 @@ impl Identity {
     pub(crate) fn of(
         pipeline: &TracePipeline,
         secrets: Vec<Mounted>,
-        defaults: &Defaults,
+        image: &Image,
     ) -> Result<Self, Violations> {
         let names = Names::of(pipeline)?;
         let mut found = Violations::default();
@@ -176,14 +177,13 @@ impl Identity {
             "must be set: the owner of objects must exist".into()
         });
         let gateway = &pipeline.spec.gateway;
-        let image = if gateway.image.is_empty() { &defaults.gateway_image } else { &gateway.image };
         let added = Added::of(gateway, &names, &mut found);
         let Some(owner) = owner else { return Err(found) };
         found.or(Self {
             names,
             // The pipeline stays until what it owns is gone, when its deletion is asked to wait for that.
             owner: OwnerReference { block_owner_deletion: Some(true), ..owner },
-            image: image.clone(),
+            image: image.runs.clone(),
             image_pull_policy: match gateway.image_pull_policy {
                 ImagePullPolicy::Always => "Always",
                 ImagePullPolicy::IfNotPresent => "IfNotPresent",
@@ -201,10 +201,11 @@ pub fn schema_job_name(
     pipeline: &TracePipeline,
     secrets: &Secrets,
     partitions: &Partitions,
+    workload: Option<&WorkloadSeen>,
     defaults: &Defaults,
 ) -> Option<String> {
     let secrets = mounted(&pipeline.spec, secrets, false).ok()?;
-    let identity = Identity::of(pipeline, secrets, defaults).ok()?;
+    let identity = Identity::of(pipeline, secrets, &Image::of(pipeline, workload, defaults)).ok()?;
     let partitions = partitions_known(pipeline, partitions);
     SchemaPlan::of(pipeline, &identity, partitions).ok()?.map(|schema| schema.name())
 }

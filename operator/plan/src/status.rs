@@ -100,7 +100,7 @@ fn verdicts(
         match Intent::of(pipeline) {
             Intent::Suspend => Verdict::no(reason::SUSPENDED, "the pipeline is suspended"),
             Intent::LeaveAlone => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
-            Intent::Run | Intent::Remove => verdict::scaling_active(pipeline.spec.scaling.mode, scaling),
+            Intent::Run | Intent::Remove => verdict::scaling_active(&pipeline.spec, scaling),
         },
         match &observed.scaling.contested {
             Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
@@ -148,6 +148,8 @@ fn planned(status: TracePipelineStatus, pipeline: &TracePipeline, plan: &Plan) -
         },
         operator_version: Some(plan.operator_version.clone()),
         image: if starts { Some(plan.image().to_owned()) } else { status.image },
+        default_image: plan.image.default.clone(),
+        operator_image: plan.image.operators.clone(),
         config_hash: if starts { Some(plan.config_hash()) } else { status.config_hash },
         ..status
     }

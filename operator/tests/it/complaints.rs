@@ -122,6 +122,8 @@ const COMPLAINTS: &[Complaint] = &[
         "clickhouse-operator#1032, #1221, opentelemetry-operator#598",
         &[
             (PLAN, "another_operator_with_the_same_image_changes_nothing"),
+            (PLAN, "an_operator_with_another_image_replaces_no_gateway_and_runs_no_job"),
+            (E2E, "the_chart_is_installed_upgraded_and_removed_around_a_pipeline"),
             (PLAN, "the_revisions_of_the_samples_are_those_of_every_released_operator"),
             (E2E, "a_restarted_operator_writes_nothing"),
         ],

@@ -15,6 +15,7 @@ mod lagging;
 mod left_alone;
 mod life;
 mod pods;
+mod program;
 mod quiet;
 mod reach;
 mod replaced;

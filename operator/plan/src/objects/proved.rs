@@ -54,16 +54,19 @@ impl ProvedTemplate {
 
     /// What of it is worth knowing to a decision.
     pub(crate) fn seen(&self) -> ProvedSeen {
-        let spec = self.template.spec.as_ref();
-        let container =
-            spec.and_then(|spec| spec.containers.iter().find(|one| one.name == GATEWAY_CONTAINER));
         let annotations = self.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
         ProvedSeen {
             revision: self.revision.clone(),
-            image: container.and_then(|container| container.image.clone()),
+            image: image_of(&self.template),
             config_hash: annotations.and_then(|all| all.get(CONFIG_HASH)).cloned(),
         }
     }
+}
+
+/// The image of a gateway's pod template.
+pub(crate) fn image_of(template: &PodTemplateSpec) -> Option<String> {
+    let containers = template.spec.as_ref().map(|spec| &spec.containers);
+    containers?.iter().find(|container| container.name == GATEWAY_CONTAINER)?.image.clone()
 }
 
 /// The planned StatefulSet as this step wants it.

@@ -3,7 +3,7 @@
 use crate::{
     contest::scaled_by_others,
     names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION, SOURCE_VERSION},
-    objects::proved::ProvedTemplate,
+    objects::proved::{ProvedTemplate, image_of},
     observed::{GatewaySeen, Termination},
 };
 use k8s_openapi::api::{
@@ -42,6 +42,8 @@ pub struct WorkloadSeen {
     pub revision: Option<String>,
     /// How its gateways reach Kafka, by its hash; `None` when an operator made it that did not say so.
     pub source_version: Option<String>,
+    /// The image that its gateways are given.
+    pub image: Option<String>,
     /// What would be gone back to; `None` when nothing is remembered.
     pub proved: Option<ProvedSeen>,
     /// What was gone back from; `None` when the newest revision was not.
@@ -117,6 +119,7 @@ impl WorkloadSeen {
             gateways,
             revision: annotations.and_then(|all| all.get(REVISION)).cloned(),
             source_version: annotations.and_then(|all| all.get(SOURCE_VERSION)).cloned(),
+            image: workload.spec.as_ref().and_then(|spec| image_of(&spec.template)),
             proved: ProvedTemplate::kept_by(workload).map(|proved| proved.seen()),
             failed: annotations
                 .and_then(|all| all.get(FAILED_REVISION))

@@ -9,7 +9,7 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
-    ScalingMode, ScalingStatus, SchemaManagement, TracePipeline,
+    ScalingMode, ScalingStatus, SchemaManagement, TracePipeline, TracePipelineSpec,
     status::{condition, reason},
 };
 
@@ -160,13 +160,18 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
 
 /// Whether the number of gateways follows from what is seen. It is read off what the status says of scaling, which an operator
 /// that has just begun takes over from the one before.
-pub(super) fn scaling_active(mode: ScalingMode, scaling: Option<&ScalingStatus>) -> Verdict {
+pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingStatus>) -> Verdict {
+    let mode = spec.scaling.mode;
     match mode {
         ScalingMode::Fixed => {
-            return Verdict::no(
-                reason::DISABLED,
-                "scaling.mode is Fixed: the spec says how many gateways run",
-            );
+            let why = match spec.replicas {
+                Some(replicas) => format!("replicas asks for {replicas} gateways"),
+                None => format!(
+                    "replicas is not set, and there is one gateway for {} partitions (partitionsPerReplica)",
+                    spec.partitions_per_replica
+                ),
+            };
+            return Verdict::no(reason::DISABLED, format!("scaling.mode is Fixed: {why}"));
         }
         ScalingMode::External => {
             return Verdict::no(
@@ -229,6 +234,25 @@ fn is_unmanaged(pipeline: &TracePipeline) -> bool {
 mod tests {
     use super::*;
 
+    fn spec(mode: ScalingMode) -> TracePipelineSpec {
+        let mut spec: TracePipelineSpec = serde_json::from_value(serde_json::json!({
+            "source": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["spans"]}},
+            "sink": {"clickhouse": {"endpoints": ["http://clickhouse:8123"]}},
+        }))
+        .unwrap();
+        spec.scaling.mode = mode;
+        spec
+    }
+
+    #[test]
+    fn why_there_are_so_many_is_said_where_the_spec_says_how_many() {
+        let mut spec = spec(ScalingMode::Fixed);
+        let words = scaling_active(&spec, None).message;
+        assert!(words.ends_with("one gateway for 4 partitions (partitionsPerReplica)"), "{words}");
+        spec.replicas = Some(3);
+        assert!(scaling_active(&spec, None).message.ends_with("replicas asks for 3 gateways"));
+    }
+
     fn said(held: Option<&str>, limited: Option<&str>) -> ScalingStatus {
         ScalingStatus {
             recommended_replicas: Some(3),
@@ -253,7 +277,7 @@ mod tests {
             (Auto, Some(&held), "False", "Rebalancing"),
             (Auto, Some(&said(Some("Tomorrow"), None)), "Unknown", "NotProbed"),
         ] {
-            let verdict = scaling_active(mode, scaling);
+            let verdict = scaling_active(&spec(mode), scaling);
             assert_eq!((verdict.status, verdict.reason), (status, reason), "{mode:?} {scaling:?}");
         }
     }

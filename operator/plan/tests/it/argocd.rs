@@ -1,14 +1,19 @@
 //! The statuses in `config/argocd/testdata`, one for every state of a pipeline: `cargo verify` gives them to Argo CD's health script and
-//! to kstatus (`e2e/src/verify/gitops.rs`). Here it is seen that they are what is written.
-//! `UPDATE_GOLDEN=1 cargo test -p sluice-plan` writes the files.
+//! to kstatus (`e2e/src/verify/gitops.rs`). Those in `live` are what a cluster had: the end-to-end tests compare what they see with them,
+//! and write them with `UPDATE_STATES=1`. Those in `planned` are written here, by `UPDATE_GOLDEN=1 cargo test -p sluice-plan`, and say why no
+//! end-to-end test writes them.
 
-use crate::statuses::{running, said};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+mod states;
+
+use crate::statuses::said;
 use serde_json::{Value, json};
 use sluice_crds::status::NEVER_OBSERVED;
-use sluice_crds::{ManagementState, RolloutState, RolloutStatus, TracePipeline};
-use sluice_plan::{Observed, SchemaFailed, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen};
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use states::{State, draining, states, unseen};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 fn config(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/argocd").join(file)
@@ -18,70 +23,39 @@ fn read(file: &str) -> String {
     fs::read_to_string(config(file)).unwrap_or_default()
 }
 
-/// Situations, by the name of the file that has them.
-fn states() -> Vec<(&'static str, TracePipeline, Observed)> {
-    let (pipeline, well) = running(&json!({}), &[]);
-    let state = |name, (pipeline, facts)| (name, pipeline, facts);
-    let seen = |topic| Observed { partitions: [("otlp_spans".into(), topic)].into(), ..well.clone() };
-    let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
-    let failure = SchemaFailure { reason: "ColumnMismatch", message: "another type".into() };
-    let unfit = Observed {
-        schema: SchemaSeen::Failed(SchemaFailed { failure, times: 1, ..SchemaFailed::default() }),
-        ..well.clone()
-    };
-    let mut wrong = pipeline.clone();
-    wrong.spec.gateway.resources.memory = "64Mi".into();
-    let mut suspended = pipeline.clone();
-    suspended.spec.suspend = true;
-    let rests = Observed { workload: None, ..well.clone() };
-    let mut left_alone = pipeline.clone();
-    left_alone.spec.management_state = ManagementState::Unmanaged;
-    let rollout = |state| {
-        let since = Time("2026-01-01T00:00:00Z".parse().unwrap());
-        let message = "a gateway is tried".into();
-        let (revision, proved, healthy_since, failed_spec) = ("a".into(), None, None, None);
-        let rollout = RolloutStatus { state, revision, proved, since, healthy_since, message, failed_spec };
-        Observed { rollout: Some(rollout), ..well.clone() }
-    };
-    let rival = Observed { rival: Some("tracing/older".into()), ..well.clone() };
-    vec![
-        state("running", running(&json!({}), &[])),
-        state("rolling", running(&json!({"updatedReplicas": 1, "updateRevision": "b"}), &[])),
-        state("scaling", running(&json!({"replicas": 2, "readyReplicas": 2}), &[])),
-        ("topic-missing", pipeline.clone(), seen(TopicSeen::Missing)),
-        ("source-away", pipeline.clone(), seen(away)),
-        ("table-unfit", pipeline.clone(), unfit),
-        ("canary", pipeline.clone(), rollout(RolloutState::Canary)),
-        ("rolled-back", pipeline.clone(), rollout(RolloutState::RolledBack)),
-        ("rollout-failed", pipeline.clone(), rollout(RolloutState::Failed)),
-        ("group-taken", pipeline, rival),
-        ("suspending", suspended.clone(), well.clone()),
-        ("suspended", suspended, rests),
-        ("left-alone", left_alone, well.clone()),
-        ("spec-invalid", wrong, well),
-    ]
+/// Names of the states in a folder of the test data.
+fn stored(folder: &str) -> BTreeSet<String> {
+    // Git keeps no folder that has no file.
+    let files = fs::read_dir(config("testdata").join(folder)).into_iter().flatten();
+    let names = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
+    names.map(|name| name.strip_suffix(".yaml").unwrap().to_owned()).collect()
 }
 
-/// The objects as the API server gives them, by name: those of [`states`], and what it shows before and beside them.
-fn objects() -> Vec<(&'static str, Value)> {
-    let mut all: Vec<(&'static str, Value)> = Vec::new();
-    for (name, pipeline, facts) in states() {
-        let mut object = serde_json::to_value(&pipeline).unwrap();
-        object["status"] = serde_json::to_value(said(&pipeline, &facts)).unwrap();
-        all.push((name, without_null(object)));
+/// The objects as the API server gives them, by name, with why none of a cluster is there: those of [`states`], and what it shows before
+/// and beside them.
+fn planned() -> BTreeMap<String, (&'static str, Value)> {
+    let object =
+        |pipeline: &sluice_crds::TracePipeline| without_null(serde_json::to_value(pipeline).unwrap());
+    let mut all: BTreeMap<String, (&'static str, Value)> = BTreeMap::new();
+    for State { name, why, mut pipeline, facts } in states() {
+        pipeline.status = Some(said(&pipeline, &facts));
+        let is_first = all.insert(name.clone(), (why, object(&pipeline))).is_none();
+        assert!(is_first, "two states are named {name}");
     }
-    let changed = |pointer: &str, value: Value| {
-        let mut object = all[0].1.clone();
-        let (parent, field) = pointer.rsplit_once('/').unwrap();
-        object.pointer_mut(parent).unwrap()[field] = value;
-        object
-    };
-    let others = [
-        ("unseen", changed("/status", json!({"observedGeneration": NEVER_OBSERVED}))),
-        ("outdated", changed("/metadata/generation", json!(2))),
-        ("deleted", changed("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"))),
-    ];
-    all.into_iter().chain(others).collect()
+    let mut outdated = all["running"].1.clone();
+    outdated["metadata"]["generation"] = json!(2);
+    let mut new = object(&unseen());
+    new["status"] = json!({"observedGeneration": NEVER_OBSERVED});
+    let brief = "It lasts until the operator looks";
+    all.insert("outdated".into(), (brief, outdated));
+    all.insert("unseen".into(), (brief, new));
+    all.insert(
+        "draining".into(),
+        ("It lasts for as long as gateways that hold little take", object(&draining())),
+    );
+    let live = stored("live");
+    all.retain(|name, _| !live.contains(name));
+    all
 }
 
 /// What is not set is not there.
@@ -98,9 +72,11 @@ fn without_null(value: Value) -> Value {
 
 #[test]
 fn the_statuses_that_argo_cd_is_tested_with_are_what_is_written() {
-    let objects = objects();
-    for (name, object) in &objects {
-        let (file, found) = (format!("testdata/{name}.yaml"), serde_saphyr::to_string(object).unwrap());
+    let all = planned();
+    for (name, (why, object)) in &all {
+        let (file, object) =
+            (format!("testdata/planned/{name}.yaml"), serde_saphyr::to_string(object).unwrap());
+        let found = format!("# Planned by a test, not read off a cluster. {why}.\n{object}");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(config(&file), &found).unwrap();
         }
@@ -109,10 +85,32 @@ fn the_statuses_that_argo_cd_is_tested_with_are_what_is_written() {
             "config/argocd/{file} differs: run `UPDATE_GOLDEN=1 cargo test -p sluice-plan` and look at the diff"
         );
     }
-    let files = fs::read_dir(config("testdata")).unwrap();
-    let files: BTreeSet<_> =
-        files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    assert_eq!(files, objects.iter().map(|(name, _)| format!("{name}.yaml")).collect());
+    assert_eq!(stored("planned"), all.into_keys().collect(), "a state is live or planned, not both");
+}
+
+/// The words that conditions use, as the contract has them.
+fn reasons() -> BTreeSet<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crds/src/status.rs");
+    let code = fs::read_to_string(path).unwrap();
+    let (_, module) = code.split_once("pub mod reason {").unwrap();
+    let constants = module.lines().filter(|line| line.trim_start().starts_with("pub const "));
+    constants.map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_reason_is_that_of_a_state() {
+    let mut left = reasons();
+    assert!(left.len() > 50, "{left:?}");
+    for folder in ["live", "planned"] {
+        for name in stored(folder) {
+            let state: Value =
+                serde_saphyr::from_str(&read(&format!("testdata/{folder}/{name}.yaml"))).unwrap();
+            for condition in state["status"]["conditions"].as_array().into_iter().flatten() {
+                left.remove(condition["reason"].as_str().unwrap());
+            }
+        }
+    }
+    assert_eq!(left, BTreeSet::new(), "no state in config/argocd/testdata has these reasons");
 }
 
 #[test]
@@ -141,5 +139,7 @@ fn waves_wait_for_applications_and_no_pipeline_is_pruned_in_the_foreground() {
     assert_eq!(of("/metadata/annotations/argocd.argoproj.io~1sync-wave"), ["0", "1"]);
     let options = applications[1]["spec"]["syncPolicy"]["syncOptions"].as_array().unwrap();
     assert_eq!(applications[1]["spec"]["syncPolicy"]["automated"]["prune"], true);
-    assert!(options.iter().any(|option| option == "PrunePropagationPolicy=background"), "{options:?}");
+    for option in ["PrunePropagationPolicy=background", "RespectIgnoreDifferences=true"] {
+        assert!(options.iter().any(|one| one == option), "{options:?}");
+    }
 }

@@ -6,6 +6,7 @@ mod argocd;
 mod fields;
 mod flows;
 mod golden;
+mod images;
 mod life;
 mod mutated;
 mod news;

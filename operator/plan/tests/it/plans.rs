@@ -72,7 +72,7 @@ fn without_management_there_is_no_job_and_nothing_is_waited_for() {
     let facts = Observed { schema: SchemaSeen::NotNeeded, ..observed(&pipeline, 12) };
     let parts = build(&planned(&pipeline, &facts)).into_parts();
     assert!(parts.workload.is_some() && parts.schema_job.is_none() && parts.schema_config_map.is_none());
-    assert_eq!(schema_job_name(&pipeline, &[].into(), &[].into(), &defaults()), None);
+    assert_eq!(schema_job_name(&pipeline, &[].into(), &[].into(), None, &defaults()), None);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_job_that_is_looked_at_is_the_job_that_is_built() {
     let pipeline = with_credentials();
     let facts = observed(&pipeline, 12);
     let [_, built] = names(&pipeline, &facts);
-    assert_eq!(schema_job_name(&pipeline, &facts.secrets, &facts.partitions, &defaults()), built);
+    assert_eq!(schema_job_name(&pipeline, &facts.secrets, &facts.partitions, None, &defaults()), built);
     assert_eq!(planned(&pipeline, &facts).schema().map(sluice_plan::SchemaPlan::name), built);
 }
 
@@ -252,7 +252,7 @@ fn a_new_secret_of_kafka_replaces_pods_and_leaves_the_schema_alone() {
         assert_eq!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1], "{of:?}");
         rotated.secrets.insert(of, SecretSeen::Missing);
         assert_eq!(
-            schema_job_name(&pipeline, &rotated.secrets, &facts.partitions, &defaults()),
+            schema_job_name(&pipeline, &rotated.secrets, &facts.partitions, None, &defaults()),
             names(&pipeline, &facts)[1]
         );
     }

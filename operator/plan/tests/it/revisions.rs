@@ -5,7 +5,8 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 8] = [
+const LATER: [&str; 9] = [
+    "/spec/gateway/upgradeStrategy",
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
     "/spec/queue/maxBytes",

@@ -40,7 +40,7 @@ fn template(size: &str) -> TemplateSeen {
 }
 
 /// The demo with three gateways that run, whose volumes were 1Gi, and a spec that asks for another size.
-fn growing(size: &str, claims: &[(u64, u64)]) -> (TracePipeline, Observed) {
+pub fn growing(size: &str, claims: &[(u64, u64)]) -> (TracePipeline, Observed) {
     let (_, facts) = running(&json!({}), &[]);
     let claims = (0..).zip(claims).map(|(ordinal, (asked, has))| claim(ordinal, *asked, *has));
     let volumes =
@@ -71,7 +71,7 @@ fn each_step_of_growing_has_its_words_and_gateways_are_left_alone() {
 }
 
 /// The second of three gateways, which the scheduler has these words for.
-fn unscheduled(words: &str) -> Pod {
+pub fn unscheduled(words: &str) -> Pod {
     let condition =
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words});
     let pod = json!({"metadata": {"name": "demo-gateway-1"}, "status": {"conditions": [condition]}});

@@ -1,4 +1,4 @@
-//! The lines of the story that say what there is: gateways, source, sink, lag, queue, promise and size.
+//! The lines of a pipeline's story, one function each.
 
 use crate::plugin::table::{size, time};
 use sluice_crds::{EXACTLY_ONCE, ScalingMode, TracePipeline, TracePipelineStatus};
@@ -7,12 +7,15 @@ pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> St
     let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
     let of = |count: Option<u32>| count.unwrap_or(0);
     let image = status.image.as_deref().unwrap_or("an image that is not known yet");
+    let other = status.operator_image.as_ref().map_or_else(String::new, |other| {
+        format!(" (the operator has {other}: gateway.upgradeStrategy Automatic moves on to it)")
+    });
     let updated = match of(status.updated_replicas) {
         updated if updated == wanted => String::new(),
         updated => format!(", {updated} of the newest revision"),
     };
     format!(
-        "{} of {wanted} gateways ready{updated}; {image}, {} each",
+        "{} of {wanted} gateways ready{updated}; {image}{other}, {} each",
         of(status.ready_replicas),
         pipeline.spec.gateway.resources.memory
     )

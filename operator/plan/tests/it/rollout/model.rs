@@ -110,6 +110,7 @@ impl Model {
             pods: Vec::new(),
             gateways: self.pods.iter().map(|(ordinal, pod)| gateway(*ordinal, pod)).collect(),
             source_version: None,
+            image: None,
             revision: Some(self.template.clone()),
             proved: self.proved.clone().map(|revision| ProvedSeen {
                 revision,

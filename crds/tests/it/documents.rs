@@ -1,0 +1,87 @@
+//! Documents name fields that there are.
+
+use crate::schema;
+use serde_json::Value;
+use std::{collections::BTreeSet, fs};
+
+/// Documents that tell people what to set, and to look at.
+const DOCUMENTS: [&str; 4] =
+    ["config/prometheus/RUNBOOK.md", "operator/DAY2.md", "gateway/DELIVERY.md", "README.md"];
+
+/// Fields of the spec's first level that are values of the chart as well, with what is below them there.
+const OF_THE_CHART: [&str; 1] = ["gateway.image"];
+
+/// Every field of an object, by its path; what is below a free map is not among them.
+fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        fields(inner, &path, found);
+        fields(&inner["items"], &path, found);
+        found.insert(path);
+    }
+}
+
+/// What stands between backticks and looks like the path of a field, without the value that may follow it.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split('`').skip(1).step_by(2);
+    let paths = code.map(|code| code.split([':', ' ', '=']).next().unwrap_or_default());
+    paths.filter(|path| {
+        path.contains('.')
+            && path.starts_with(|c: char| c.is_ascii_lowercase())
+            && path.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    })
+}
+
+/// Whether a document may name it: a field by its whole path, or by the end of it when it begins with something that is a field.
+fn is_known(path: &str, known: &BTreeSet<String>) -> bool {
+    let (first, _) = path.split_once('.').unwrap_or((path, ""));
+    let is_whole = ["spec", "status", "metadata"].contains(&first);
+    let is_ours =
+        known.iter().any(|field| field.rsplit('.').next() == Some(first) && field.starts_with("spec."));
+    match (is_whole, is_ours) {
+        (true, _) => first == "metadata" || known.contains(path),
+        (false, true) => {
+            let end = format!(".{path}");
+            OF_THE_CHART.contains(&path) || known.iter().any(|field| field.ends_with(&end))
+        }
+        // It is something of Kafka's, ClickHouse's, Kubernetes' or the chart's.
+        (false, false) => true,
+    }
+}
+
+#[test]
+fn documents_name_fields_that_there_are() {
+    let mut known = BTreeSet::new();
+    fields(&schema(), "", &mut known);
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for document in DOCUMENTS {
+        let path = format!("{}/../{document}", env!("CARGO_MANIFEST_DIR"));
+        for name in named(&fs::read_to_string(path).unwrap()) {
+            checked += 1;
+            if !is_known(name, &known) {
+                wrong.push(format!("{document}: {name}"));
+            }
+        }
+    }
+    assert!(checked > 50, "{checked} names");
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn a_field_that_there_is_not_is_found() {
+    let mut known = BTreeSet::new();
+    fields(&schema(), "", &mut known);
+    for (text, is_right) in [
+        ("set `spec.queue.size` to", true),
+        ("`queue.size: 2Gi`", true),
+        ("`insert.maxInterval`", false),
+        ("`spec.gateway.imagine`", false),
+        ("`status.image`", true),
+        ("`status.picture`", false),
+        ("`retention.bytes` of the topic", true),
+    ] {
+        assert_eq!(named(text).all(|name| is_known(name, &known)), is_right, "{text}");
+        assert_eq!(named(text).count(), 1, "{text}");
+    }
+}
