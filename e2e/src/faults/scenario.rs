@@ -262,7 +262,7 @@ const BROKERS: [Scenario; 13] = [
     ),
 ];
 
-const SERVERS: [Scenario; 9] = [
+const SERVERS: [Scenario; 10] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
