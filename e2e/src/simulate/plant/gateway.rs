@@ -200,7 +200,7 @@ mod tests {
         let (_, stops) = turns(Queue::Disabled, 25_000.0, 0.1, 40);
         assert_eq!(spills.messages, 1_000_000);
         assert!(stops.messages < spills.messages / 2 && stops.rows_in_flight <= 50_000, "{stops:?}");
-        assert!(spills.spool_blocks > 100 && stops.spool_blocks == 0, "{spills:?}");
+        assert!(spills.spool_blocks > 20 && stops.spool_blocks == 0, "{spills:?}");
         for answer in [spills, stops] {
             assert!(answer.sink_behind && answer.insert_failures > 0, "{answer:?}");
             assert!(answer.source_seconds < 1e-9, "nobody waits for messages while blocks wait");
