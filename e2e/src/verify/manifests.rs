@@ -99,8 +99,8 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
         let has =
             |list: &Value, word: &str| list.as_array().is_some_and(|list| list.iter().any(|one| one == word));
         let roles = usual.iter().filter(|role| role["kind"] == "ClusterRole" && is_for(role, whom));
-        let mut rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
-        rules.any(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb))
+        let mut granted = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
+        granted.any(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb))
     };
     for (whom, resource, verb, expected) in [
         ("view", "tracepipelines", "list", true),
