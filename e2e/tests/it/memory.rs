@@ -32,7 +32,7 @@ async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
 async fn peak_memory_stays_under_the_limit() -> Result<()> {
     // Alone, since full speed must be back in time, which those beside would take a share of.
     let alone = Uses::ServersAlone;
-    all_hold(alone, QueueMode::Spill, &["192-silent", "1024-steady"]).await?;
+    all_hold(alone, QueueMode::Spill, &["192-slow", "192-silent", "1024-steady", "turns-silent"]).await?;
     all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"]).await
 }
 

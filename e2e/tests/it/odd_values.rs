@@ -64,7 +64,9 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
         ensure!(differences.is_empty(), "{}", differences.join("\n"));
         // All of them write to one topic: a letter of one would hide that another read the message.
         let mut wanted = BTreeMap::from(REASONS.map(|reason| (reason, 0.0)));
-        refused.values().for_each(|reason| *wanted.entry(*reason).or_default() += 1.0);
+        for reason in refused.values() {
+            *wanted.entry(*reason).or_default() += 1.0;
+        }
         for (layout, found) in rejected {
             ensure!(found == wanted, "{layout:?}: {found:?} are rejected, not {wanted:?}");
         }
