@@ -62,14 +62,15 @@ impl Adopter {
         let block = &adoptee.block;
         // Before its columns: whoever gave the table those would have mended nothing.
         let token = block.token().ok_or(Unsendable::Foreign)?;
-        let columns = fits.of(block, &self.spool, &self.tables).await?;
+        let epoch = block.routing_epoch().unwrap_or(self.route.epoch());
+        let place = self.route.place_of(epoch, &block.partition());
+        let columns = fits.of(block, place, (&self.spool, &self.tables)).await?;
         let parts = self.spool.noted(token, block.range());
         let mut ready = block.only_copy((token, parts), self.route, &self.account);
         ready.columns = columns;
         ready.release.is_inherited |= adoptee.may_be_sent_since();
         let may_be_elsewhere = block.may_be_elsewhere(self.route);
-        let others = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
-        self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
+        ready.rows_elsewhere = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
         Ok(ready)
     }
 }
