@@ -17,6 +17,7 @@ pub mod task;
 pub mod held;
 
 pub mod native;
+pub mod places;
 pub mod route;
 pub mod shipment;
 

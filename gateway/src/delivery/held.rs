@@ -159,6 +159,8 @@ pub struct Ready {
     pub generation: Arc<GenerationStatus>,
     /// The columns that it was encoded for, where those are not the ones that rows are encoded for now.
     pub columns: Option<Arc<TableColumns>>,
+    /// Rows of it that are in the table or are read again, or may be: once it is in, they may be doubled.
+    pub rows_elsewhere: u64,
 }
 
 impl Held {
@@ -303,7 +305,8 @@ impl OfPartition {
         let generation = self.generations.entry(stowed.block.generation).or_default().clone();
         *releases += 1;
         stowed.frames.release(release.routing_epoch);
-        self.ready.push_back((*releases, Ready { stowed, release, generation, columns: None }));
+        self.ready
+            .push_back((*releases, Ready { stowed, release, generation, columns: None, rows_elsewhere: 0 }));
     }
 }
 

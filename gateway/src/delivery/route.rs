@@ -39,6 +39,12 @@ impl Route {
         self.shards
     }
 
+    /// Where a range of the partition goes that was first sent as this epoch says: where it has always gone, if that shard is still there.
+    pub fn place_of(self, epoch: u32, id: &PartitionId) -> usize {
+        let then = Self::of_epoch(epoch).shard_of(id);
+        if then < self.shards { then } else { self.shard_of(id) }
+    }
+
     /// The partition's shard, by its place in the config.
     pub fn shard_of(self, id: &PartitionId) -> usize {
         let topic = XxHash3_64::oneshot(id.topic.as_bytes());
@@ -75,6 +81,17 @@ mod tests {
             }
             prop_assert!(partitions.iter().all(|count| *count == rounds), "{:?}", partitions);
             prop_assert_eq!(Route::of_epoch(route.epoch()), route);
+        }
+    }
+
+    #[test]
+    fn a_range_goes_where_it_was_sent_while_that_is_there() {
+        let route = Route::new(2);
+        for partition in 0..9 {
+            let id = id("otlp_spans", partition);
+            let then = Route::new(3).shard_of(&id);
+            let expected = if then < 2 { then } else { route.shard_of(&id) };
+            assert_eq!((route.place_of(2, &id), route.place_of(0, &id)), (expected, 0));
         }
     }
 

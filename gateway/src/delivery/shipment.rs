@@ -14,6 +14,7 @@ mod in_parts;
 mod letters;
 mod shard;
 
+pub use ending::End;
 pub use shard::{IN_PARTS_MAX, Shard};
 
 use form::Encoded;
@@ -38,10 +39,7 @@ use sluice_clickhouse::{
     insert::{InsertError, InsertId},
     outcome::{Actor, Class},
 };
-use sluice_kafka::{
-    PartitionId,
-    ranges::{PROOF_AGE_MAX, Release},
-};
+use sluice_kafka::ranges::{PROOF_AGE_MAX, Release};
 use std::{
     hash::BuildHasher as _,
     sync::{Arc, atomic::Ordering},
@@ -77,6 +75,10 @@ pub struct Shipment {
     doubt: Option<u64>,
     /// Once it waits for someone to act.
     halting: Option<Halting>,
+    /// Rows of it that may be doubled once it is in.
+    rows_elsewhere: u64,
+    /// What the table is found not to have its columns for is given up, rather than waited for.
+    gives_back: bool,
 }
 
 /// What is sent under one token: the block, or a part of it.
@@ -106,7 +108,7 @@ enum Sent {
 impl Shipment {
     /// A block that may be sent.
     pub fn new(shard: Arc<Shard>, ready: Ready) -> Self {
-        let Ready { stowed: Stowed { block, frames }, release, generation, columns } = ready;
+        let Ready { stowed: Stowed { block, frames }, release, generation, columns, rows_elsewhere } = ready;
         let encoded = columns.map(|columns| Encoded::new(&shard.delivery.sink, columns));
         let views = shard.delivery.standing.has_views(shard.place);
         let tries = if release.is_inherited {
@@ -140,22 +142,31 @@ impl Shipment {
             refusal: None,
             doubt: None,
             halting: None,
+            rows_elsewhere,
+            gives_back: false,
         }
     }
 
-    /// Tries until it is in, or its generation is over. Ends with its partition.
-    pub async fn run(mut self) -> PartitionId {
+    /// The same of an only copy that is given back to the volume once the table is found not to have its columns, where those are others than
+    /// rows have now.
+    #[must_use]
+    pub fn giving_back(self) -> Self {
+        Self { gives_back: true, ..self }
+    }
+
+    /// Tries until it is in, or its generation is over, or it is given back.
+    pub async fn run(mut self) -> End {
         let id = self.block.id.clone();
         // Not while no try would come of it: what was never sent need not be marked as if it were.
         if !self.shard.is_failing() {
             let prepared = self.frames.prepare(self.shard.spool(), self.shard.now_ms()).await;
             self.damage = prepared.err();
         }
-        self.deliver().await;
-        id
+        End { id, is_given_up: self.deliver().await }
     }
 
-    async fn deliver(mut self) {
+    /// Says whether it was given up.
+    async fn deliver(mut self) -> bool {
         let refusal = match self.gone_on_with() {
             Some(bisection) => Err(bisection),
             None => Ok(self.send_whole().await),
@@ -173,6 +184,7 @@ impl Shipment {
             }
         };
         self.leave_doubt();
+        let is_given_up = dead_lettered.is_none() && self.damage.is_none();
         match dead_lettered {
             Some(rows) => self.settle(rows),
             None if self.damage.is_some() => {
@@ -185,12 +197,17 @@ impl Shipment {
                 self.shard.abandon(vec![Stowed { block: self.block, frames: self.frames }], is_leaving);
             }
         }
+        is_given_up
     }
 
     /// Sends the block as it is until something else than waiting for someone has become of it.
     async fn send_whole(&mut self) -> Sent {
         loop {
             match self.send().await {
+                // Its record stays, and the table is looked at for its columns before it is sent again.
+                Sent::Halted(Actor::Table, _) if self.gives_back && self.encoded.is_some() => {
+                    return Sent::Over;
+                }
                 Sent::Halted(actor, after) => self.wait_for_actor(actor, after).await,
                 sent => return sent,
             }

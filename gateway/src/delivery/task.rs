@@ -16,7 +16,7 @@ use crate::{
         held::{Held, Stowed},
         native::Native,
         route::Route,
-        shipment::{IN_PARTS_MAX, Shard, Shipment},
+        shipment::{End, IN_PARTS_MAX, Shard, Shipment},
     },
     signals::{account::RowAccount, guarantee::Standing, metrics::Metrics},
     table::{
@@ -139,7 +139,7 @@ pub async fn run(
                 holding.order(order);
             }
             Some(done) = holding.shipments.join_next() => {
-                holding.held.done(&done.expect("a panic ends the process"));
+                holding.held.done(&done.expect("a panic ends the process").id);
             }
             _ = look.tick() => {
                 let times_asked = holding.spool.as_ref().map(Spool::times_asked);
@@ -162,8 +162,7 @@ struct Holding {
     orphans: Option<Orphans>,
     /// With `delivery.commit: AfterEnqueue`.
     enqueue: Option<Enqueue>,
-    /// Each ends with the partition of its block.
-    shipments: JoinSet<PartitionId>,
+    shipments: JoinSet<End>,
     /// Of the columns that blocks are encoded for.
     columns: u64,
     spool: Option<Spool>,
@@ -318,13 +317,9 @@ impl Shards {
 
     /// Where a block goes: where its range has always gone, if that shard is still there.
     pub fn of(&self, block: &Block, release: &Release) -> Arc<Shard> {
+        let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
         let then = Route::of_epoch(release.routing_epoch);
-        let place = then.shard_of(&block.id);
-        if let Some(shard) = self.shards.get(place) {
-            return shard.clone();
-        }
-        let shard = &self.shards[self.route.shard_of(&block.id)];
-        if release.is_inherited {
+        if release.is_inherited && then.shard_of(&block.id) >= self.shards.len() {
             shard.count_moved(block, then.shards());
         }
         shard.clone()

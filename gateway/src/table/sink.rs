@@ -172,22 +172,6 @@ pub async fn check_shards(shards: &[Sink]) -> Result<TableFit, Error> {
     first.map(|(_, fit)| fit).ok_or_else(|| away.expect("the config names at least one shard"))
 }
 
-/// The same for rows that were encoded for some columns: what those are called where they are. Of the first shard that answers; the
-/// others must have them too.
-pub async fn check_encoded(shards: &[Sink], encoded: &TableColumns) -> Result<TableColumns, Error> {
-    let (mut first, mut away) = (None, None);
-    for sink in shards {
-        match sink.check_encoded(encoded).await {
-            Ok(columns) => {
-                first.get_or_insert(columns);
-            }
-            Err(error) if error.is_about_the_table() => return Err(error),
-            Err(error) => away = Some(error),
-        }
-    }
-    first.ok_or_else(|| away.expect("the config names at least one shard"))
-}
-
 impl Sink {
     /// Of all servers of the config, whatever their shard: for what is asked of each of them, or of any. Reads credentials and
     /// certificates; nothing is sent.

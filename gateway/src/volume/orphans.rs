@@ -12,8 +12,9 @@
 //!
 //! Owner: the delivery task; brokers are asked on a blocking thread. Limits: one question at a time, asked again until it is answered; what
 //! is not inserted stays on the volume when this process ends, and is found by the next one. What cannot be sent, above all because it was
-//! encoded for columns that the table no longer has, waits for someone, who is told, and holds nobody else up. Kafka is not asked about it
-//! again, also not by the next run: what was found is written down on the volume ([`crate::volume::only_copy::judge`]).
+//! encoded for columns that the table no longer has, waits for someone, who is told, and holds nobody else up: also what turns out to be that
+//! while it is sent, which is given back, and comes here again by way of the volume. Shards have places of their own ([`Places`]). Kafka is
+//! not asked about it again, also not by the next run: what was found is written down on the volume ([`crate::volume::only_copy::judge`]).
 //!
 //! Blocks of an earlier run wait for their partitions; which of them are only copies is found out at once all the same, since whoever owns
 //! a partition meanwhile may commit behind what Kafka no longer has.
@@ -23,8 +24,9 @@ mod unsent;
 use crate::{
     delivery::{
         held::Ready,
+        places::Places,
         retry::{self, Pace},
-        shipment::Shipment,
+        shipment::{End, Shard, Shipment},
         task::Shards,
     },
     volume::{
@@ -35,10 +37,11 @@ use crate::{
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{Drain, PartitionId, Patience, ReadError, TopicReader};
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
+    sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::sync::oneshot;
 use unsent::{Unsent, Waits};
 
 /// How long brokers may take for an answer. Chosen: above an election of a coordinator.
@@ -84,7 +87,7 @@ pub struct Policy {
     pub drain: Drain,
     /// Whether offsets are committed once their rows are on the volume.
     pub enqueues: bool,
-    /// Blocks that are sent at a time.
+    /// Blocks of a shard that are sent at a time.
     pub sending_max: usize,
 }
 
@@ -99,14 +102,14 @@ pub struct Orphans {
     /// Questions without an answer, one after another, and when the next one may be asked.
     unanswered: u32,
     again: Instant,
-    waiting: VecDeque<Ready>,
-    shipments: JoinSet<PartitionId>,
+    places: Places<(Arc<Shard>, Ready)>,
     unsent: Unsent,
 }
 
 impl Orphans {
     /// Nothing was found yet.
     pub fn new(adopter: Adopter, kafka: Kafka, policy: Policy) -> Self {
+        let sending_max = policy.sending_max;
         let question = Question { waiting: adopter.spool.left().waiting(), ..Question::default() };
         Self {
             adopter,
@@ -116,8 +119,7 @@ impl Orphans {
             asking: None,
             unanswered: 0,
             again: Instant::now(),
-            waiting: VecDeque::new(),
-            shipments: JoinSet::new(),
+            places: Places::new(sending_max),
             unsent: Unsent::default(),
         }
     }
@@ -125,19 +127,18 @@ impl Orphans {
     /// Asks, takes answers, and sends what may be sent.
     pub fn look(&mut self, shards: &Shards) {
         let now = Instant::now();
+        while let Some(End { is_given_up, .. }) = self.places.try_ended() {
+            if is_given_up {
+                self.unsent.postpone(now);
+            }
+        }
         self.take_orphans(now);
         self.take_answer(shards);
         let is_question_due = !self.question.is_empty() && now >= self.again;
         if self.asking.is_none() && (is_question_due || self.unsent.is_due(now)) {
             self.ask(is_question_due);
         }
-        while self.shipments.len() < self.policy.sending_max
-            && let Some(ready) = self.waiting.pop_front()
-        {
-            let shard = shards.of(&ready.stowed.block, &ready.release);
-            self.shipments.spawn(Shipment::new(shard, ready).run());
-        }
-        while self.shipments.try_join_next().is_some_and(|ended| ended.is_ok()) {}
+        self.places.send(|(shard, ready)| Shipment::new(shard, ready).giving_back().run());
     }
 
     /// Takes what no partition goes on with. Kafka is not asked about what the volume has in writing.
@@ -172,10 +173,11 @@ impl Orphans {
         self.asking = None;
         let Answer { sendable, asked } = answer;
         self.unsent.put((sendable.unsent, &sendable.waits), &self.adopter.metrics, Instant::now());
-        for _ in &sendable.ready {
+        for ready in sendable.ready {
             shards.count_in();
+            let shard = shards.of(&ready.stowed.block, &ready.release);
+            self.places.add(shard.place(), (shard, ready));
         }
-        self.waiting.extend(sendable.ready);
         match asked {
             None => {}
             Some(Ok(())) => self.unanswered = 0,

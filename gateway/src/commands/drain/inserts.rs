@@ -9,7 +9,8 @@ use crate::{
     delivery::{
         clock::Clock,
         held::Ready,
-        shipment::Shipment,
+        places::Places,
+        shipment::{Shard, Shipment},
         task::{Delivery, SENDING_PER_INSERT, Shards},
     },
     signals::{
@@ -24,12 +25,8 @@ use crate::{
 };
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
 use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
-use sluice_kafka::{
-    PartitionId,
-    dead_letter::{DeadLetters, StartError},
-};
-use std::{collections::VecDeque, sync::Arc};
-use tokio::task::JoinSet;
+use sluice_kafka::dead_letter::{DeadLetters, StartError};
+use std::sync::Arc;
 
 /// Why nothing can be inserted.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +43,7 @@ pub enum Error {
 pub struct Inserts {
     shards: Shards,
     columns: u64,
-    sending_max: usize,
-    waiting: VecDeque<Ready>,
-    shipments: JoinSet<PartitionId>,
+    places: Places<(Arc<Shard>, Ready)>,
 }
 
 impl Inserts {
@@ -75,7 +70,7 @@ impl Inserts {
         let concurrency = config.sink.clickhouse.insert.concurrency;
         // Nobody owns a partition here: shipments of only copies report to nobody.
         let (reports, _) = crossbeam_channel::bounded(1);
-        let sending_max = SENDING_PER_INSERT * concurrency.max(1) as usize * shards.len();
+        let places = Places::new(SENDING_PER_INSERT * concurrency.max(1) as usize);
         let deliveries: Result<Vec<_>, Error> = shards
             .into_iter()
             .map(|sink| {
@@ -105,7 +100,7 @@ impl Inserts {
         // Nothing is read here that would need the pool: it is what one block in parts may have.
         let pool = Arc::new(Pool::new(BLOCK_BYTES_MAX, 0, 0));
         let shards = Shards::new(deliveries, &pool);
-        Ok(Self { shards, columns, sending_max, waiting: VecDeque::new(), shipments: JoinSet::new() })
+        Ok(Self { shards, columns, places })
     }
 
     /// Where it is looked whether blocks fit.
@@ -121,23 +116,13 @@ impl Inserts {
     /// Takes a block in, to be sent in its turn.
     pub fn add(&mut self, ready: Ready) {
         self.shards.count_in();
-        self.waiting.push_back(ready);
+        let shard = self.shards.of(&ready.stowed.block, &ready.release);
+        self.places.add(shard.place(), (shard, ready));
     }
 
     /// Sends what may be sent and waits until the next block has ended. `false` when there is none.
     pub async fn next(&mut self) -> bool {
-        while self.shipments.len() < self.sending_max
-            && let Some(ready) = self.waiting.pop_front()
-        {
-            let shard = self.shards.of(&ready.stowed.block, &ready.release);
-            self.shipments.spawn(Shipment::new(shard, ready).run());
-        }
-        match self.shipments.join_next().await {
-            Some(ended) => {
-                ended.expect("a panic ends the process");
-                true
-            }
-            None => false,
-        }
+        self.places.send(|(shard, ready)| Shipment::new(shard, ready).run());
+        self.places.ended().await.is_some()
     }
 }

@@ -4,18 +4,27 @@
 
 use super::Shipment;
 use crate::{blocks::block::Block, volume::spool::Ended};
-use sluice_kafka::Report;
+use sluice_kafka::{PartitionId, Report};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+/// How a shipment has ended.
+#[derive(Debug)]
+pub struct End {
+    /// The partition of its block.
+    pub id: PartitionId,
+    /// Whether the block is not in, and its record stays on the volume if it has one.
+    pub is_given_up: bool,
+}
 
 impl Shipment {
     /// It is in, but for so many rows that are dead letters.
     pub(super) fn settle(self, dead_lettered: u64) {
         self.frames.end(self.shard.spool(), Ended::Settled);
         let is_only_copy = self.frames.is_only_copy();
-        let Self { shard, block, encoded, .. } = self;
+        let Self { shard, block, encoded, rows_elsewhere, .. } = self;
         if shard.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
             shard.recovered.notify_waiters();
@@ -26,6 +35,7 @@ impl Shipment {
         let metrics = &shard.delivery.metrics;
         metrics.rows_inserted.inc_by(block.rows - dead_lettered);
         metrics.blocks_inserted.inc();
+        metrics.guarantee.possible_duplicate_rows.inc_by(rows_elsewhere);
         metrics.bytes_inserted.inc_by(block.bytes as u64);
         metrics.blocks_in_flight.dec();
         if let Some(seconds) = freshness_seconds(SystemTime::now(), block.span_end_nanos_max) {

@@ -110,6 +110,11 @@ impl Shard {
         self.delivery.watch.is_unfit()
     }
 
+    /// Its place in the config.
+    pub fn place(&self) -> usize {
+        self.place
+    }
+
     /// Where its table is looked at.
     pub fn sink(&self) -> &Sink {
         &self.delivery.sink

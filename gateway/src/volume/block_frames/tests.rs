@@ -8,7 +8,11 @@ use crate::{
     },
     delivery::held::Stowed,
     signals::account::RowAccount,
-    volume::{passport::Passport, spool::Left},
+    volume::{
+        only_copy::{Logs, judge},
+        passport::Passport,
+        spool::Left,
+    },
 };
 use sluice_clickhouse::row_frames::FrameStore as _;
 use sluice_kafka::{
@@ -211,6 +215,22 @@ async fn the_blocks_of_a_partition_that_has_gone_stay_on_the_volume_until_kafka_
     // They are still there for the next run.
     assert!(spool.close(std::time::Duration::from_mins(1)));
     assert_eq!(kept(volume.open(64 << 20).left(), 4, "c", 9).len(), 2);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_only_copy_that_is_given_back_is_found_as_what_it_is_by_now() {
+    let volume = Volume::new("given_back");
+    let spool = left_behind(&volume, &[20]).await;
+    let left = spool.left().take_all().remove(0);
+    let logs = Logs::of_one(left.partition(), OffsetRange { first: 40, next: 90 }, 20);
+    judge(vec![left], &logs, &spool).await;
+    let id = BlockId { segment: 1, ordinal: 0 };
+    spool.mark_sent(id, 77).await;
+    BlockFrames::only_copy(id, true).end(Some(&spool), Ended::Orphaned);
+    let orphans = orphaned(&spool, 1).await;
+    let [left] = &orphans[..] else { panic!("{} orphans", orphans.len()) };
+    assert_eq!((left.in_writing().map(|found| found.is_new), left.is_marked()), (Some(false), true));
+    assert_eq!(spool.usage().blocks, 1);
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -63,15 +63,16 @@ impl Adopter {
         let block = &adoptee.block;
         // Before its columns: whoever gave the table those would have mended nothing.
         let token = block.token().ok_or(Unsendable::Foreign)?;
-        let columns = fits.of(block, &self.spool, &self.tables).await?;
+        let epoch = block.routing_epoch().unwrap_or(self.route.epoch());
+        let place = self.route.place_of(epoch, &block.partition());
+        let columns = fits.of(block, place, (&self.spool, &self.tables)).await?;
         let noted = self.spool.noted(token, block.range()).await;
         let is_unknown = noted.is_damaged();
         let mut ready = block.only_copy((token, noted.whole()), self.route, &self.account);
         ready.columns = columns;
         ready.release.is_inherited |= adoptee.may_be_sent_since();
         let may_be_elsewhere = block.may_be_elsewhere(self.route) || is_unknown;
-        let others = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
-        self.metrics.guarantee.possible_duplicate_rows.inc_by(others);
+        ready.rows_elsewhere = if may_be_elsewhere { block.rows() } else { adoptee.rows_elsewhere };
         if is_unknown {
             say_unknown(block);
         }
@@ -136,7 +137,7 @@ mod tests {
         };
         let ready = adopter.ready(&found, &mut Fits::default()).await.unwrap();
         ready.stowed.block.account.settled();
-        (ready.release.parts, metrics.guarantee.possible_duplicate_rows.get())
+        (ready.release.parts, ready.rows_elsewhere)
     }
 
     #[tokio::test(flavor = "current_thread")]

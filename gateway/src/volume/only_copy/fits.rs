@@ -7,10 +7,11 @@
 //! | others, which it does not have so | not before someone has given them back, or named a table that has them |
 //! | others, and nobody has written down which, or that is damaged | the same |
 //!
-//! Owner: whoever asks about blocks, for one question: the table is looked at once for all blocks of the same columns.
+//! Owner: whoever asks about blocks, for one question: the table of a shard is looked at once for all its blocks of the same columns. Another
+//! shard's is none of their business: one that is away, or whose table is another, keeps no block of this one.
 
 use crate::{
-    table::sink::{self, Sink},
+    table::sink::Sink,
     volume::spool::{LeftBlock, Spool, Written},
 };
 use sluice_clickhouse::column::TableColumns;
@@ -42,30 +43,30 @@ pub struct Tables {
     pub shards: Vec<Sink>,
 }
 
-/// What was found, by the numbers of columns.
+/// What was found, by the shard's place in the config and the number of columns.
 #[derive(Default)]
-pub struct Fits(BTreeMap<u64, Result<Form, Unsendable>>);
+pub struct Fits(BTreeMap<(usize, u64), Result<Form, Unsendable>>);
 
 impl Fits {
-    /// As what a block is sent.
+    /// As what a block is sent to the shard with this place in the config.
     pub async fn of(
         &mut self,
         block: &LeftBlock,
-        spool: &Spool,
-        tables: &Tables,
+        place: usize,
+        (spool, tables): (&Spool, &Tables),
     ) -> Result<Form, Unsendable> {
-        let number = block.columns();
-        if let Some(known) = self.0.get(&number) {
+        let key = (place, block.columns());
+        if let Some(known) = self.0.get(&key) {
             return known.clone();
         }
-        let found = tables.form(number, spool).await;
-        self.0.insert(number, found.clone());
+        let found = tables.form(key, spool).await;
+        self.0.insert(key, found.clone());
         found
     }
 }
 
 impl Tables {
-    async fn form(&self, number: u64, spool: &Spool) -> Result<Form, Unsendable> {
+    async fn form(&self, (place, number): (usize, u64), spool: &Spool) -> Result<Form, Unsendable> {
         if number == self.columns {
             return Ok(None);
         }
@@ -74,7 +75,7 @@ impl Tables {
             Written::Nothing => return Err(unfit("it is not written down for which")),
             Written::Damaged => return Err(unfit("the file that says for which is damaged")),
         };
-        match sink::check_encoded(&self.shards, &encoded).await {
+        match self.shards[place].check_encoded(&encoded).await {
             Ok(columns) => Ok(Some(Arc::new(columns))),
             Err(error) if error.is_about_the_table() => Err(Unsendable::Unfit(error.to_string())),
             Err(error) => Err(Unsendable::Unknown(error.to_string())),

@@ -57,6 +57,8 @@ pub struct Unsent {
     adoptees: Vec<Adoptee>,
     /// When the table is looked at again.
     again: Option<Instant>,
+    /// Not before this: something was refused just now.
+    not_before: Option<Instant>,
     /// How many the table does not take, as they are counted.
     unfit: i64,
     said_unfit: Said,
@@ -76,8 +78,14 @@ impl Unsent {
 
     /// One more, of which nobody has looked yet whether it can be sent.
     pub fn add(&mut self, adoptee: Adoptee, now: Instant) {
-        self.again = Some(now);
+        let soonest = self.not_before.map_or(now, |not_before| not_before.max(now));
+        self.again = Some(self.again.map_or(soonest, |again| again.min(soonest)));
         self.adoptees.push(adoptee);
+    }
+
+    /// The table has refused one as it is now, and will refuse it again for a while.
+    pub fn postpone(&mut self, now: Instant) {
+        self.not_before = Some(now + UNSENT_WAIT);
     }
 
     /// Gives all of them, to see whether they can be sent now.
@@ -203,6 +211,19 @@ mod tests {
         drop(unsent.take_all());
         unsent.put((Vec::new(), &Waits::default()), &metrics, start);
         assert_eq!((waiting.get(), unsent.again), (0, None));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_has_come_is_looked_at_once_unless_the_table_has_refused_some_just_now() {
+        let volume = Volume::new("come");
+        let spool = left_behind(&volume, &[20, 30]).await;
+        let (mut unsent, start) = (Unsent::default(), Instant::now());
+        for (adoptee, wait) in only_copies(&spool).await.into_iter().zip([Duration::ZERO, UNSENT_WAIT]) {
+            unsent.add(adoptee, start);
+            assert_eq!(unsent.again, Some(start + wait));
+            assert_eq!(unsent.take_all().len(), 1);
+            unsent.postpone(start);
+        }
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -271,8 +271,9 @@ impl Keeper {
     fn orphan(&mut self, id: BlockId) -> Result<(), Fatal> {
         let Some(held) = self.queue.get(id) else { return Ok(()) };
         let block = LeftBlock::read(&self.queue, &held);
-        // This run has written one with each.
-        match block.filter(|(block, _)| block.has_passport()) {
+        // This run has written one with each. What comes back as an only copy may be another version's.
+        let is_whole = |block: &LeftBlock| block.has_passport() || block.in_writing().is_some();
+        match block.filter(|(block, _)| is_whole(block)) {
             Some((block, _)) => self.left.orphan(block),
             None => {
                 if let Some(lost) = self.set_aside(id)? {

@@ -336,6 +336,11 @@ impl LeftBlock {
         OffsetRange { first: self.head.first, next: self.head.next }
     }
 
+    /// The number that says where its range was first sent, if that was written down.
+    pub fn routing_epoch(&self) -> Option<u32> {
+        self.head.routing_epoch
+    }
+
     /// Its rows.
     pub fn rows(&self) -> u64 {
         self.head.rows
@@ -409,7 +414,7 @@ impl LeftBlock {
             parts,
             routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
         };
-        Ready { stowed, release, generation: Arc::default(), columns: None }
+        Ready { stowed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
     }
 }
 
