@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::volume::block_frames::tests::Volume;
     use sluice_kafka::{PartitionId, ranges::Content};
+    use sluice_spool::Options;
     use std::{path::Path, sync::atomic::Ordering, time::Duration};
 
     const RANGE: OffsetRange = OffsetRange { first: 7, next: 20 };
@@ -210,7 +211,8 @@ mod tests {
         let volume = Volume::new("notes-fatal");
         std::fs::create_dir(volume.path().join(name_of(token()))).unwrap();
         let (failed, failed_in) = crossbeam_channel::bounded(1);
-        let spool = volume.open_with(64 << 20, move |fatal| failed.send(fatal).unwrap());
+        let spool =
+            volume.open_with(Options::new(1, 64 << 20, false), move |fatal| failed.send(fatal).unwrap());
         let asked = tokio::time::timeout(Duration::from_millis(200), spool.noted(token(), RANGE)).await;
         assert!(asked.is_err(), "nothing is sent on the strength of it");
         let fatal = failed_in.recv_timeout(Duration::from_mins(1)).unwrap();

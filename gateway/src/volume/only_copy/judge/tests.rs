@@ -4,7 +4,10 @@ use super::*;
 use crate::{
     blocks::buffers::Pool,
     delivery::held::Stowed,
-    volume::block_frames::tests::{Volume, left_behind, stowed},
+    volume::{
+        block_frames::tests::{Volume, left_behind, stowed},
+        spool::Written,
+    },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
 use sluice_kafka::{
@@ -135,5 +138,5 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
         blocks.iter().filter_map(|block| Some(block.in_writing()?.rows_elsewhere)).collect();
     // What is kept with the blocks of these tests names no message that is alone.
     assert_eq!(written, [0, rows], "the owner reads from 40 on");
-    assert_eq!(spool.noted(token, range), Some(parts));
+    assert_eq!(spool.noted(token, range).await, Written::Whole(parts));
 }
