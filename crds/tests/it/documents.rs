@@ -8,9 +8,6 @@ use std::{collections::BTreeSet, fs};
 const DOCUMENTS: [&str; 4] =
     ["config/prometheus/RUNBOOK.md", "operator/DAY2.md", "gateway/DELIVERY.md", "README.md"];
 
-/// Fields of the spec's first level that are values of the chart as well, with what is below them there.
-const OF_THE_CHART: [&str; 1] = ["gateway.image"];
-
 /// Every field of an object, by its path; what is below a free map is not among them.
 fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
@@ -42,7 +39,7 @@ fn is_known(path: &str, known: &BTreeSet<String>) -> bool {
         (true, _) => first == "metadata" || known.contains(path),
         (false, true) => {
             let end = format!(".{path}");
-            OF_THE_CHART.contains(&path) || known.iter().any(|field| field.ends_with(&end))
+            known.iter().any(|field| field.ends_with(&end))
         }
         // It is something of Kafka's, ClickHouse's, Kubernetes' or the chart's.
         (false, false) => true,
