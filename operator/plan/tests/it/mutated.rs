@@ -140,7 +140,8 @@ fn look(pipeline: &TracePipeline, facts: &Observed) {
     let said = status(pipeline, facts, planned.as_ref(), &now);
     assert_eq!(said.conditions.len(), sluice_crds::status::condition::ALL.len());
     let _ = removing(pipeline, facts, &now);
-    let _ = schema_job_name(pipeline, &facts.secrets, &facts.partitions, &defaults());
+    let _ =
+        schema_job_name(pipeline, &facts.secrets, &facts.partitions, facts.workload.as_ref(), &defaults());
     if let Ok(Planned::Ready(plan)) = &planned {
         let _ = (build(plan), derived(plan));
     }
