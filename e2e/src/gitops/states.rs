@@ -36,8 +36,10 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 51] = [
+pub const ALL: [State; 55] = [
     ("about-to-change", "Progressing", "InProgress"),
+    ("apply-failing", "Progressing", "InProgress"),
+    ("apply-refused", "Degraded", "Failed"),
     ("canary", "Progressing", "InProgress"),
     ("database-missing", "Progressing", "InProgress"),
     ("draining", "Progressing", "Terminating"),
@@ -47,10 +49,12 @@ pub const ALL: [State; 51] = [
     ("left-alone", "Healthy", "Current"),
     // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.
     ("left-alone-unready", "Progressing", "InProgress"),
+    ("malformed", "Degraded", "Failed"),
     ("not-asked", "Progressing", "InProgress"),
     ("not-expandable", "Degraded", "Failed"),
     ("outdated", "Progressing", "InProgress"),
     ("partitions-lost", "Progressing", "InProgress"),
+    ("pods-refused", "Progressing", "InProgress"),
     ("replicas-not-ready", "Progressing", "InProgress"),
     ("rolled-back", "Degraded", "Failed"),
     ("rolling", "Progressing", "InProgress"),

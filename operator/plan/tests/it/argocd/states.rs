@@ -13,7 +13,7 @@ use sluice_crds::{
     SchemaManagement, SecretUse, TopicStatus, TracePipeline, status::reason,
 };
 use sluice_plan::{
-    DrainJobSeen, DrainJobState, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen,
+    DrainJobSeen, DrainJobState, Hindrance, Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen,
     SourceFailure, TopicSeen, removing, rollout, sink::SinkSeen,
 };
 
@@ -23,6 +23,9 @@ const BRIEF: &str = "It lasts for less than the time between two looks of a test
 const FOREIGN: &str = "It takes a storage driver, a zone or an admission policy that the local stack has not, or a test that plays it";
 /// A state that an end-to-end test causes, beside others that are exported, without stopping at it.
 const PASSED: &str = "An end-to-end test causes it; its conditions are those of a state like it";
+
+/// A state that takes an API server that refuses what it takes from every other pipeline.
+const REFUSED: &str = "It takes a quota, a policy or a webhook that the local stack has not";
 
 /// One situation.
 pub struct State {
@@ -40,7 +43,8 @@ fn time() -> Time {
 /// All of them.
 pub fn states() -> Vec<State> {
     let state = |(name, why, (pipeline, facts)): Named| State { name: name.to_owned(), why, pipeline, facts };
-    let of_all: [Vec<Named>; 5] = [of_gateways(), of_rollouts(), of_intent(), of_the_source(), of_volumes()];
+    let of_all: [Vec<Named>; 6] =
+        [of_gateways(), of_rollouts(), of_intent(), of_hindrances(), of_the_source(), of_volumes()];
     of_all.into_iter().flatten().map(state).chain(of_the_sink()).collect()
 }
 
@@ -118,6 +122,28 @@ fn of_intent() -> Vec<Named> {
     vec![
         ("suspending", BRIEF, but(|pipeline, _| pipeline.spec.suspend = true)),
         ("group-taken", PASSED, but(|_, facts| facts.rival = Some("tracing/older".into()))),
+    ]
+}
+
+/// What the API server does not take, or does not make.
+fn of_hindrances() -> Vec<Named> {
+    let hindered = |reason, stays| {
+        but(move |_, facts| {
+            let message = "statefulsets demo-gateway: exceeded quota".into();
+            facts.hindrance = Some(Hindrance { reason, message, stays });
+        })
+    };
+    let (pipeline, mut refused) = running(&json!({"replicas": 2, "readyReplicas": 2}), &[]);
+    refused.pods_refused = Some("pods \"demo-gateway-2\" is forbidden: exceeded quota".into());
+    vec![
+        ("apply-refused", REFUSED, hindered(reason::APPLY_FAILED, true)),
+        ("apply-failing", REFUSED, hindered(reason::APPLY_FAILED, false)),
+        (
+            "malformed",
+            "The API server has taken it under an older definition",
+            hindered(reason::MALFORMED, true),
+        ),
+        ("pods-refused", REFUSED, (pipeline, refused)),
     ]
 }
 
