@@ -95,6 +95,7 @@ impl Broker {
             Broker::RetentionPassesRunning => return retention_passes_running(scene).await,
             Broker::TopicRecreated => return topic_recreated(scene).await,
             Broker::TopicRecreatedLonger => return topic_recreated_longer(scene).await,
+            Broker::GroupAway => return group_away(scene).await,
             _ => {}
         }
         scene.start_load();
@@ -111,8 +112,8 @@ impl Broker {
                 answers_lost(scene, JOIN_GROUP, 2).await?
             }
             Broker::HeartbeatLost => heartbeat_lost(scene).await?,
-            Broker::GroupAway => group_away(scene).await?,
-            Broker::RetentionPasses
+            Broker::GroupAway
+            | Broker::RetentionPasses
             | Broker::RetentionPassesRunning
             | Broker::TopicRecreated
             | Broker::TopicRecreatedLonger => Instant::now(),
@@ -177,17 +178,24 @@ async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
 
 /// Brokers answer, and what is sent to the coordinator ends its connection: nothing is read, and nothing stands still. The gateway says so
 /// by not being ready.
-async fn group_away(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_load();
+    scene.wait_inserts(INSERTS_BEFORE).await?;
+    // Minutes of load would leave a backlog, which is not what this is about.
+    scene.stop_load().await?;
     let to_group = |passage: &Passage| {
         passage.leg == Leg::Asked && [HEARTBEAT, JOIN_GROUP].contains(&passage.request.api)
     };
     let away = scene.stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, to_group);
+    scene.produce(SPANS_AFTER).await?;
     let words = scene.wait_ready(false).await?.unwrap_or_default();
     ensure!(words.contains("out of the consumer group"), "it is not ready for another reason: {words}");
     drop(away);
     let back = Instant::now();
     scene.wait_ready(true).await?;
-    Ok(back)
+    let recovery_s = Some(back.elapsed().as_secs_f64());
+    scene.produce(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s, ..Expected::default() })
 }
 
 /// Kafka deletes messages that nobody has read: what they held is lost, exactly.
