@@ -286,7 +286,10 @@ impl Spool {
     /// A partition is about to begin: what is nowhere else once it has is [found and written down](Self::judge). `false` when that was not
     /// done in time. Blocks.
     pub fn judge_beginning(&self, initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> bool {
-        beginning.is_gapless() || self.judge(id, &Logs::of_beginning(initial, id, beginning), BEGIN_WAIT)
+        let logs = Logs::of_beginning(initial, id, beginning);
+        let is_judged = beginning.is_gapless() || self.judge(id, &logs, BEGIN_WAIT);
+        self.left.begins(id, &logs);
+        is_judged
     }
 
     /// Finds out which blocks of a partition are the only copies of their rows, among all that the volume has or that are on their way

@@ -21,9 +21,9 @@ use crate::{
     signals::account::RowAccount,
     volume::{
         block_frames::BlockFrames,
-        only_copy::Subject,
+        only_copy::{Logs, Subject, Whereabouts},
         passport::Passport,
-        spool::{Missing, Spool},
+        spool::{Ended, Missing, Spool},
     },
 };
 use sluice_kafka::{
@@ -56,6 +56,8 @@ pub struct LeftBlock {
     sent: Sent,
     appended_ms: u64,
     only_copy: Option<InWriting>,
+    /// Whether Kafka had its messages when its partition was about to begin here in front of them: then they are read again.
+    is_read_again: bool,
     relied_on: Option<bool>,
     passport: Option<Passport>,
 }
@@ -163,9 +165,12 @@ impl Left {
         kinds.of.values().flatten().chain(&kinds.orphans).map(LeftBlock::columns).collect()
     }
 
-    /// The partitions that blocks wait for.
+    /// The partitions that blocks wait for which look settled once somebody has committed behind them. Those whose offsets may be committed do
+    /// not: of them it is asked once their partition has begun without them, and soon, before it has read and committed their messages.
     pub fn waiting(&self) -> BTreeSet<PartitionId> {
-        self.lock().of.keys().cloned().collect()
+        let kinds = self.lock();
+        let may_look_settled = |blocks: &[LeftBlock]| blocks.iter().any(|block| !block.is_enqueued());
+        kinds.of.iter().filter(|(_, blocks)| may_look_settled(blocks)).map(|(id, _)| id.clone()).collect()
     }
 
     /// The ranges of a partition whose blocks can be gone on with: of the log of this cluster, encoded for these columns. They are
@@ -196,8 +201,8 @@ impl Left {
         kept
     }
 
-    /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it
-    /// [orphans](Self::orphans). Nothing when a later generation was told of them since: then this one is over.
+    /// A partition begins with the blocks of these ranges, all of which it was [told](Self::kept) of. What else is left of it is dropped if
+    /// it is read again, or [orphans](Self::orphans). Nothing when a later generation was told of them since: then this one is over.
     pub fn take(
         &self,
         id: &PartitionId,
@@ -215,6 +220,7 @@ impl Left {
         let mut wanted: BTreeMap<i64, OffsetRange> =
             ranges.iter().map(|range| (range.first, *range)).collect();
         let (mut taken, mut orphans) = (Vec::with_capacity(ranges.len()), Vec::new());
+        let mut dropped = Vec::new();
         for block in left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
             let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
@@ -224,10 +230,15 @@ impl Left {
                     wanted.remove(&range.first);
                     taken.push(stowed(&block, (id, generation), (known, passport), account));
                 }
+                // Asked by now, Kafka may say that it is committed: because this generation has read and inserted its messages.
+                _ if block.is_read_again => dropped.push(block.id),
                 _ => orphans.push(block),
             }
         }
         self.lock().orphans.extend(orphans);
+        for record in dropped {
+            spool.end(record, Ended::Dropped);
+        }
         spool.numbers().taken_over.fetch_add(taken.len() as u64, Ordering::Relaxed);
         assert!(wanted.is_empty(), "a range is taken over only if its block was reserved for the generation");
         taken
@@ -246,6 +257,16 @@ impl Left {
     /// Records cannot be read, and nobody has their blocks.
     pub(super) fn miss(&self, missing: impl IntoIterator<Item = Missing>) {
         self.lock().missing.extend(missing);
+    }
+
+    /// A partition is about to begin: takes down of which of its blocks Kafka has the messages, so that they need not be asked about.
+    pub(super) fn begins(&self, id: &PartitionId, logs: &Logs) {
+        let mut kinds = self.lock();
+        let Kinds { of, reserved, .. } = &mut *kinds;
+        let reserved = reserved.get_mut(id).map(|reserved| &mut reserved.blocks);
+        for block in of.get_mut(id).into_iter().chain(reserved).flatten() {
+            block.is_read_again = logs.whereabouts(block) == Whereabouts::InKafka;
+        }
     }
 
     /// It was written down of these blocks that they are the only copies of their rows, but for so many: no partition goes on with them. One
@@ -302,7 +323,11 @@ impl LeftBlock {
         let (passport, messages) = Passport::decode(&metadata, range).filter(|_| is_read).unzip();
         let Held { id, sent, appended_ms, relied_on, .. } = *held;
         let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
-        Some((Self { id, head: header, sent, appended_ms, only_copy, relied_on, passport }, messages))
+        let is_read_again = false;
+        Some((
+            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, passport },
+            messages,
+        ))
     }
 
     /// Whether this program knows what is kept with it.

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     blocks::buffers::Pool,
     delivery::held::Stowed,
+    signals::account::RowAccount,
     volume::{
         block_frames::tests::{Volume, left_behind, stowed},
         spool::Written,
@@ -11,7 +12,7 @@ use crate::{
 };
 use sluice_gateway_config::{InitialOffset, Insert};
 use sluice_kafka::{
-    Beginning, OffsetRange, PartitionId,
+    Beginning, Generation, OffsetRange, PartitionId,
     ranges::{Log, Parted, Parts, Plan, Rule},
 };
 use std::time::Duration;
@@ -95,6 +96,21 @@ async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
     let after = killed(&volume);
     let left = after.open(64 << 20);
     assert_eq!(firsts(&left, 60).await, [vec![], vec![], spilled]);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_the_partition_reads_again_is_dropped_before_it_can_be_taken_for_committed() {
+    let volume = Volume::new("reads_again");
+    let spool = left_behind(&volume, &[30, 40, 50]).await;
+    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(40, String::new())));
+    let taken = spool.left().take(&id(), (Generation(4), &[]), &RowAccount::default(), &spool);
+    assert!(taken.is_empty());
+    let orphans: Vec<i64> = spool.left().orphans(false).iter().map(|block| block.range().first).collect();
+    assert_eq!(orphans, [30], "what lies below is asked about");
+    while spool.usage().blocks > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(spool.numbers().dropped.blocks(), 2);
 }
 
 #[tokio::test(flavor = "current_thread")]
