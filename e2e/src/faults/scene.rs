@@ -210,6 +210,16 @@ impl<'a> Scene<'a> {
         self.second_shard.as_ref().context("there is no second shard")
     }
 
+    /// Gateways that start from now on write to both shards.
+    ///
+    /// # Errors
+    /// When the second one was not opened, or the config cannot be written.
+    pub fn write_to_both_shards(&mut self) -> Result<()> {
+        let urls = [self.stage.servers.sink.url(), self.second_shard()?.front.url()];
+        let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();
+        self.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [], "shards": shards}}}))
+    }
+
     /// The table forgets all tokens that it has, and remembers those that come.
     pub async fn forget_tokens(&self) -> Result<()> {
         // Without a window the server keeps no token, with one again it begins with none.

@@ -7,6 +7,7 @@
 //! Nothing is given up here, whatever the error, but a block whose generation is over: its messages are another owner's. One that is the
 //! [only copy](crate::volume::only_copy) of its rows goes on: it has no owner but this volume's, and the poll thread knows nothing of it.
 
+mod doubt;
 mod ending;
 mod form;
 mod halts;
@@ -35,7 +36,6 @@ use crate::{
 };
 use sluice_clickhouse::{
     body::InsertBody,
-    fate::Lost,
     insert::{InsertError, InsertId},
     outcome::{Actor, Class},
 };
@@ -404,22 +404,6 @@ impl Shipment {
         f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
     }
 
-    async fn ask_fate(&mut self) -> Next {
-        self.permit = None;
-        let query_id_start = format!("{}-", self.sending.token);
-        let lost = Lost {
-            query_id_start: &query_id_start,
-            attempts: self.sending.tries.begun(),
-            rows: self.sending.rows,
-            since: self.sending.tries.first_sent(),
-        };
-        let fate = self.shard.delivery.sink.fate(&lost).await;
-        let at = self.at();
-        let Some(fate) = fate else { return self.sending.tries.untold(&at) };
-        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
-        self.sending.tries.told(fate, &at)
-    }
-
     /// Waits before the next try. Where no server could be asked, an insert that succeeds ends the wait of all others, which need not
     /// find out for themselves; what a server refused waits as long as it must, whatever becomes of others.
     async fn pause(&mut self, wait: Duration, replica: Replica) {
@@ -437,33 +421,6 @@ impl Shipment {
             () = rest => {}
             () = recovered => {}
             () = self.over() => {}
-        }
-    }
-
-    fn count_double(&self, may_double: bool) {
-        if may_double {
-            self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
-            tracing::warn!(
-                partition = %self.block.id,
-                rows = self.sending.rows,
-                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
-            );
-        }
-    }
-
-    fn tell_doubt(&mut self) {
-        match (self.sending.tries.doubt_since(), self.doubt) {
-            (Some(since), None) => {
-                self.doubt = Some(self.shard.delivery.standing.enter_doubt(self.shard.place, since));
-            }
-            (None, Some(_)) => self.leave_doubt(),
-            _ => {}
-        }
-    }
-
-    fn leave_doubt(&mut self) {
-        if let Some(number) = self.doubt.take() {
-            self.shard.delivery.standing.leave_doubt(number);
         }
     }
 

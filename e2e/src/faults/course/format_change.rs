@@ -4,12 +4,10 @@
 //! ClickHouse drops what it has only when it takes both for the same block; it makes that of the token and of how many blocks an INSERT
 //! comes in, and says so nowhere.
 
-use std::time::Instant;
-
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::kill::{SKIPS, Step};
+use super::kill::{self, Step};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::faults::scene::{Expected, Scene};
 
@@ -54,11 +52,8 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_gateway(Some(MEMBER))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    let caught = Step::AfterServerCommit.trap(scene, scene.round % SKIPS).caught().await?;
-    scene.gateway(0).kill().await?;
+    let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
-    let killed = Instant::now();
-    caught.cut();
     scene.reconfigure(&change(after))?;
     scene.start_gateway(Some(MEMBER))?;
     let recovery = scene.recovered(killed).await?;

@@ -134,15 +134,24 @@ pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
-    scene.gateway(0).kill().await?;
-    let killed = Instant::now();
-    caught.cut();
+    let killed = at(scene, step).await?;
     let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
     scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
     let recovery = scene.recovered(killed).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// Kills gateway 0 at a step, another one each round, and says when.
+///
+/// # Errors
+/// When the step was not seen, or the process could not be handled.
+pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
+    let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
+    scene.gateway(0).kill().await?;
+    let killed = Instant::now();
+    caught.cut();
+    Ok(killed)
 }
 
 /// What commits have said so far, by partition.

@@ -82,9 +82,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
     if lost == Lost::OnFullVolume {
         scene.mount_volume(0, SMALL_KIB)?;
     }
-    let urls = [scene.stage.servers.sink.url(), scene.second_shard()?.front.url()];
-    let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();
-    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [], "shards": shards}}}))?;
+    scene.write_to_both_shards()?;
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;

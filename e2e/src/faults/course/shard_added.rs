@@ -3,12 +3,9 @@
 //! Half of the partitions go to the new shard from then on. What was in flight of them goes where it was sent before, as the plan says: the
 //! new shard knows nothing of its token, and would store it again.
 
-use std::time::Instant;
-
 use anyhow::{Result, ensure};
-use serde_json::json;
 
-use super::kill::{SKIPS, Step};
+use super::kill::{self, Step};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::faults::scene::{Expected, Scene};
 
@@ -24,14 +21,9 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_gateway(Some(MEMBER))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    let caught = Step::AfterServerCommit.trap(scene, scene.round % SKIPS).caught().await?;
-    scene.gateway(0).kill().await?;
+    let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
-    let killed = Instant::now();
-    caught.cut();
-    let urls = [scene.stage.servers.sink.url(), scene.second_shard()?.front.url()];
-    let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();
-    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [], "shards": shards}}}))?;
+    scene.write_to_both_shards()?;
     scene.start_gateway(Some(MEMBER))?;
     let recovery = scene.recovered(killed).await?;
     scene.wait_acked(SPANS_AFTER).await?;

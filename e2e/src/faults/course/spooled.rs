@@ -20,6 +20,7 @@ use super::only_copy::MAY_BE_DOUBLED;
 use super::server::{AT_LEAST_ONCE, WINDOW_SHORT};
 use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
 use crate::cluster::Seen;
+use crate::faults::gate::Caught;
 use crate::faults::kafka_front::Way;
 use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::segments;
@@ -241,8 +242,8 @@ pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<f64> {
     Ok(as_real(deleted.unsigned_abs()))
 }
 
-/// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.
-async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
+/// One block is stored, and its answer is on its way.
+async fn store_unanswered(scene: &mut Scene<'_>) -> Result<Caught<Passage, Verdict>> {
     begin(scene).await?;
     scene.wait_committed_within(0, PATIENCE).await?;
     let sink = &scene.stage.servers.sink;
@@ -251,9 +252,15 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_DOUBTFUL).await?;
     let caught = trap.caught(PATIENCE).await?;
     let rows = caught.passage.written_rows;
+    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
+    Ok(caught)
+}
+
+/// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.
+async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
+    let caught = store_unanswered(scene).await?;
     scene.stage.servers.sink.go(Way::Refused);
     caught.decide(Verdict::Reset);
-    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
     scene.produce(SPANS_AWAY).await?;
     // The oldest go first, and the one in doubt is the oldest.
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
@@ -264,22 +271,14 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.stage.servers.sink.go(Way::Open);
     let recovery = scene.recovered(Instant::now()).await?;
     drained(scene).await?;
-    Ok(Expected { doubled: rows, recovery_s: Some(recovery), ..Expected::default() })
+    Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
 }
 
 /// The server stores a block whose answer is lost, and forgets its token because of others that come, and no log of it says what became of
 /// the block; which is sent again once the server takes any, until when it waits on the volume.
 async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.remember_tokens(WINDOW_SHORT).await?;
-    begin(scene).await?;
-    scene.wait_committed_within(0, PATIENCE).await?;
-    let sink = &scene.stage.servers.sink;
-    let trap =
-        sink.gate().trap("stored insert", |passage| passage.leg == Leg::Answered && passage.written_rows > 0);
-    scene.produce(SPANS_DOUBTFUL).await?;
-    let caught = trap.caught(PATIENCE).await?;
-    let rows = caught.passage.written_rows;
-    ensure!(rows == SPANS_DOUBTFUL, "the server has stored {rows} rows of {SPANS_DOUBTFUL}");
+    let caught = store_unanswered(scene).await?;
     insert_others(scene, 2 * WINDOW_SHORT).await?;
     // A connection that breaks would leave every block in doubt that was on its way; what the server refuses it does not have.
     let overloaded = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries.");
@@ -295,24 +294,15 @@ async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
     drained(scene).await?;
     scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
     scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
-    Ok(Expected { doubled: rows, recovery_s: Some(recovery), ..Expected::default() })
+    Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
 }
 
 /// So many blocks of one message each go in, and the gateway is told of all of them: none is left for which it could be in doubt.
 async fn insert_others(scene: &mut Scene<'_>, blocks: u64) -> Result<()> {
-    let stored = scene.stage.servers.sink.stored();
-    let wanted = stored.borrow().inserts + blocks;
+    let stage = scene.stage;
+    let wanted = stage.servers.sink.stored().borrow().inserts + blocks;
     scene.produce(blocks * SPANS_DOUBTFUL).await?;
-    scene
-        .wait("inserts of other blocks", PATIENCE, async |_| {
-            let inserts = stored.borrow().inserts;
-            Ok(if inserts >= wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{inserts} of {wanted}"))
-            })
-        })
-        .await
+    scene.wait_inserts_up_to(&stage.servers.sink, wanted).await
 }
 
 /// Waits until the first block behind the committed offset is on the volume in every partition that has one.

@@ -56,8 +56,16 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When they were not within [`PATIENCE`].
     pub async fn wait_inserts_at(&mut self, front: &SinkFront, more: u64) -> Result<()> {
+        let wanted = front.stored().borrow().inserts + more;
+        self.wait_inserts_up_to(front, wanted).await
+    }
+
+    /// Waits until gateways were told of so many inserts by one front, from its beginning on.
+    ///
+    /// # Errors
+    /// When they were not within [`PATIENCE`].
+    pub async fn wait_inserts_up_to(&mut self, front: &SinkFront, wanted: u64) -> Result<()> {
         let stored = front.stored();
-        let wanted = stored.borrow().inserts + more;
         self.wait("inserts", PATIENCE, async |_| {
             let inserts = stored.borrow().inserts;
             Ok(if inserts >= wanted {

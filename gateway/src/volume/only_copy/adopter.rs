@@ -49,7 +49,7 @@ pub struct Adopter {
     pub spool: Spool,
     /// Where their rows are accounted for.
     pub account: RowAccount,
-    /// Where what may be doubled is counted.
+    /// Where what is lost, and what waits for someone, is counted.
     pub metrics: Arc<Metrics>,
     /// Which shard they go to.
     pub route: Route,

@@ -1,0 +1,56 @@
+//! A shipment of which nobody knows whether it is in: what became of it is asked, and what may be doubled is counted.
+//!
+//! Owner: the shipment's task.
+
+use super::Shipment;
+use crate::delivery::tries::Next;
+use sluice_clickhouse::fate::Lost;
+
+impl Shipment {
+    /// Asks the servers of its shard what became of it.
+    pub(super) async fn ask_fate(&mut self) -> Next {
+        self.permit = None;
+        let query_id_start = format!("{}-", self.sending.token);
+        let lost = Lost {
+            query_id_start: &query_id_start,
+            attempts: self.sending.tries.begun(),
+            rows: self.sending.rows,
+            since: self.sending.tries.first_sent(),
+        };
+        let fate = self.shard.delivery.sink.fate(&lost).await;
+        let at = self.at();
+        let Some(fate) = fate else { return self.sending.tries.untold(&at) };
+        tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
+        self.sending.tries.told(fate, &at)
+    }
+
+    /// Counts what is sent again although it may be in.
+    pub(super) fn count_double(&self, may_double: bool) {
+        if may_double {
+            self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
+            tracing::warn!(
+                partition = %self.block.id,
+                rows = self.sending.rows,
+                "rows are sent again although the server may have, or have forgotten, that it has them: they may be doubled"
+            );
+        }
+    }
+
+    /// Has it known that it is in doubt, since when, or not any more.
+    pub(super) fn tell_doubt(&mut self) {
+        match (self.sending.tries.doubt_since(), self.doubt) {
+            (Some(since), None) => {
+                self.doubt = Some(self.shard.delivery.standing.enter_doubt(self.shard.place, since));
+            }
+            (None, Some(_)) => self.leave_doubt(),
+            _ => {}
+        }
+    }
+
+    /// It is not in doubt any more, or nobody's here.
+    pub(super) fn leave_doubt(&mut self) {
+        if let Some(number) = self.doubt.take() {
+            self.shard.delivery.standing.leave_doubt(number);
+        }
+    }
+}
