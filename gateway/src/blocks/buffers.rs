@@ -47,6 +47,15 @@ pub struct Pool {
     held: Arc<[AtomicUsize]>,
 }
 
+/// The part of the pool that belongs to one of those who share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// All of it.
+    pub bytes: usize,
+    /// What its blocks have not taken. They may take more: a block that is open is ended in any case.
+    pub free_bytes: usize,
+}
+
 /// What a chunk is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -92,8 +101,16 @@ impl Pool {
     /// Whether one of those who share the pool has less than its part of it, and may open a block or read on. Alone it may always: an
     /// empty pool is its limit.
     pub fn has_share(&self, sharer: usize) -> bool {
+        self.share(sharer).is_none_or(|share| share.free_bytes > 0)
+    }
+
+    /// The part of one of those who share the pool. `None` for one that has it alone.
+    pub fn share(&self, sharer: usize) -> Option<Share> {
         let count = self.held.len();
-        count == 1 || self.held[sharer % count].load(Ordering::Relaxed) < self.total / count
+        (count > 1).then(|| {
+            let (part, held) = (self.total / count, self.held[sharer % count].load(Ordering::Relaxed));
+            Share { bytes: part * CHUNK_BYTES, free_bytes: part.saturating_sub(held) * CHUNK_BYTES }
+        })
     }
 
     /// Chunks that the pool has in all.
@@ -346,6 +363,7 @@ mod tests {
         let mut one = Chunks::of(0);
         one.store(&pool, Purpose::Fill).append(&vec![7; 7 * CHUNK_BYTES]).unwrap();
         assert!(pool.has_share(0) && pool.has_share(1));
+        assert_eq!(pool.share(0), Some(Share { bytes: 8 * CHUNK_BYTES, free_bytes: CHUNK_BYTES }));
         one.store(&pool, Purpose::Fill).append(&[7]).unwrap();
         assert!(!pool.has_share(0) && pool.has_share(1));
         drop(one.into_bytes());
@@ -353,7 +371,7 @@ mod tests {
         let alone = Pool::new(MIB, 0, 0);
         let mut all = Chunks::default();
         all.store(&alone, Purpose::Seal).append(&vec![7; 16 * CHUNK_BYTES]).unwrap();
-        assert!(alone.has_share(0), "an empty pool is its limit");
+        assert!(alone.has_share(0) && alone.share(0).is_none(), "an empty pool is its limit");
     }
 
     #[test]

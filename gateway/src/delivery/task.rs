@@ -182,7 +182,8 @@ impl Holding {
         let sending_max = SENDING_PER_INSERT * first.concurrency.max(1) as usize;
         let kafka = first.kafka.clone();
         let enqueues = commit == Commit::AfterEnqueue;
-        let spill = spool.clone().map(|spool| Spill::new(pool.clone(), spool, enqueues));
+        let (pool_of, shards_of) = (pool.clone(), deliveries.len());
+        let spill = spool.clone().map(|spool| Spill::new(pool_of, spool, shards_of, enqueues));
         let on_volume = spool.clone().filter(|_| enqueues);
         let enqueue = on_volume.map(|spool| Enqueue::new(spool, first.reports.clone()));
         let (held, shipments) = (Held::new(sending_max), JoinSet::new());
@@ -219,8 +220,8 @@ impl Holding {
         let frames = BlockFrames::of(&mut block, self.columns);
         if let Some(spill) = &mut self.spill {
             let now = Instant::now();
-            spill.add(&frames, now);
-            spill.look(self.shards.is_any_failing(), now);
+            spill.add(&frames, self.shards.route.shard_of(&block.id), now);
+            spill.look(|shard| self.shards.is_failing(shard), now);
         }
         self.shards.abandon(self.held.block(Stowed { block, frames }), false);
     }
@@ -258,7 +259,7 @@ impl Holding {
 
     fn look(&mut self) {
         if let Some(spill) = &mut self.spill {
-            spill.look(self.shards.is_any_failing(), Instant::now());
+            spill.look(|shard| self.shards.is_failing(shard), Instant::now());
         }
         // Committed, blocks that the table has no columns for could not be read and encoded again.
         if let Some(enqueue) = &mut self.enqueue {
@@ -345,9 +346,9 @@ impl Shards {
         self.shards.iter().any(|shard| shard.is_unfit())
     }
 
-    /// Whether inserts into any of them fail.
-    fn is_any_failing(&self) -> bool {
-        self.shards.iter().any(|shard| shard.is_failing())
+    /// Whether inserts into one of them fail.
+    fn is_failing(&self, shard: usize) -> bool {
+        self.shards[shard].is_failing()
     }
 
     fn abandon(&self, blocks: Vec<Stowed>, is_leaving: bool) {

@@ -233,6 +233,14 @@ impl BlockFrames {
         }
     }
 
+    /// The bytes that are on their way to the volume.
+    pub fn spilling_bytes(&self) -> Option<u64> {
+        match &*self.state() {
+            State::Spilling { from, .. } => Some(from.body.len()),
+            _ => None,
+        }
+    }
+
     /// Whether it needs memory, now or until it has arrived on the volume.
     pub fn is_in_memory(&self) -> bool {
         matches!(&*self.state(), State::Memory(_) | State::Spilling { .. })

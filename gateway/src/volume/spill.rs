@@ -4,16 +4,20 @@
 //! delivery task. It decides; the spool thread moves.
 //!
 //! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free. Workers that get no chunk stop reading until a whole block's
-//!   worth is free; what is free now is what they fill while blocks are on their way to the volume. With `delivery.commit: AfterEnqueue`
-//!   also a block that has waited for [`ENQUEUE_AFTER`], the oldest first: its offsets are committed once it is on the volume, so that
-//!   the consumer group's lag is what nobody has read yet, however long the sink is away or behind.
-//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more. So they go in runs, and a
-//!   queue of inserts that only grew for a moment goes on from memory.
-//! - **Which**: while blocks are inserted, if slowly, the newest first: the oldest are sent next, from memory, without the way over the
-//!   disk. While nothing is inserted, the oldest first: the next run of this process can go on with what follows the committed offset
-//!   without a gap, and with nothing behind one.
+//!   worth is free; what is free now is what they fill while blocks are on their way to the volume. The same of a shard's part of the
+//!   pool, for the blocks of that shard: its partitions stop when they have filled it, however much the others leave free. With
+//!   `delivery.commit: AfterEnqueue` also a block that has waited for [`ENQUEUE_AFTER`], the oldest first: its offsets are committed once
+//!   it is on the volume, so that the consumer group's lag is what nobody has read yet, however long the sink is away or behind.
+//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter.
+//!   So they go in runs, and a queue of inserts that only grew for a moment goes on from memory.
+//! - **Which**: first those of shards into which nothing is inserted, the oldest first: the next run of this process can go on with what
+//!   follows the committed offset without a gap, and with nothing behind one. Then those that are inserted, if slowly, the newest first:
+//!   the oldest are sent next, from memory, without the way over the disk.
 //! - **Not**: a block that is being sent. Its chunks would not come back before the try is over. Once the process leaves, it is moved too:
 //!   the next run goes on with it.
+//!
+//! A block counts as one of the shard that its chunks were taken for. One whose range was first sent while there were fewer shards may go to
+//! another: of whose blocks it is one only says which are moved first.
 //!
 //! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile.
 
@@ -42,57 +46,88 @@ const KEPT_MIN: usize = 64;
 pub struct Spill {
     pool: Arc<Pool>,
     spool: Spool,
-    /// With the moments at which they came, and in that order.
-    blocks: VecDeque<(Instant, Weak<BlockFrames>)>,
+    /// In the order in which they came.
+    blocks: VecDeque<Waiting>,
     /// How many of them are kept before those are left out that are not in memory any more.
     kept_max: usize,
     /// Whether what waits for long goes to the volume.
     enqueues: bool,
+    /// Whether a run is under way because the pool is short.
+    is_short: bool,
+    /// The same of each shard's part of it.
+    shares: Vec<ShareRun>,
+}
+
+/// A block that has come.
+struct Waiting {
+    came: Instant,
+    shard: usize,
+    frames: Weak<BlockFrames>,
+}
+
+/// What is known of a shard's part of the pool.
+#[derive(Clone, Default)]
+struct ShareRun {
     /// Whether a run is under way.
     is_short: bool,
+    /// Bytes of it on their way to the volume, as of the last look.
+    coming: u64,
 }
 
 impl Spill {
-    /// Nothing has come yet. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
-    pub fn new(pool: Arc<Pool>, spool: Spool, enqueues: bool) -> Self {
-        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false }
+    /// Nothing has come yet, for one of so many shards. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
+    pub fn new(pool: Arc<Pool>, spool: Spool, shards: usize, enqueues: bool) -> Self {
+        let shares = vec![ShareRun::default(); shards.max(1)];
+        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false, shares }
     }
 
-    /// A block has come in.
-    pub fn add(&mut self, frames: &Arc<BlockFrames>, now: Instant) {
+    /// A block of this shard has come in.
+    pub fn add(&mut self, frames: &Arc<BlockFrames>, shard: usize, now: Instant) {
         if self.blocks.len() >= self.kept_max {
             self.leave_out();
             self.kept_max = (2 * self.blocks.len()).max(KEPT_MIN);
         }
-        self.blocks.push_back((now, Arc::downgrade(frames)));
+        self.blocks.push_back(Waiting { came: now, shard, frames: Arc::downgrade(frames) });
     }
 
-    /// Moves blocks if there is reason to.
-    pub fn look(&mut self, is_sink_away: bool, now: Instant) {
+    /// Moves blocks if there is reason to. `is_away`: whether inserts into a shard fail.
+    pub fn look(&mut self, is_away: impl Fn(usize) -> bool, now: Instant) {
         self.move_overdue(now);
         let everything = self.spool.spills_everything();
-        if !everything && !self.is_wanted() {
+        self.count_coming();
+        let is_any_share_short =
+            (0..self.shares.len()).fold(false, |is_any, shard| self.is_share_short(shard) || is_any);
+        if !everything && !is_any_share_short && !self.is_wanted() {
             return;
         }
         self.leave_out();
-        let count = self.blocks.len();
-        for place in 0..count {
-            let index = if is_sink_away { place } else { count - 1 - place };
-            if !(everything || self.is_wanted()) || !self.spool.takes_blocks() {
+        for index in self.order(is_away) {
+            if !self.spool.takes_blocks() {
                 return;
             }
-            self.spill(index);
+            let shard = self.blocks[index].shard;
+            if everything || self.is_wanted() || self.is_share_short(shard) {
+                self.shares[shard].coming += self.spill(index);
+            }
         }
+    }
+
+    /// The blocks of shards that are away, the oldest first; then the others, the newest first.
+    fn order(&self, is_away: impl Fn(usize) -> bool) -> Vec<usize> {
+        let (mut order, others): (Vec<_>, Vec<_>) =
+            (0..self.blocks.len()).partition(|index| is_away(self.blocks[*index].shard));
+        order.extend(others.into_iter().rev());
+        order
     }
 
     /// Moves what has waited for [`ENQUEUE_AFTER`], the oldest first.
     fn move_overdue(&mut self, now: Instant) {
-        let is_overdue = |came: Instant| now.saturating_duration_since(came) >= ENQUEUE_AFTER;
-        if !self.enqueues || !self.blocks.front().is_some_and(|(came, _)| is_overdue(*came)) {
+        let is_overdue = |block: &Waiting| now.saturating_duration_since(block.came) >= ENQUEUE_AFTER;
+        if !self.enqueues || !self.blocks.front().is_some_and(is_overdue) {
             return;
         }
         self.leave_out();
-        let overdue = self.blocks.partition_point(|(came, _)| is_overdue(*came));
+        let overdue = self.blocks.partition_point(is_overdue);
         for index in 0..overdue {
             if !self.spool.takes_blocks() {
                 return;
@@ -107,25 +142,48 @@ impl Spill {
         self.blocks.is_empty()
     }
 
-    fn spill(&self, index: usize) {
-        if let Some(frames) = self.blocks[index].1.upgrade() {
-            self.spool.spill(&frames);
-        }
+    /// Hands one over; how many bytes are on their way for it, none if it may not be moved now.
+    fn spill(&self, index: usize) -> u64 {
+        self.blocks[index].frames.upgrade().map_or(0, |frames| self.spool.spill(&frames))
     }
 
     /// Loses sight of what needs no memory any more.
     fn leave_out(&mut self) {
-        self.blocks.retain(|(_, frames)| frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
+        self.blocks.retain(|block| block.frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
+    }
+
+    /// Takes down what is on its way to the volume. Who has the pool alone has no part of it.
+    fn count_coming(&mut self) {
+        if self.shares.len() == 1 {
+            return;
+        }
+        self.shares.iter_mut().for_each(|share| share.coming = 0);
+        for block in &self.blocks {
+            let spilling = block.frames.upgrade().and_then(|frames| frames.spilling_bytes());
+            self.shares[block.shard].coming += spilling.unwrap_or(0);
+        }
     }
 
     /// Whether more memory is wanted than is free or on its way to be.
     fn is_wanted(&mut self) -> bool {
         let (least, enough) = marks(self.pool.total_bytes(), self.pool.redo_bytes());
-        let coming = usize::try_from(self.spool.spilling_bytes()).unwrap_or(usize::MAX);
-        let free = self.pool.free_bytes().saturating_add(coming);
+        let free = self.pool.free_bytes().saturating_add(usize_of(self.spool.spilling_bytes()));
         self.is_short = free < if self.is_short { enough } else { least };
         self.is_short
     }
+
+    /// The same of a shard's part of it.
+    fn is_share_short(&mut self, shard: usize) -> bool {
+        let Some(share) = self.pool.share(shard) else { return false };
+        let run = &mut self.shares[shard];
+        let free = share.free_bytes.saturating_add(usize_of(run.coming));
+        run.is_short = free < share_mark(share.bytes, run.is_short);
+        run.is_short
+    }
+}
+
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Free bytes of the pool at which a run begins, and at which it ends.
@@ -135,18 +193,32 @@ fn marks(total: usize, redo: usize) -> (usize, usize) {
     (least, (redo + redo / 4).clamp(least, total - total / 4))
 }
 
+/// Free bytes of a part of the pool at which a run begins, or ends if it `is_short`: twice as much, so that each moves some blocks. Its
+/// partitions read on as soon as one chunk of it is free.
+fn share_mark(part: usize, is_short: bool) -> usize {
+    let least = part / SHORT_SHARE;
+    if is_short { 2 * least } else { least }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::{
-        block_frames::tests::{Volume, stowed},
-        spool::Ended,
+    use crate::{
+        blocks::buffers::{CHUNK_BYTES, Chunks},
+        delivery::held::Stowed,
+        volume::{
+            block_frames::tests::{Volume, stowed, stowed_in},
+            spool::Ended,
+        },
     };
 
     const ALMOST: Duration = Duration::from_millis(4_999);
 
     fn frames(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
-        let stowed = stowed(pool, first, is_enqueued);
+        released(stowed(pool, first, is_enqueued))
+    }
+
+    fn released(stowed: Stowed) -> Arc<BlockFrames> {
         stowed.block.account.settled();
         stowed.frames.release(0);
         stowed.frames
@@ -170,16 +242,16 @@ mod tests {
         for enqueues in [false, true] {
             let (volume, pool) =
                 (Volume::new(&format!("overdue-{enqueues}")), Arc::new(Pool::new(64 << 20, 1, 1)));
-            let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), enqueues);
+            let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, enqueues);
             let (old, young) = (frames(&pool, 20, enqueues), frames(&pool, 30, enqueues));
             let start = Instant::now();
-            spill.add(&old, start);
-            spill.add(&young, start + Duration::from_millis(1));
+            spill.add(&old, 0, start);
+            spill.add(&young, 0, start + Duration::from_millis(1));
             for is_sink_away in [false, true] {
-                spill.look(is_sink_away, start + ALMOST);
+                spill.look(|_| is_sink_away, start + ALMOST);
                 assert!(!was_moved(&old) && !was_moved(&young), "memory is not short");
             }
-            spill.look(true, start + ENQUEUE_AFTER);
+            spill.look(|_| true, start + ENQUEUE_AFTER);
             assert_eq!((was_moved(&old), was_moved(&young)), (enqueues, false), "enqueues: {enqueues}");
         }
     }
@@ -187,15 +259,15 @@ mod tests {
     #[test]
     fn what_is_being_sent_or_has_no_plan_yet_is_looked_at_again() {
         let (volume, pool) = (Volume::new("again"), Arc::new(Pool::new(64 << 20, 1, 1)));
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), true);
+        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, true);
         let unplanned = stowed(&pool, 20, true);
         unplanned.block.account.settled();
         let start = Instant::now();
-        spill.add(&unplanned.frames, start);
-        spill.look(true, start + ENQUEUE_AFTER);
+        spill.add(&unplanned.frames, 0, start);
+        spill.look(|_| true, start + ENQUEUE_AFTER);
         assert!(!was_moved(&unplanned.frames));
         unplanned.frames.release(0);
-        spill.look(true, start + 2 * ENQUEUE_AFTER);
+        spill.look(|_| true, start + 2 * ENQUEUE_AFTER);
         assert!(was_moved(&unplanned.frames));
     }
 
@@ -203,16 +275,16 @@ mod tests {
     async fn who_leaves_keeps_everything_on_the_volume_and_knows_when_that_is_done() {
         let (volume, pool) = (Volume::new("leaving"), Arc::new(Pool::new(64 << 20, 1, 1)));
         let spool = volume.open(64 << 20);
-        let mut spill = Spill::new(pool.clone(), spool.clone(), false);
+        let mut spill = Spill::new(pool.clone(), spool.clone(), 1, false);
         let start = Instant::now();
         let (waits, sent) = (frames(&pool, 0, false), frames(&pool, 10, false));
-        spill.add(&waits, start);
-        spill.add(&sent, start);
+        spill.add(&waits, 0, start);
+        spill.add(&sent, 0, start);
         let trying = sent.load(Some(&spool), 5).await.unwrap();
-        spill.look(true, start);
+        spill.look(|_| true, start);
         assert!(!was_moved(&waits) && !spill.is_everything_kept(), "memory is not short");
         spool.spill_everything();
-        spill.look(true, start);
+        spill.look(|_| true, start);
         while !spill.is_everything_kept() {
             std::thread::yield_now();
         }
@@ -232,17 +304,41 @@ mod tests {
     #[test]
     fn blocks_that_never_needed_the_volume_are_forgotten() {
         let (volume, pool) = (Volume::new("forgotten"), Arc::new(Pool::new(64 << 20, 1, 1)));
-        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), false);
+        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, false);
         let start = Instant::now();
         let stays = frames(&pool, 0, false);
-        spill.add(&stays, start);
+        spill.add(&stays, 0, start);
         for at in 1..1_000 {
             let frames = frames(&pool, 10 * at, false);
-            spill.add(&frames, start);
-            spill.look(false, start);
+            spill.add(&frames, 0, start);
+            spill.look(|_| false, start);
             frames.end(None, Ended::Settled);
         }
         assert!(spill.blocks.len() <= KEPT_MIN, "{}", spill.blocks.len());
-        assert!(spill.blocks.iter().any(|(_, frames)| frames.ptr_eq(&Arc::downgrade(&stays))));
+        assert!(spill.blocks.iter().any(|block| block.frames.ptr_eq(&Arc::downgrade(&stays))));
+    }
+
+    #[test]
+    fn a_shard_that_has_filled_its_part_spills_though_the_pool_is_not_short() {
+        let (volume, pool) =
+            (Volume::new("share"), Arc::new(Pool::new(64 * CHUNK_BYTES as u64, 0, 0).shared_by(2)));
+        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 2, false);
+        let start = Instant::now();
+        let of_shard = |shard, first| (shard, released(stowed_in(Chunks::of(shard), &pool, first, false)));
+        // Three chunks each: 27 of 32, and of the other 3.
+        let blocks: Vec<_> = (0..9).map(|place| of_shard(0, 10 * place)).chain([of_shard(1, 500)]).collect();
+        for (shard, frames) in &blocks {
+            spill.add(frames, *shard, start);
+        }
+        spill.look(|shard| shard == 0, start);
+        assert!(blocks.iter().all(|(_, frames)| !was_moved(frames)), "an eighth of its part is free");
+        let last = of_shard(0, 600);
+        spill.add(&last.1, 0, start);
+        assert!(pool.free_bytes() > 3 * pool.total_bytes() / SHORT_SHARE, "the pool is not short");
+        spill.look(|shard| shard == 0, start);
+        let moved: Vec<_> = blocks.iter().map(|(_, frames)| was_moved(frames)).collect();
+        // 30 of 32: until 8 are free, with what is on its way.
+        assert!(moved[..2].iter().all(|moved| *moved) && !moved[3..].contains(&true), "{moved:?}");
+        assert!(!was_moved(&last.1));
     }
 }

@@ -252,12 +252,15 @@ impl Spool {
         self.shared.spilling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now.
-    pub fn spill(&self, frames: &Arc<BlockFrames>) {
-        let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return };
+    /// Moves a block to the volume; its frames are told. Nothing happens to one that is not in memory, or may not be moved now. How many
+    /// bytes are on their way for it.
+    pub fn spill(&self, frames: &Arc<BlockFrames>) -> u64 {
+        let Some(leaving) = frames.begin_spill(self.spills_everything()) else { return 0 };
+        let bytes = leaving.body.len();
         self.shared.spills.fetch_add(1, Ordering::Relaxed);
-        self.shared.spilling_bytes.fetch_add(leaving.body.len(), Ordering::Relaxed);
+        self.shared.spilling_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.ask(Request::Spill { frames: frames.clone(), leaving });
+        bytes
     }
 
     /// Says of a block, durably, that it may be in the table from now on.

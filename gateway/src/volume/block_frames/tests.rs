@@ -50,7 +50,11 @@ fn cargo_as(pool: &Pool, first: i64, is_enqueued: bool) -> Arc<BlockFrames> {
 
 /// A sealed block of ten offsets; of `delivery.commit: AfterEnqueue` if `is_enqueued`.
 pub(crate) fn stowed(pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
-    let mut chunks = Chunks::default();
+    stowed_in(Chunks::default(), pool, first, is_enqueued)
+}
+
+/// The same, in these chunks.
+pub(crate) fn stowed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued: bool) -> Stowed {
     chunks.store(pool, Purpose::Fill).append(&bytes(first)).unwrap();
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     let range = OffsetRange { first, next: first + 10 };
