@@ -288,6 +288,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
         t0: 1,
         cuts: vec![],
         parted: vec![],
+        gaps: vec![],
     };
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(Some((0, plan.encode()))), &stats);

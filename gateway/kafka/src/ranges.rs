@@ -32,12 +32,15 @@
 //! Relied on: the coordinator applies commits of one member in the order in which they were begun, one at a time, and none of
 //! a member whose generation is over.
 //!
+//! What Kafka no longer had is in every plan from then on: [gaps].
+//!
 //! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
 
 mod commit;
 mod cut;
 mod flight;
 mod found;
+pub mod gaps;
 pub mod horizon;
 mod kept;
 mod parting;
@@ -62,6 +65,7 @@ pub use wait::Wait;
 use crate::partition::{Generation, OffsetRange, Verdict};
 use commit::Pending;
 use flight::{Flight, InFlight, Progress, Standing};
+use gaps::Gaps;
 use horizon::Pace;
 use parting::Partings;
 use release::Inherited;
@@ -107,6 +111,8 @@ pub struct Ranges {
     flight: Flight,
     /// Those of them that go in parts, and those that the plan which was found names.
     partings: Partings,
+    /// What Kafka no longer had, as every plan says.
+    gaps: Gaps,
     /// Where the first one begins.
     begun: i64,
     /// Where the last range ends.
@@ -182,6 +188,10 @@ impl Ranges {
         let start = committed.start(&settings)?;
         let beginning = start.beginning;
         let plan = start.plan.as_ref();
+        let mut gaps = Gaps::found(plan.map_or(&[], |plan| &plan.gaps));
+        if let Some(overtaken) = start.found.overtaken {
+            gaps.add(overtaken.lost);
+        }
         let ranges = Self {
             generation,
             settings,
@@ -194,6 +204,7 @@ impl Ranges {
             ahead: beginning.planned.clone(),
             flight: Flight::default(),
             partings: Partings::found(plan.map_or(&[], |plan| &plan.parted), beginning.first),
+            gaps,
             begun: beginning.first,
             tail: beginning.first,
             log_end: committed.log.end,
@@ -234,6 +245,7 @@ impl Ranges {
             return Verdict::Stale;
         }
         self.tail = self.tail.max(overtaken.first);
+        self.gaps.add(overtaken.lost);
         Verdict::Recorded
     }
 
@@ -282,6 +294,7 @@ impl Ranges {
             t0: self.t0(now),
             cuts: self.flight.listed().chain(self.ahead.iter().copied()).collect(),
             parted: self.partings.listed(),
+            gaps: self.gaps.listed(),
         };
         self.pending = Some(Pending { offset, horizon, begun: now.steady, switches });
         Some(Commit { offset, metadata: plan.encode() })

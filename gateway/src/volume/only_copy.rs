@@ -6,6 +6,7 @@
 //! | the range of the block | what is true | what becomes of the block |
 //! | --- | --- | --- |
 //! | lies below the committed offset | it was settled before that was committed | dropped |
+//! | the same, and a [gap](sluice_kafka::ranges::gaps) reaches into it | nobody has read those messages, or reads them | inserted |
 //! | the same, of `delivery.commit: AfterEnqueue` | being on the volume was enough for that | inserted |
 //! | begins there or above, and Kafka has all of it | whoever owns the partition reads it | dropped |
 //! | begins there or above, and Kafka no longer has all of it | nobody reads all of it again | inserted |
@@ -17,13 +18,13 @@
 //! Of a block that is inserted, messages below the committed offset are in the table, and those that Kafka still has are read by their
 //! owner, who cuts otherwise: the server drops neither, so that their rows are doubled. [`OnlyCopy::alone`] says which are not.
 //!
-//! That a block is an only copy stands from when it was found: the volume has it in writing ([`judge`]). Who asks later, as the next run does,
-//! may be told that it is settled, since its owner has committed behind the gap. So that this process is none of those owners, it is found out
-//! before a partition begins that leaves something out ([`sluice_kafka::BeforeBegin`]), of all that the volume has of it.
+//! That a block is an only copy stands from when it was found: the volume has it in writing ([`judge`]). Whoever commits behind a gap writes it
+//! into the partition's plan, so that who asks later is told of it; but of no more than [`gaps::GAPS_MAX`](sluice_kafka::ranges::gaps::GAPS_MAX),
+//! and another volume may have had the block, too, and may have inserted it since. So that this process needs no such answer, it is
+//! found out before a partition begins that leaves something out ([`sluice_kafka::BeforeBegin`]), of all that the volume has of it.
 //!
 //! What it does not know: a block does not say which topic of its name it was read from. One that was made anew and has grown beyond the
-//! block's offsets looks like the old one. Nor which gaps another process has committed behind: a block that is asked about for the first time
-//! by then looks settled.
+//! block's offsets looks like the old one.
 
 mod adopter;
 mod fits;
@@ -46,6 +47,8 @@ pub struct Log<'a> {
     pub bounds: Option<OffsetRange>,
     /// What the group has committed.
     pub committed: Option<i64>,
+    /// What lies below that and nobody has read: ascending, apart from each other.
+    pub gaps: &'a [OffsetRange],
     /// Whether a group that has committed nothing begins at the oldest message.
     pub begins_at_oldest: bool,
 }
@@ -66,6 +69,15 @@ pub enum Whereabouts {
 pub struct OnlyCopy {
     /// The offsets whose rows are nowhere else. Others of the block are in the table, or are read by their owner.
     pub alone: OffsetRange,
+    /// Whether an owner of the partition has committed behind these offsets since, so that another volume that had the block, too, may have
+    /// inserted it long ago.
+    pub is_late: bool,
+}
+
+impl OnlyCopy {
+    fn of(alone: OffsetRange) -> Self {
+        Self { alone, is_late: false }
+    }
 }
 
 /// A block, as far as it is asked about.
@@ -82,26 +94,41 @@ pub struct Subject<'a> {
 /// Finds out what is true of a block.
 pub fn whereabouts(subject: Subject<'_>, log: &Log<'_>) -> Whereabouts {
     let Subject { range, cluster, is_enqueued } = subject;
-    let OffsetRange { first, next } = range;
     if cluster.is_some_and(|cluster| cluster != log.cluster) {
-        return Whereabouts::OnlyCopy(OnlyCopy { alone: range });
+        return Whereabouts::OnlyCopy(OnlyCopy::of(range));
     }
+    match (by_commit(range, is_enqueued, log), in_gap(range, log)) {
+        (only @ Whereabouts::OnlyCopy(_), _) => only,
+        (_, Some(alone)) => Whereabouts::OnlyCopy(OnlyCopy { alone, is_late: true }),
+        (elsewhere, None) => elsewhere,
+    }
+}
+
+/// The most of it that nobody has read, of what lies below the committed offset.
+fn in_gap(range: OffsetRange, log: &Log<'_>) -> Option<OffsetRange> {
+    let committed = log.committed?;
+    let within = log.gaps.iter().map(|gap| OffsetRange {
+        first: gap.first.max(range.first),
+        next: gap.next.min(range.next).min(committed),
+    });
+    within.filter(|within| within.first < within.next).max_by_key(|within| within.next - within.first)
+}
+
+/// What the committed offset says, and the log.
+fn by_commit(range: OffsetRange, is_enqueued: bool, log: &Log<'_>) -> Whereabouts {
+    let OffsetRange { first, next } = range;
     if log.committed.is_some_and(|committed| next <= committed) {
-        return if is_enqueued {
-            Whereabouts::OnlyCopy(OnlyCopy { alone: range })
-        } else {
-            Whereabouts::Settled
-        };
+        return if is_enqueued { Whereabouts::OnlyCopy(OnlyCopy::of(range)) } else { Whereabouts::Settled };
     }
     let from = log.committed.map_or(first, |committed| committed.max(first));
     let is_read = log.committed.is_some() || log.begins_at_oldest;
     let Some(bounds) = log.bounds.filter(|bounds| is_read && next <= bounds.next) else {
-        return Whereabouts::OnlyCopy(OnlyCopy { alone: OffsetRange { first: from, next } });
+        return Whereabouts::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next }));
     };
     if bounds.first <= from {
         return Whereabouts::InKafka;
     }
-    Whereabouts::OnlyCopy(OnlyCopy { alone: OffsetRange { first: from, next: next.min(bounds.first) } })
+    Whereabouts::OnlyCopy(OnlyCopy::of(OffsetRange { first: from, next: next.min(bounds.first) }))
 }
 
 #[cfg(test)]
@@ -113,15 +140,24 @@ mod tests {
         OffsetRange { first, next }
     }
 
-    const LOG: Log<'_> =
-        Log { cluster: "c", bounds: Some(range(100, 200)), committed: Some(150), begins_at_oldest: true };
+    const LOG: Log<'_> = Log {
+        cluster: "c",
+        bounds: Some(range(100, 200)),
+        committed: Some(150),
+        gaps: &[],
+        begins_at_oldest: true,
+    };
 
     fn of(first: i64, next: i64, log: &Log<'_>) -> Whereabouts {
         whereabouts(Subject { range: range(first, next), cluster: Some("c"), is_enqueued: false }, log)
     }
 
     fn only(first: i64, next: i64) -> Whereabouts {
-        Whereabouts::OnlyCopy(OnlyCopy { alone: range(first, next) })
+        Whereabouts::OnlyCopy(OnlyCopy::of(range(first, next)))
+    }
+
+    fn late(first: i64, next: i64) -> Whereabouts {
+        Whereabouts::OnlyCopy(OnlyCopy { alone: range(first, next), is_late: true })
     }
 
     #[test]
@@ -146,6 +182,25 @@ mod tests {
         let gone = Log { bounds: None, ..LOG };
         assert_eq!(of(150, 160, &gone), only(150, 160));
         assert_eq!(of(140, 150, &gone), Whereabouts::Settled);
+    }
+
+    #[test]
+    fn what_an_owner_has_committed_behind_a_gap_is_an_only_copy() {
+        let passed = Log { gaps: &[range(20, 40), range(60, 120)], ..LOG };
+        assert_eq!(of(20, 30, &passed), late(20, 30));
+        assert_eq!(of(100, 110, &passed), late(100, 110), "Kafka has had it again, or another log");
+        assert_eq!(of(30, 50, &passed), late(30, 40), "what is above it was read");
+        assert_eq!(of(30, 65, &passed), late(30, 40), "or in the other gap, which has fewer of it");
+        assert_eq!(of(40, 60, &passed), Whereabouts::Settled);
+        assert_eq!(of(110, 160, &passed), late(110, 120), "its owner reads the rest");
+        let ahead = Log { gaps: &[range(150, 160)], ..LOG };
+        assert_eq!(of(150, 160, &ahead), Whereabouts::InKafka, "nobody has committed behind it");
+        let enqueued = Subject { range: range(20, 30), cluster: Some("c"), is_enqueued: true };
+        assert_eq!(
+            whereabouts(enqueued, &passed),
+            only(20, 30),
+            "its plan names no block that is on a volume"
+        );
     }
 
     #[test]
@@ -176,24 +231,28 @@ mod tests {
     }
 
     proptest! {
-        /// Of each offset: below the commit, or Kafka has it and it is read, or it is alone in what is inserted.
+        /// Of each offset: below the commit and in no gap, or Kafka has it and it is read, or its block is inserted.
         #[test]
         fn no_offset_is_nowhere(
             (first, len) in (0_i64..60, 1_i64..20),
             bounds in prop::option::of((0_i64..60, 0_i64..60)),
             committed in prop::option::of(0_i64..80),
+            gap in prop::option::of((0_i64..60, 1_i64..20)),
             begins_at_oldest: bool,
         ) {
             let bounds = bounds.map(|(start, len)| range(start, start + len));
-            let log = Log { cluster: "c", bounds, committed, begins_at_oldest };
+            let gaps: Vec<_> = gap.map(|(first, len)| range(first, first + len)).into_iter().collect();
+            let log = Log { cluster: "c", bounds, committed, gaps: &gaps, begins_at_oldest };
             let found = of(first, first + len, &log);
             for offset in first..first + len {
-                let is_settled = committed.is_some_and(|committed| offset < committed);
+                let is_in_gap = gaps.iter().any(|gap| gap.first <= offset && offset < gap.next);
+                let is_settled = committed.is_some_and(|committed| offset < committed) && !is_in_gap;
                 let has = bounds.is_some_and(|bounds| bounds.first <= offset && offset < bounds.next);
                 let is_read = has && (committed.is_some() || begins_at_oldest);
                 let is_alone = matches!(found, Whereabouts::OnlyCopy(only)
                     if only.alone.first <= offset && offset < only.alone.next);
-                prop_assert!(is_settled || is_read || is_alone, "{offset} of {found:?}");
+                let is_inserted = matches!(found, Whereabouts::OnlyCopy(_));
+                prop_assert!(is_settled || is_read || is_inserted, "{offset} of {found:?}");
                 prop_assert!(!(is_settled && is_alone), "{offset} of {found:?} is in the table");
             }
         }

@@ -41,7 +41,7 @@ const MESSAGES_FORGOTTEN: i64 = 10;
 pub(super) const EXIT_NEW_START: i32 = 69;
 
 /// The gateway's metric of messages that went before it could read them.
-const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
+pub(super) const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
 /// The same, before they are counted there.
 const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";

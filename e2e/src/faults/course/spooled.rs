@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
+use super::broker::MESSAGES_LOST;
 use super::only_copy::MAY_BE_DOUBLED;
 use super::server::{AT_LEAST_ONCE, WINDOW_SHORT};
 use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
@@ -62,6 +63,8 @@ pub enum Spooled {
     FullBytes,
     /// Kafka no longer has what is on it.
     RetentionPasses,
+    /// The same, and another gateway has committed behind that before this one comes back.
+    OvertakenBehind,
     /// The server no longer knows the token of a block that it has stored.
     PastWindow,
     /// The same, and the gateway knows it; the server has lost its logs, which would say that it has the block.
@@ -70,7 +73,7 @@ pub enum Spooled {
 
 impl Spooled {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Spooled, &'static str, u32, &'static str); 6] = [
+    pub const ALL: [(Spooled, &'static str, u32, &'static str); 7] = [
         (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
         (
             Spooled::FullDevice,
@@ -84,6 +87,12 @@ impl Spooled {
             "volume-retention-passes",
             u32::MAX,
             "SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume",
+        ),
+        (
+            Spooled::OvertakenBehind,
+            "volume-retention-passes-behind",
+            u32::MAX,
+            "the same while the volume's gateway is away: another one owns its partitions, and has committed behind them when it comes back",
         ),
         (
             Spooled::PastWindow,
@@ -128,6 +137,7 @@ impl Spooled {
             Spooled::Lost => lose(scene).await,
             Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
             Spooled::RetentionPasses => forget_messages(scene).await,
+            Spooled::OvertakenBehind => forget_messages_behind(scene).await,
             Spooled::PastWindow => forget_token(scene).await,
             Spooled::WindowShortUntold => forget_everything(scene).await,
         };
@@ -221,25 +231,56 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     }
     let deleted = delete_heads(scene).await?;
     let recovery = come_back(scene).await?;
-    let measures = vec![("messages on the volume alone", deleted)];
+    let measures = vec![("messages on the volume alone", as_real(deleted.messages))];
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Kafka deletes the messages of blocks on the volume that follow the committed offset without a gap; gives how many messages.
-pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<f64> {
+/// The same, and another gateway takes the partitions over before this one is back. By then all is committed.
+async fn forget_messages_behind(scene: &mut Scene<'_>) -> Result<Expected> {
+    read_all_while_away(scene).await?;
+    scene.gateway(0).kill().await?;
+    scene.retire(0)?;
+    let deleted = delete_heads(scene).await?;
+    scene.stage.servers.sink.go(Way::Open);
+    let other = scene.start_gateway(Some("gateway-1"))?;
+    let messages = as_real(deleted.messages);
+    scene.wait_metric(other, MESSAGES_LOST, |lost| is_same(lost, messages)).await?;
+    scene.produce(SPANS_AFTER).await?;
+    scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
+
+    scene.start_again(0, Some("gateway-0"))?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    // What the other one has read waits on the volume until its partitions are known not to come.
+    let rows = as_real(deleted.rows);
+    scene.wait_metric_within(0, MAY_BE_DOUBLED, DRAIN_PATIENCE, |told| is_same(told, rows)).await?;
+    scene.produce(SPANS_AFTER).await?;
+    let measures = vec![("messages on the volume alone", messages)];
+    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+}
+
+/// What only a volume has from now on.
+pub(super) struct Deleted {
+    pub messages: u64,
+    pub rows: u64,
+}
+
+/// Kafka deletes the messages of blocks on the volume that follow the committed offset without a gap.
+pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<Deleted> {
     let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     let begins = ends.clone();
     let mut left = segments::left(&scene.volume(0))?;
     left.sort_by_key(|block| (block.partition, block.first));
+    let mut rows = 0;
     for block in &left {
         if let Some(end) = ends.get_mut(&block.partition).filter(|end| **end == block.first) {
             *end = block.next;
+            rows += block.rows;
         }
     }
     let deleted: i64 = ends.iter().map(|(partition, end)| end - begins[partition]).sum();
     ensure!(deleted > 0, "no block of {} follows a committed offset", left.len());
     scene.topic.delete_records(&ends.into_iter().collect::<Vec<_>>()).await?;
-    Ok(as_real(deleted.unsigned_abs()))
+    Ok(Deleted { messages: deleted.unsigned_abs(), rows })
 }
 
 /// One block is stored, and its answer is on its way.

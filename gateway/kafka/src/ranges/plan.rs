@@ -16,16 +16,18 @@
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
-//! | | format 2: the ranges that go in parts, below |
+//! | | formats 2 and 3: the ranges that go in parts, below |
+//! | | format 3: the gaps, below |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
 //! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's; it changes whenever an older
-//! program could misread the bytes. It is 1 for a plan in which no range goes in parts, so that an older program reads all but those; and 2 for
-//! one with such ranges, which an older program would send whole. There they follow the cuts:
+//! program could misread the bytes. It is 1 for a plan in which no range goes in parts, so that an older program reads all but those; 2 for
+//! one with such ranges, which an older program would send whole; and 3 for one with [gaps](super::gaps), which an older program would forget.
+//! The ranges in parts follow the cuts:
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | varint | number of ranges, at least 1 and at most [`PARTED_MAX`]; of each: |
+//! | varint | number of ranges, at least 1 in format 2, and at most [`PARTED_MAX`]; of each: |
 //! | varint | its first offset − the end of the one before, or − the committed offset |
 //! | varint | its end − its first offset, at least 1 |
 //! | 4 | what its token begins with, little-endian |
@@ -35,12 +37,21 @@
 //! | varint | number of runs of refused parts, at least 1 |
 //! | varints | of each run the parts between the one before and it, and its length |
 //!
-//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts and [`PARTED_MAX`] ranges in parts stay below wherever they are.
+//! And the gaps follow these:
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | varint | number of gaps, at least 1 and at most [`GAPS_MAX`]; of each: |
+//! | varint | its first offset − the end of the one before, or − 0; at least 1 but for the first |
+//! | varint | its end − its first offset, at least 1 |
+//!
+//! Limits: [`METADATA_BYTES_MAX`], which [`CUTS_MAX`] cuts, [`PARTED_MAX`] ranges in parts and [`GAPS_MAX`] gaps stay below wherever they are.
 //!
 //! Reading is total: what is not ours or cannot be read is [`Unread::Foreign`] or [`Unread::Damaged`], a fresh start; what a
 //! newer program wrote is [`Unread::Newer`], and nothing may be read then.
 
 use super::{
+    gaps::GAPS_MAX,
     parts::{self, PARTED_MAX, Parted, Parts, REFUSED_BYTES_MAX, REFUSED_MAX},
     rule::{Rule, Version},
 };
@@ -59,6 +70,8 @@ const MAGIC: &str = "sluice-plan/";
 const FORMAT: &str = "1";
 /// With ranges that go in parts.
 const FORMAT_PARTED: &str = "2";
+/// With gaps, and perhaps with ranges that go in parts.
+const FORMAT_GAPS: &str = "3";
 
 /// A topic's id; `None` where the client cannot tell.
 pub type TopicId = Option<[u8; 16]>;
@@ -84,6 +97,8 @@ pub struct Plan {
     pub cuts: Vec<i64>,
     /// Ranges whose blocks go in parts: ascending, not below `offset`, at most [`PARTED_MAX`].
     pub parted: Vec<Parted>,
+    /// Offsets that nobody has read, as Kafka no longer had them: ascending, apart from each other, at most [`GAPS_MAX`].
+    pub gaps: Vec<OffsetRange>,
 }
 
 /// Why metadata is no plan.
@@ -115,7 +130,8 @@ impl Plan {
     /// The metadata.
     ///
     /// # Panics
-    /// When cuts or ranges in parts are too many, do not ascend from the offset or pass the horizon, or the offset is negative.
+    /// When cuts, ranges in parts or gaps are too many, do not ascend (from the offset, for gaps from 0) or pass the horizon, or the offset
+    /// is negative.
     pub fn encode(&self) -> String {
         assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
         let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
@@ -136,20 +152,32 @@ impl Plan {
             from = *cut;
         }
         assert!(from <= self.horizon, "what is planned lies below the horizon");
-        if !self.parted.is_empty() {
+        let format = self.format();
+        if format != FORMAT {
             put_parted(&mut body, self.offset, &self.parted);
+        }
+        if format == FORMAT_GAPS {
+            put_gaps(&mut body, &self.gaps);
         }
         let check = check(&body);
         body.extend_from_slice(&check);
-        let format = if self.parted.is_empty() { FORMAT } else { FORMAT_PARTED };
         format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
+    }
+
+    /// The oldest that says all of it.
+    fn format(&self) -> &'static str {
+        match (self.parted.is_empty(), self.gaps.is_empty()) {
+            (_, false) => FORMAT_GAPS,
+            (false, true) => FORMAT_PARTED,
+            (true, true) => FORMAT,
+        }
     }
 
     /// Reads the metadata that was committed with `offset`.
     pub fn decode(offset: i64, metadata: &str) -> Result<Self, Unread> {
         let rest = metadata.strip_prefix(MAGIC).ok_or(Unread::Foreign)?;
         let (format, text) = rest.split_once(':').ok_or(Unread::Damaged)?;
-        if format != FORMAT && format != FORMAT_PARTED {
+        if ![FORMAT, FORMAT_PARTED, FORMAT_GAPS].contains(&format) {
             let newer = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
             return Err(if newer { Unread::Newer(Newer::Format) } else { Unread::Damaged });
         }
@@ -161,7 +189,7 @@ impl Plan {
         if *sum != check(fields) {
             return Err(Unread::Damaged);
         }
-        let plan = Fields(fields).plan(format == FORMAT_PARTED)?;
+        let plan = Fields(fields).plan(format)?;
         if plan.offset == offset { Ok(plan) } else { Err(Unread::Damaged) }
     }
 }
@@ -185,6 +213,18 @@ fn put_parted(out: &mut Vec<u8>, offset: i64, parted: &[Parted]) {
             put_varint(out, length);
         }
         from = range.next;
+    }
+}
+
+fn put_gaps(out: &mut Vec<u8>, gaps: &[OffsetRange]) {
+    assert!(gaps.len() <= GAPS_MAX, "the planner lists at most GAPS_MAX gaps");
+    put_varint(out, gaps.len() as u64);
+    let mut from = 0;
+    for gap in gaps {
+        assert!(gap.first < gap.next && (from == 0 || gap.first > from), "gaps ascend, and are apart");
+        put_varint(out, distance(from, gap.first));
+        put_varint(out, distance(gap.first, gap.next));
+        from = gap.next;
     }
 }
 
@@ -212,7 +252,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    fn plan(mut self, is_parted: bool) -> Result<Plan, Unread> {
+    fn plan(mut self, format: &str) -> Result<Plan, Unread> {
         let offset = self.offset_above(0)?;
         let [version] = self.bytes()?;
         // The fields behind a rule of another version may be others.
@@ -227,13 +267,17 @@ impl Fields<'_> {
         let instance = u64::from_le_bytes(self.bytes()?);
         let t0 = self.varint()?;
         let cuts = self.cuts(offset)?;
-        let parted = if is_parted { self.parted(offset)? } else { Vec::new() };
+        let parted = if format == FORMAT { Vec::new() } else { self.parted(offset)? };
+        if format == FORMAT_PARTED && parted.is_empty() {
+            return Err(Unread::Damaged);
+        }
+        let gaps = if format == FORMAT_GAPS { self.gaps()? } else { Vec::new() };
         // A cut that was planned was read up to, and the horizon lies no lower than that. Its reader counts on it.
         if !self.0.is_empty() || cuts.last().is_some_and(|cut| *cut > horizon) {
             return Err(Unread::Damaged);
         }
         let rule = Rule { version, bytes, messages };
-        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted })
+        Ok(Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted, gaps })
     }
 
     fn cuts(&mut self, offset: i64) -> Result<Vec<i64>, Unread> {
@@ -256,7 +300,7 @@ impl Fields<'_> {
 
     fn parted(&mut self, offset: i64) -> Result<Vec<Parted>, Unread> {
         let count = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
-        if count == 0 || count > PARTED_MAX {
+        if count > PARTED_MAX {
             return Err(Unread::Damaged);
         }
         let mut parted = Vec::with_capacity(count);
@@ -272,6 +316,25 @@ impl Fields<'_> {
             from = next;
         }
         Ok(parted)
+    }
+
+    fn gaps(&mut self) -> Result<Vec<OffsetRange>, Unread> {
+        let count = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        if count == 0 || count > GAPS_MAX {
+            return Err(Unread::Damaged);
+        }
+        let mut gaps = Vec::with_capacity(count);
+        let mut from = 0;
+        for _ in 0..count {
+            let first = self.offset_above(from)?;
+            let next = self.offset_above(first)?;
+            if next == first || (from > 0 && first == from) {
+                return Err(Unread::Damaged);
+            }
+            gaps.push(OffsetRange { first, next });
+            from = next;
+        }
+        Ok(gaps)
     }
 
     fn parts(&mut self) -> Result<Parts, Unread> {

@@ -14,6 +14,7 @@ fn small() -> Plan {
         t0: 1_790_000_000,
         cuts: vec![101, 260, 4_000],
         parted: Vec::new(),
+        gaps: Vec::new(),
     }
 }
 
@@ -40,6 +41,15 @@ fn the_format_with_ranges_in_parts_never_changes() {
     let text = "sluice-plan/2:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0BAZ8BAQIDBLkXAtUDAgACuQEB";
     assert_eq!(plan.encode()[..text.len()], *text);
     assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
+}
+
+#[test]
+fn the_format_with_gaps_never_changes() {
+    let gaps = vec![OffsetRange { first: 0, next: 7 }, OffsetRange { first: 40, next: 100 }];
+    let plan = Plan { gaps, ..small() };
+    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AAgAHITwQhojW";
+    assert_eq!(plan.encode(), text);
+    assert_eq!(Plan::decode(100, text), Ok(plan));
 }
 
 #[test]
@@ -70,7 +80,8 @@ fn the_largest_plan_fits_the_metadata() {
     assert!(parts.fits());
     let range = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
     let parted = (0..3).map(|n| Parted { range: range(n), parts: parts.clone() }).collect();
-    let text = Plan { parted, ..plan }.encode();
+    let gap = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
+    let text = Plan { parted, gaps: (0..4).map(gap).collect(), ..plan }.encode();
     assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
 }
 
@@ -114,7 +125,7 @@ fn a_cut_above_the_horizon_is_damage() {
 
 #[test]
 fn what_a_newer_program_wrote_is_newer() {
-    let body = "sluice-plan/3:whatever it likes";
+    let body = "sluice-plan/4:whatever it likes";
     assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
     let rule_3 = framed(&[100, 3, 1, 1, 255, 255]);
     assert_eq!(Plan::decode(100, &rule_3), Err(Unread::Newer(Newer::Rule(3))));
@@ -134,7 +145,7 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted: Vec::new() }
+        Plan { offset, rule, routing_epoch, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
     }
 }
 
@@ -150,8 +161,20 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn gaps()(apart in prop::collection::vec((1..1i64 << 50, 1..1i64 << 50), 0..=GAPS_MAX)) -> Vec<OffsetRange> {
+        let gap = |from: &mut i64, (before, length): (i64, i64)| {
+            let first = *from + before;
+            *from = first + length;
+            Some(OffsetRange { first, next: *from })
+        };
+        apart.into_iter().scan(0, gap).collect()
+    }
+}
+
+prop_compose! {
     fn parted_plans()(
         plan in plans(),
+        gaps in gaps(),
         parted in prop::collection::vec((0..1i64 << 50, 1..1i64 << 50, parts()), 1..=PARTED_MAX),
     ) -> Plan {
         let mut from = plan.offset;
@@ -160,20 +183,21 @@ prop_compose! {
             from = first + length;
             Parted { range: OffsetRange { first, next: from }, parts }
         }).collect();
-        Plan { parted, ..plan }
+        Plan { parted, gaps, ..plan }
     }
 }
 
 proptest! {
     #[test]
-    fn a_plan_is_read_as_it_was_written(plan in plans()) {
+    fn a_plan_is_read_as_it_was_written(plan in plans(), gaps in gaps()) {
+        let plan = Plan { gaps, ..plan };
         let text = plan.encode();
         prop_assert!(text.is_ascii() && text.len() <= METADATA_BYTES_MAX);
         prop_assert_eq!(Plan::decode(plan.offset, &text), Ok(plan));
     }
 
     #[test]
-    fn a_plan_with_ranges_in_parts_is_read_as_it_was_written(plan in parted_plans()) {
+    fn a_plan_with_ranges_in_parts_and_gaps_is_read_as_it_was_written(plan in parted_plans()) {
         let text = plan.encode();
         prop_assert!(text.is_ascii() && text.len() <= METADATA_BYTES_MAX, "{}", text.len());
         prop_assert_eq!(Plan::decode(plan.offset, &text), Ok(plan));
@@ -207,6 +231,19 @@ proptest! {
         body.extend_from_slice(&tail);
         if let Ok(plan) = Plan::decode(100, &framed(&body)) {
             prop_assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
+        }
+    }
+
+    /// The same for gaps, behind no range in parts.
+    #[test]
+    fn any_gaps_are_read_or_refused(tail in prop::collection::vec(0..5u8, 0..12)) {
+        let mut body = vec![100, 2, 1, 1, 0, 10];
+        body.extend_from_slice(&[0; 24]);
+        body.extend_from_slice(&[0, 0, 0]);
+        body.extend_from_slice(&tail);
+        let text = framed(&body).replace("sluice-plan/1", "sluice-plan/3");
+        if let Ok(plan) = Plan::decode(100, &text) {
+            prop_assert_eq!(plan.encode(), text);
         }
     }
 

@@ -33,6 +33,7 @@ fn plan(offset: i64, horizon: i64, cuts: &[i64]) -> Plan {
         t0: 900,
         cuts: cuts.to_vec(),
         parted: Vec::new(),
+        gaps: Vec::new(),
     }
 }
 
@@ -284,6 +285,40 @@ fn another_rule_replaces_a_plan_of_which_nothing_is_in_flight_with_the_first_com
     assert_eq!(released(&mut ranges, 0), [range(10, 12)]);
 }
 
+/// A block of what nobody has read may be on the volume of a gateway that is away: whoever has it may ask late.
+#[test]
+fn what_kafka_no_longer_had_is_in_every_plan_from_then_on() {
+    let metadata = plan(10, 40, &[15, 30]).encode();
+    let log = |start| Log { start, end: 1_000 };
+    let (mut ranges, mut cutter, _) = assign(Some((10, &metadata)), RULE, log(20)).unwrap();
+    let ended = take(&mut ranges, &mut cutter, 20);
+    assert_eq!(store(&mut ranges, 0).gaps, [range(10, 20)]);
+    let overtaken = cutter.overtaken(60).unwrap();
+    ranges.overtaken(GENERATION, &overtaken);
+    for range in ended {
+        ranges.settled(GENERATION, range);
+    }
+    let gaps = [range(10, 20), overtaken.lost];
+    let stored = store(&mut ranges, 1);
+    assert_eq!(stored.gaps, gaps);
+    // The next owner finds no gap, and the one after that none either.
+    let mut stored = Plan { offset: 60, cuts: vec![], horizon: 60, ..stored };
+    for rule in [RULE, OTHER_RULE] {
+        let committed = (stored.offset, stored.encode());
+        let (mut ranges, mut cutter, found) =
+            assign(Some((committed.0, &committed.1)), rule, log(60)).unwrap();
+        assert_eq!(found.overtaken, None);
+        for closed in take(&mut ranges, &mut cutter, 9) {
+            ranges.settled(GENERATION, closed);
+        }
+        stored = store(&mut ranges, 60);
+        assert_eq!(stored.gaps, gaps);
+    }
+    let recreated = Plan { topic_id: Some([1; 16]), ..stored.clone() };
+    let (mut ranges, ..) = assign(Some((stored.offset, &recreated.encode())), RULE, log(60)).unwrap();
+    assert_eq!(store(&mut ranges, 0).gaps, [], "other messages had those offsets");
+}
+
 #[test]
 fn what_is_not_ours_is_a_fresh_start_and_what_is_newer_halts() {
     let log = Log { start: 3, end: 1_000 };
@@ -294,7 +329,7 @@ fn what_is_not_ours_is_a_fresh_start_and_what_is_newer_halts() {
     assert_eq!(foreign.overtaken.unwrap().lost, range(1, 3));
     let other_topic = Plan { topic_id: Some([1; 16]), ..plan(10, 14, &[]) }.encode();
     assert_eq!(fresh(10, &other_topic).fresh, Some(Fresh::TopicRecreated));
-    let halt = assign(Some((10, "sluice-plan/3:")), RULE, log).unwrap_err();
+    let halt = assign(Some((10, "sluice-plan/4:")), RULE, log).unwrap_err();
     assert_eq!(halt, Halt::NewerFormat);
 }
 

@@ -58,6 +58,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         t0: 1,
         cuts: vec![],
         parted: vec![],
+        gaps: vec![],
     };
     let metadata = plan.encode();
     let committed = Committed { commit: Some((0, &metadata)), begin: 0, log: Log { start: 0, end: 90 } };

@@ -48,7 +48,7 @@ pub struct Judged {
 impl Finding {
     /// Of a block of which `only` is true. `messages` says which message each of its rows is of; `None` where nobody knows.
     pub fn of(block: &LeftBlock, only: OnlyCopy, messages: Option<&MessageRows>, logs: &Logs) -> Self {
-        let rows_elsewhere = if !is_range_known(block, logs) {
+        let rows_elsewhere = if only.is_late || !is_range_known(block, logs) {
             block.rows()
         } else if only.alone == block.range() {
             0

@@ -82,6 +82,7 @@ impl Logs {
             cluster: &self.cluster,
             bounds: of.and_then(|of| of.bounds),
             committed: of.and_then(|of| of.committed),
+            gaps: of.and_then(|of| of.plan.as_ref()).map_or(&[], |plan| &plan.gaps),
             begins_at_oldest: self.begins_at_oldest,
         }
     }
@@ -97,7 +98,7 @@ impl Logs {
         let covers = missing.covers.as_ref()?;
         let range = OffsetRange { first: covers.first, next: covers.next };
         if missing.is_only_copy {
-            return Some(Whereabouts::OnlyCopy(OnlyCopy { alone: range }));
+            return Some(Whereabouts::OnlyCopy(OnlyCopy::of(range)));
         }
         // Its cluster was in its body.
         let subject = Subject { range, cluster: None, is_enqueued: missing.is_enqueued(enqueues) };
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(logs.whereabouts_of_missing(&torn(40), true), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&torn(50), true), Some(Whereabouts::InKafka));
         let alone = OffsetRange { first: 40, next: 50 };
-        let lost = Some(Whereabouts::OnlyCopy(OnlyCopy { alone }));
+        let lost = Some(Whereabouts::OnlyCopy(OnlyCopy::of(alone)));
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), true), lost);
         assert_eq!(logs.whereabouts_of_missing(&damaged(40), false), Some(Whereabouts::Settled));
         assert_eq!(logs.whereabouts_of_missing(&Missing { covers: None, ..torn(40) }, true), None);

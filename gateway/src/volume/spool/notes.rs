@@ -70,6 +70,7 @@ impl Notes {
             t0: 0,
             cuts: Vec::new(),
             parted: vec![Parted { range: *range, parts: parts.clone() }],
+            gaps: Vec::new(),
         };
         let replaced = whole_file::replace(&self.0, &name, plan.encode().as_bytes());
         replaced.map_err(|source| Fatal { action: "write", file: name, source })

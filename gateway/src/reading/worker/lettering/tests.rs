@@ -112,6 +112,7 @@ impl Bench {
                 t0: 1,
                 cuts,
                 parted: vec![],
+                gaps: vec![],
             }
             .encode()
         });

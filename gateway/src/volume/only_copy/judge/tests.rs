@@ -35,6 +35,22 @@ fn beginning(committed: i64, metadata: String) -> Beginning {
     Beginning { commit: Some((committed, metadata)), log, cluster: "c".into(), topic_id: None }
 }
 
+/// The plan of an owner that has nothing in flight.
+fn plan(offset: i64) -> Plan {
+    Plan {
+        offset,
+        rule: Rule::of(&Insert::default()),
+        routing_epoch: 0,
+        horizon: offset,
+        topic_id: None,
+        instance: 1,
+        t0: 0,
+        cuts: Vec::new(),
+        parted: Vec::new(),
+        gaps: Vec::new(),
+    }
+}
+
 /// What is true of all that is left, by offsets: of settled blocks, of those in Kafka, of only copies.
 async fn firsts(spool: &Spool, committed: i64) -> [Vec<i64>; 3] {
     let Judged { settled, in_kafka, only_copies } =
@@ -62,6 +78,27 @@ async fn an_only_copy_stays_one_for_the_next_run_whoever_commits_behind_it() {
     let left = killed(&volume);
     let spool = left.open(64 << 20);
     assert_eq!(firsts(&spool, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
+}
+
+/// Another gateway has taken the partition over while this one was away, and has committed behind the gap.
+#[tokio::test(flavor = "current_thread")]
+async fn what_another_owner_has_committed_behind_is_found_in_its_plan() {
+    let volume = Volume::new("behind");
+    let spool = left_behind(&volume, &[10, 20, 30, 40]).await;
+    let plan = Plan { gaps: vec![OffsetRange { first: 20, next: 40 }], ..plan(60) };
+    let commit = (60, plan.encode());
+    let logs = Logs::of_beginning(InitialOffset::Earliest, &id(), &beginning(commit.0, commit.1));
+    let Judged { settled, in_kafka, only_copies } = judge(spool.left().take_all(), &logs, &spool).await;
+    let firsts = |blocks: &[LeftBlock]| blocks.iter().map(|block| block.range().first).collect::<Vec<_>>();
+    assert_eq!((firsts(&settled), firsts(&in_kafka)), (vec![10, 40], vec![]));
+    let only_copies: Vec<i64> = only_copies.iter().map(|adoptee| adoptee.block().range().first).collect();
+    assert_eq!(only_copies, [20, 30]);
+    let left = killed(&volume);
+    let blocks = left.open(64 << 20).left().take_all();
+    let written = blocks.iter().filter_map(|block| Some((block.rows(), block.in_writing()?.rows_elsewhere)));
+    let written: Vec<_> = written.collect();
+    assert_eq!(written.len(), 2);
+    assert!(written.iter().all(|(rows, elsewhere)| rows == elsewhere), "another volume may have had them");
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -135,17 +172,8 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
     };
     let range = OffsetRange { first: 20, next: 30 };
     let parts = Parts { check: token.check(), rows, height: 1, code: 117, refused: vec![0] };
-    let plan = Plan {
-        offset: 20,
-        rule: Rule::of(&Insert::default()),
-        routing_epoch: 0,
-        horizon: 45,
-        topic_id: None,
-        instance: 1,
-        t0: 0,
-        cuts: Vec::new(),
-        parted: vec![Parted { range, parts: parts.clone() }],
-    };
+    let parted = vec![Parted { range, parts: parts.clone() }];
+    let plan = Plan { horizon: 45, parted, ..plan(20) };
     assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, plan.encode())));
     assert!(spool.close(PATIENCE));
     let spool = volume.open(64 << 20);

@@ -1,0 +1,94 @@
+//! Offsets of a partition that nobody has read, as Kafka no longer had them when they were to be read.
+//!
+//! An offset is committed once every row below it is accounted for, but for these. A block of them may be on the queue volume of a
+//! gateway that was away meanwhile: the only copy of its rows. So they stay in every plan from then on, whoever owns the partition,
+//! and whoever has that block knows how late it may ask.
+//!
+//! Owner: [`super::Ranges`]. Limits: [`GAPS_MAX`]; the lowest is forgotten first.
+
+use crate::partition::OffsetRange;
+
+/// Gaps in one plan. Chosen: each is an outage as long as Kafka's retention, and a volume that was away for more than four of them holds
+/// next to nothing of the first.
+pub const GAPS_MAX: usize = 4;
+
+/// The gaps of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gaps(Vec<OffsetRange>);
+
+impl Gaps {
+    /// Those of the plan that was found.
+    pub fn found(gaps: &[OffsetRange]) -> Self {
+        let mut found = Self::default();
+        gaps.iter().for_each(|gap| found.add(*gap));
+        found
+    }
+
+    /// One more, if it is one. It becomes one with those that it meets.
+    pub fn add(&mut self, gap: OffsetRange) {
+        let OffsetRange { mut first, mut next } = gap;
+        if first >= next {
+            return;
+        }
+        self.0.retain(|known| {
+            let is_apart = known.next < first || next < known.first;
+            if !is_apart {
+                (first, next) = (first.min(known.first), next.max(known.next));
+            }
+            is_apart
+        });
+        let place = self.0.partition_point(|known| known.first < first);
+        self.0.insert(place, OffsetRange { first, next });
+        if self.0.len() > GAPS_MAX {
+            self.0.remove(0);
+        }
+    }
+
+    /// As a plan lists them: ascending, and apart from each other.
+    pub fn listed(&self) -> Vec<OffsetRange> {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const fn range(first: i64, next: i64) -> OffsetRange {
+        OffsetRange { first, next }
+    }
+
+    #[test]
+    fn the_lowest_is_forgotten_when_there_are_too_many() {
+        let mut gaps = Gaps::default();
+        for first in [40, 0, 20, 60] {
+            gaps.add(range(first, first + 10));
+        }
+        assert_eq!(gaps.listed(), [range(0, 10), range(20, 30), range(40, 50), range(60, 70)]);
+        gaps.add(range(80, 90));
+        assert_eq!(gaps.listed(), [range(20, 30), range(40, 50), range(60, 70), range(80, 90)]);
+    }
+
+    proptest! {
+        /// Against a set of offsets: none is added, and none goes but with the lowest gap.
+        #[test]
+        fn gaps_are_the_offsets_that_were_added(added in prop::collection::vec((0i64..60, 0i64..12), 0..12)) {
+            let (mut gaps, mut offsets) = (Gaps::default(), BTreeSet::new());
+            for (first, len) in added {
+                gaps.add(range(first, first + len));
+                offsets.extend(first..first + len);
+                let listed = gaps.listed();
+                let lowest = listed.first().map_or(0, |gap| gap.first);
+                if listed.len() == GAPS_MAX {
+                    offsets.retain(|offset| *offset >= lowest);
+                }
+                let covered: BTreeSet<i64> = listed.iter().flat_map(|gap| gap.first..gap.next).collect();
+                prop_assert_eq!(&covered, &offsets);
+                prop_assert!(listed.windows(2).all(|two| two[0].next < two[1].first), "{:?}", listed);
+                prop_assert_eq!(Gaps::found(&listed), gaps.clone());
+            }
+        }
+    }
+}
