@@ -130,7 +130,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
 fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let newer = "sluice-plan/3:".to_owned();
+    let newer = "sluice-plan/4:".to_owned();
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(Some((2, newer))), &stats);
     assert_eq!(assignment.known(clock::now()), [(id(0), Known::not_begun(AtWorker::Halted))].into());

@@ -22,7 +22,7 @@
 //! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile.
 
 use crate::{
-    blocks::buffers::Pool,
+    blocks::buffers::{Pool, Share},
     volume::{block_frames::BlockFrames, spool::Spool},
 };
 use std::{
@@ -55,7 +55,7 @@ pub struct Spill {
     /// Whether a run is under way because the pool is short.
     is_short: bool,
     /// The same of each shard's part of it.
-    shares: Vec<ShareRun>,
+    parts: Vec<Part>,
 }
 
 /// A block that has come.
@@ -67,7 +67,7 @@ struct Waiting {
 
 /// What is known of a shard's part of the pool.
 #[derive(Clone, Default)]
-struct ShareRun {
+struct Part {
     /// Whether a run is under way.
     is_short: bool,
     /// Bytes of it on their way to the volume, as of the last look.
@@ -77,8 +77,8 @@ struct ShareRun {
 impl Spill {
     /// Nothing has come yet, for one of so many shards. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
     pub fn new(pool: Arc<Pool>, spool: Spool, shards: usize, enqueues: bool) -> Self {
-        let shares = vec![ShareRun::default(); shards.max(1)];
-        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false, shares }
+        let parts = vec![Part::default(); shards.max(1)];
+        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false, parts }
     }
 
     /// A block of this shard has come in.
@@ -95,9 +95,11 @@ impl Spill {
         self.move_overdue(now);
         let everything = self.spool.spills_everything();
         self.count_coming();
-        let is_any_share_short =
-            (0..self.shares.len()).fold(false, |is_any, shard| self.is_share_short(shard) || is_any);
-        if !everything && !is_any_share_short && !self.is_wanted() {
+        let mut is_short = self.is_wanted();
+        for shard in 0..self.parts.len() {
+            is_short |= self.is_part_short(shard);
+        }
+        if !everything && !is_short {
             return;
         }
         self.leave_out();
@@ -106,8 +108,8 @@ impl Spill {
                 return;
             }
             let shard = self.blocks[index].shard;
-            if everything || self.is_wanted() || self.is_share_short(shard) {
-                self.shares[shard].coming += self.spill(index);
+            if everything || self.is_wanted() || self.is_part_short(shard) {
+                self.parts[shard].coming += self.spill(index);
             }
         }
     }
@@ -154,13 +156,15 @@ impl Spill {
 
     /// Takes down what is on its way to the volume. Who has the pool alone has no part of it.
     fn count_coming(&mut self) {
-        if self.shares.len() == 1 {
+        if self.parts.len() == 1 {
             return;
         }
-        self.shares.iter_mut().for_each(|share| share.coming = 0);
+        for part in &mut self.parts {
+            part.coming = 0;
+        }
         for block in &self.blocks {
             let spilling = block.frames.upgrade().and_then(|frames| frames.spilling_bytes());
-            self.shares[block.shard].coming += spilling.unwrap_or(0);
+            self.parts[block.shard].coming += spilling.unwrap_or(0);
         }
     }
 
@@ -173,12 +177,12 @@ impl Spill {
     }
 
     /// The same of a shard's part of it.
-    fn is_share_short(&mut self, shard: usize) -> bool {
-        let Some(share) = self.pool.share(shard) else { return false };
-        let run = &mut self.shares[shard];
-        let free = share.free_bytes.saturating_add(usize_of(run.coming));
-        run.is_short = free < share_mark(share.bytes, run.is_short);
-        run.is_short
+    fn is_part_short(&mut self, shard: usize) -> bool {
+        let Some(Share { bytes, free_bytes }) = self.pool.share(shard) else { return false };
+        let part = &mut self.parts[shard];
+        let free = free_bytes.saturating_add(usize_of(part.coming));
+        part.is_short = free < part_mark(bytes, part.is_short);
+        part.is_short
     }
 }
 
@@ -195,8 +199,8 @@ fn marks(total: usize, redo: usize) -> (usize, usize) {
 
 /// Free bytes of a part of the pool at which a run begins, or ends if it `is_short`: twice as much, so that each moves some blocks. Its
 /// partitions read on as soon as one chunk of it is free.
-fn share_mark(part: usize, is_short: bool) -> usize {
-    let least = part / SHORT_SHARE;
+fn part_mark(bytes: usize, is_short: bool) -> usize {
+    let least = bytes / SHORT_SHARE;
     if is_short { 2 * least } else { least }
 }
 

@@ -20,7 +20,9 @@ impl Gaps {
     /// Those of the plan that was found.
     pub fn found(gaps: &[OffsetRange]) -> Self {
         let mut found = Self::default();
-        gaps.iter().for_each(|gap| found.add(*gap));
+        for gap in gaps {
+            found.add(*gap);
+        }
         found
     }
 
