@@ -105,11 +105,13 @@ impl Table {
             self.database.name()
         );
         loop {
-            // It goes on in the server when the answer takes longer than we wait.
-            self.server.execute(&format!("OPTIMIZE TABLE {} FINAL", self.name())).await.ok();
             let [surplus, merges] = self.numbers(&parts).await?;
             if surplus == 0 && merges == 0 {
                 return Ok(());
+            }
+            // It goes on in the server when the answer takes longer than we wait. Asked again meanwhile, it would merge the one part anew.
+            if merges == 0 {
+                self.server.execute(&format!("OPTIMIZE TABLE {} FINAL", self.name())).await.ok();
             }
             ensure!(started.elapsed() < MERGE_PATIENCE, "the table is not merged after {MERGE_PATIENCE:?}");
             tokio::time::sleep(LOOK).await;
