@@ -199,10 +199,10 @@ impl<K: Watched> Watch<K> {
         let longest = Duration::from_secs(AGAIN_SECONDS_MAX);
         let mut wait = Duration::ZERO;
         loop {
-            let begun = Instant::now();
+            let since = Instant::now();
             let Err(panic) = AssertUnwindSafe(self.follow(begin())).catch_unwind().await else { return };
             self.state.panicked(&K::kind(&()), &words(&*panic));
-            if begun.elapsed() >= longest {
+            if since.elapsed() >= longest {
                 wait = Duration::ZERO;
             }
             sleep(wait).await;

@@ -214,23 +214,7 @@ impl ApiServer {
             (Some(refusal), _) => refusal,
             (None, Method::GET) if !what.contains('/') => (200, state.listed(&what)),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
-            (None, Method::PATCH) => {
-                let object = what.trim_end_matches("/status").trim_end_matches("/resize");
-                if what.ends_with("/resize")
-                    && !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]}))
-                {
-                    (422, failure(422, "metadata.uid: field is immutable"))
-                } else if !state.is_exactly(object, &body["metadata"]) {
-                    (409, failure(409, "another object of that name, or another version"))
-                } else if is_apply && !is_forced {
-                    match replicas::conflict(state.objects.get(object), &body, &field_manager) {
-                        Some(conflict) => (409, conflict),
-                        None => (200, state.patch(object, body, (&field_manager, is_apply))),
-                    }
-                } else {
-                    (200, state.patch(object, body, (&field_manager, is_apply)))
-                }
-            }
+            (None, Method::PATCH) => state.patched(&what, body, (&field_manager, is_apply, is_forced)),
             (None, Method::DELETE) if !state.is_exactly(&what, &body["preconditions"]) => {
                 (409, failure(409, "another version"))
             }
@@ -261,10 +245,8 @@ fn what(path: &str) -> String {
         ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
         _ => &[],
     };
-    match rest {
-        ["namespaces", _, rest @ ..] => rest.join("/"),
-        rest => rest.join("/"),
-    }
+    let skipped = if rest.first() == Some(&"namespaces") { 2 } else { 0 };
+    rest.get(skipped..).unwrap_or_default().join("/")
 }
 
 impl State {
@@ -308,6 +290,29 @@ impl State {
     fn is_held(&self, what: &str) -> bool {
         let finalizers = self.objects.get(what).map(|object| &object["metadata"]["finalizers"]);
         finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
+    /// What becomes of a patch of an object, or of a part of it.
+    fn patched(
+        &mut self,
+        what: &str,
+        body: Value,
+        (manager, is_apply, is_forced): (&str, bool, bool),
+    ) -> (u16, Value) {
+        let object = what.trim_end_matches("/status").trim_end_matches("/resize");
+        if what.ends_with("/resize") && !self.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
+            return (422, failure(422, "metadata.uid: field is immutable"));
+        }
+        if !self.is_exactly(object, &body["metadata"]) {
+            return (409, failure(409, "another object of that name, or another version"));
+        }
+        let conflict = if is_apply && !is_forced {
+            replicas::conflict(self.objects.get(object), &body, manager)
+        } else {
+            None
+        };
+        conflict
+            .map_or_else(|| (200, self.patch(object, body, (manager, is_apply))), |conflict| (409, conflict))
     }
 
     fn patch(&mut self, what: &str, patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {

@@ -40,7 +40,9 @@ const NEVER_A_REQUEST: (&str, &str, &str) = ("sluice.dev", "tracepipelines/final
 
 #[test]
 fn every_right_is_used_and_nothing_is_asked_for_without_one() {
-    SCENES.iter().for_each(|play| play());
+    for play in SCENES {
+        play();
+    }
     let mut used = asked::on_this_thread();
     let (group, resource, verb) = NEVER_A_REQUEST;
     used.insert(Right::new(group, resource, verb));
