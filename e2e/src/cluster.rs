@@ -18,6 +18,7 @@ use kube::{Client, discovery};
 use serde_json::Value;
 
 mod evidence;
+mod inventory;
 mod namespace;
 mod nodes;
 mod operator;
@@ -70,6 +71,14 @@ impl Cluster {
     pub async fn apply(&self, object: &Value) -> Result<DynamicObject> {
         let (api, name) = self.api_of(object).await?;
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+        applied.with_context(|| format!("apply {} {name}", text_at(object, "/kind")))
+    }
+
+    /// The same, and a field that the definition does not know is refused, not dropped.
+    pub async fn apply_strictly(&self, object: &Value) -> Result<DynamicObject> {
+        let (api, name) = self.api_of(object).await?;
+        let parameters = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
         let applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
         applied.with_context(|| format!("apply {} {name}", text_at(object, "/kind")))
     }

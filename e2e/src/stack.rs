@@ -9,6 +9,7 @@
 
 pub mod clickhouse;
 pub mod command;
+pub mod definitions;
 pub mod gitopscheck;
 pub mod gomodule;
 pub mod helm;

@@ -10,6 +10,7 @@
 mod gitops;
 mod manifests;
 mod packages;
+mod rights;
 mod rules;
 mod step;
 
@@ -96,6 +97,7 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
     steps.once("scaling stays within its limits in simulation", simulate::check);
     steps.once("chart lints", manifests::lint);
     steps.once("chart renders", manifests::render);
+    steps.once("the chart grants the rights that the operator uses, and no others", rights::check);
     steps.once("alert rules are read by Prometheus, fire and keep quiet", rules::tests);
     steps.once("rules and dashboards ask for metrics that there are", rules::queries);
     steps.once(

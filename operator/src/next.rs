@@ -2,7 +2,9 @@
 
 use crate::{memory::WAIT_MIN_SECONDS, metrics::ReconcileResult, resize, rollout, scaling};
 use sluice_crds::{DrainState, ScalingMode, TracePipeline};
-use sluice_plan::{Intent, Observed, Planned, SchemaStep, TopicSeen, Violations, lifecycle::there};
+use sluice_plan::{
+    Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, lifecycle::there,
+};
 
 /// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.
 const RUNNING_SECONDS: u64 = 30;
@@ -40,7 +42,10 @@ pub fn next(
         Ok(Planned::Waiting(_)) => (ReconcileResult::Waiting, wait_seconds()),
         Ok(Planned::Ready(plan)) => match plan.schema_step() {
             SchemaStep::RunAgain | SchemaStep::LookAgain => (ReconcileResult::Waiting, AGAIN_SECONDS),
-            SchemaStep::Run | SchemaStep::Failed => (ReconcileResult::Waiting, WAITING_SECONDS),
+            // What happens to the Job and its pods is seen; time alone makes one that failed due to be run again.
+            SchemaStep::Run | SchemaStep::Failed => {
+                (ReconcileResult::Waiting, wait_seconds().min(again_seconds(&observed.schema)))
+            }
             SchemaStep::NotNeeded | SchemaStep::Done | SchemaStep::Usable | SchemaStep::Looking => {
                 if source_is_away {
                     (ReconcileResult::Waiting, wait_seconds())
@@ -54,6 +59,12 @@ pub fn next(
         .min(rollout::look_seconds(observed.rollout.as_ref()))
         .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }
+}
+
+/// The schema Job is to be run again after so many seconds, if it failed.
+fn again_seconds(schema: &SchemaSeen) -> u64 {
+    // A look that comes a moment too early would be in vain.
+    schema.again_in().map_or(u64::MAX, |left| left.as_secs().saturating_add(1))
 }
 
 /// Scaling looks again after so many seconds.

@@ -1,27 +1,39 @@
 //! Watches: one task for each kind of object, which keeps the copies of the [`Cache`] and says which pipelines an event
-//! concerns. All of them end with the [`JoinSet`] they were started in.
+//! concerns. All of them end with the [`JoinSet`] they were started in, and none before it: one that panics, which is a defect of the
+//! operator, lists anew, and says so as one does that the API server refuses.
 //!
-//! Between the watches and the reconciles lies one bounded channel; a full one holds the watches back.
+//! Between the watches and the reconciles lies one bounded channel; a full one holds the watches back. What a watch may and may not see
+//! is in `operator/RIGHTS.md`.
 
 use crate::{
     cache::{Cache, Pipeline},
+    outcome::words,
     watch_state::WatchState,
 };
-use futures::{SinkExt, StreamExt, channel::mpsc::Sender};
+use futures::{FutureExt, SinkExt, StreamExt, channel::mpsc::Sender};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{NamespaceResourceScope, PartialObjectMeta},
     runtime::{
         WatchStreamExt,
-        reflector::{self, ObjectRef, Store},
+        reflector::{self, ObjectRef, Store, store::Writer},
         watcher::{self, Event},
     },
 };
 use serde::de::DeserializeOwned;
 use sluice_plan::names;
-use std::{collections::HashMap, fmt::Debug, sync::Arc};
-use tokio::task::JoinSet;
+use std::{collections::HashMap, fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+/// A watch that panicked begins again at once, then after this many seconds, then after twice as long each time: what it panicked of may
+/// be an object that stays. Chosen as the client library does for a server that is away.
+const AGAIN_SECONDS: u64 = 1;
+/// The longest such wait in seconds. A watch that has gone on for so long without a panic begins at once again.
+const AGAIN_SECONDS_MAX: u64 = 60;
 
 /// What is watched: one namespace, or all of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,23 +87,25 @@ impl Watches<'_> {
 
     /// The pipelines themselves, when their spec or annotations change, or they are deleted: a status that we wrote is no news.
     fn pipelines(&mut self) -> Store<Pipeline> {
-        let mut seen = HashMap::new();
-        self.watch(watcher::Config::default(), forget_managers, move |pipeline: &Pipeline, is_gone| {
-            let meta = pipeline.meta();
-            let at = ObjectRef::from_obj(pipeline);
-            let now = (
-                meta.uid.clone(),
-                meta.generation,
-                meta.annotations.clone(),
-                meta.deletion_timestamp.is_some(),
-            );
-            let is_news = if is_gone {
-                seen.remove(&at);
-                true
-            } else {
-                seen.insert(at.clone(), now.clone()) != Some(now)
-            };
-            if is_news { vec![at] } else { Vec::new() }
+        self.watch(watcher::Config::default(), forget_managers, || {
+            let mut seen = HashMap::new();
+            move |pipeline: &Pipeline, is_gone: bool| {
+                let meta = pipeline.meta();
+                let at = ObjectRef::from_obj(pipeline);
+                let now = (
+                    meta.uid.clone(),
+                    meta.generation,
+                    meta.annotations.clone(),
+                    meta.deletion_timestamp.is_some(),
+                );
+                let is_news = if is_gone {
+                    seen.remove(&at);
+                    true
+                } else {
+                    seen.insert(at.clone(), now.clone()) != Some(now)
+                };
+                if is_news { vec![at] } else { Vec::new() }
+            }
         })
     }
 
@@ -100,10 +114,12 @@ impl Watches<'_> {
     where
         K: Watched,
     {
-        self.watch(ours(), trim, |object: &K, _| {
-            let namespace = object.namespace();
-            let owner = |owner| ObjectRef::from_owner_ref(namespace.as_deref(), owner, ());
-            object.owner_references().iter().filter_map(owner).collect()
+        self.watch(ours(), trim, || {
+            |object: &K, _: bool| {
+                let namespace = object.namespace();
+                let owner = |owner| ObjectRef::from_owner_ref(namespace.as_deref(), owner, ());
+                object.owner_references().iter().filter_map(owner).collect()
+            }
         })
     }
 
@@ -112,62 +128,117 @@ impl Watches<'_> {
     where
         K: Watched,
     {
-        self.watch(config, trim, |object: &K, _| {
-            let pipeline = object.labels().get(names::INSTANCE).zip(object.namespace());
-            pipeline.map(|(name, namespace)| ObjectRef::new(name).within(&namespace)).into_iter().collect()
+        self.watch(config, trim, || {
+            |object: &K, _: bool| {
+                let pipeline = object.labels().get(names::INSTANCE).zip(object.namespace());
+                pipeline
+                    .map(|(name, namespace)| ObjectRef::new(name).within(&namespace))
+                    .into_iter()
+                    .collect()
+            }
         })
     }
 
     /// Secrets concern the pipelines that name them; the others are nobody's business.
     fn secrets(&mut self, pipelines: Store<Pipeline>) -> Store<PartialObjectMeta<Secret>> {
         let all = watcher::Config::default();
-        self.watch(all, keep_the_name, move |secret: &PartialObjectMeta<Secret>, _| {
-            secret.namespace().map_or_else(Vec::new, |namespace| {
-                crate::cache::pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
-            })
+        self.watch(all, keep_the_name, move || {
+            let pipelines = pipelines.clone();
+            move |secret: &PartialObjectMeta<Secret>, _: bool| {
+                secret.namespace().map_or_else(Vec::new, |namespace| {
+                    crate::cache::pipelines_with_secret(&pipelines, &namespace, &secret.name_any())
+                })
+            }
         })
     }
 
-    /// Starts one watch. `concerns` is told whether the object is gone.
-    fn watch<K>(
+    /// Starts one watch. What `begin` gives says which pipelines an object concerns, and is told whether the object is gone; it is made
+    /// anew for each course of the watch, with nothing of the one before.
+    pub fn watch<K, C>(
         &mut self,
         config: watcher::Config,
         trim: fn(&mut K),
-        mut concerns: impl FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>> + Send + 'static,
+        begin: impl Fn() -> C + Send + 'static,
     ) -> Store<K>
     where
         K: Watched,
+        C: FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>> + Send + 'static,
     {
         let (store, writer) = reflector::store();
-        let events = watcher::watcher(self.scope.api::<K>(self.client), config).modify(trim);
-        let mut events = events.default_backoff().reflect(writer).boxed();
-        let (state, mut concerned) = (Arc::clone(&self.state), self.concerned.clone());
-        state.begins(&K::kind(&()));
-        self.tasks.spawn(async move {
-            let kind = K::kind(&());
-            while let Some(event) = events.next().await {
-                let refs = match &event {
-                    Ok(Event::Apply(object) | Event::InitApply(object)) => concerns(object, false),
-                    Ok(Event::Delete(object)) => concerns(object, true),
-                    Ok(Event::Init | Event::InitDone) => Vec::new(),
-                    Err(error) => {
-                        state.failed(&kind, error);
-                        continue;
-                    }
-                };
-                // `Init` only says that a list was asked for.
-                if !matches!(event, Ok(Event::Init)) {
-                    state.works(&kind);
+        let watch = Watch {
+            api: self.scope.api::<K>(self.client),
+            config,
+            trim,
+            writer,
+            concerned: self.concerned.clone(),
+            state: Arc::clone(&self.state),
+        };
+        self.state.begins(&K::kind(&()));
+        self.tasks.spawn(watch.run(begin));
+        store
+    }
+}
+
+/// One watch.
+struct Watch<K: Watched> {
+    api: Api<K>,
+    config: watcher::Config,
+    trim: fn(&mut K),
+    writer: Writer<K>,
+    concerned: Sender<ObjectRef<Pipeline>>,
+    state: Arc<WatchState>,
+}
+
+impl<K: Watched> Watch<K> {
+    /// Until nobody is there any more to be told. A panic ends one course of it: the copies stay as they were until the next one has
+    /// listed what there is.
+    async fn run<C>(mut self, begin: impl Fn() -> C + Send)
+    where
+        C: FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>> + Send + 'static,
+    {
+        let longest = Duration::from_secs(AGAIN_SECONDS_MAX);
+        let mut wait = Duration::ZERO;
+        loop {
+            let since = Instant::now();
+            let Err(panic) = AssertUnwindSafe(self.follow(begin())).catch_unwind().await else { return };
+            self.state.panicked(&K::kind(&()), &words(&*panic));
+            if since.elapsed() >= longest {
+                wait = Duration::ZERO;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).clamp(Duration::from_secs(AGAIN_SECONDS), longest);
+        }
+    }
+
+    async fn follow(&mut self, mut concerns: impl FnMut(&K, bool) -> Vec<ObjectRef<Pipeline>>) {
+        let kind = K::kind(&());
+        let events = watcher::watcher(self.api.clone(), self.config.clone()).modify(self.trim);
+        let mut events = events.default_backoff().boxed();
+        loop {
+            let event = match events.next().await.expect("a watch has no end") {
+                Ok(event) => event,
+                Err(error) => {
+                    self.state.failed(&kind, &error);
+                    continue;
                 }
-                for concern in refs {
-                    // The other end is gone only while the process ends.
-                    if concerned.send(concern).await.is_err() {
-                        return;
-                    }
+            };
+            self.writer.apply_watcher_event(&event);
+            let refs = match &event {
+                Event::Apply(object) | Event::InitApply(object) => concerns(object, false),
+                Event::Delete(object) => concerns(object, true),
+                Event::Init | Event::InitDone => Vec::new(),
+            };
+            // `Init` only says that a list was asked for.
+            if !matches!(event, Event::Init) {
+                self.state.works(&kind);
+            }
+            for concern in refs {
+                // The other end is gone only while the process ends.
+                if self.concerned.send(concern).await.is_err() {
+                    return;
                 }
             }
-        });
-        store
+        }
     }
 }
 

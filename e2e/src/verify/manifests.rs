@@ -76,8 +76,6 @@ pub fn render() -> anyhow::Result<()> {
         of_kind(&without, "CustomResourceDefinition").is_none(),
         "crds.enabled=false still renders a definition"
     );
-    namespaced()?;
-    volumes(&usual)?;
     monitoring(&usual)?;
     network_policy(&usual)?;
     for value in REFUSED {
@@ -128,62 +126,6 @@ fn kept() -> anyhow::Result<()> {
             of_kind(&objects, "CustomResourceDefinition").context("the chart renders no definition")?;
         let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
         ensure!(*policy == expected, "{value} renders {policy}");
-    }
-    Ok(())
-}
-
-/// What an installation that looks after some namespaces may do in all of them: little, and nothing when it is asked to.
-fn namespaced() -> anyhow::Result<()> {
-    const SOME: [&str; 2] = ["--set", "watchNamespaces={tracing}"];
-    let usual = rendered(&SOME)?;
-    ensure!(of_kind(&usual, "Role").is_some(), "a namespaced installation has no Role");
-    let of_classes =
-        json!([{"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]}]);
-    let role = of_kind(&usual, "ClusterRole").context("nobody may look for storage classes")?;
-    ensure!(
-        role["rules"] == of_classes,
-        "a namespaced installation asks for {} in the whole cluster",
-        role["rules"]
-    );
-    let letting_go = rendered(&[&SOME[..], &["--set", "clusterRole.tracePipelines=true"]].concat())?;
-    let role =
-        of_kind(&letting_go, "ClusterRole").context("nobody lets pipelines of a deleted namespace go")?;
-    let of_pipelines = json!({
-        "apiGroups": ["sluice.dev"], "resources": ["tracepipelines"], "verbs": ["get", "list", "watch", "patch"],
-    });
-    ensure!(
-        role["rules"] == json!([of_pipelines, of_classes[0]]),
-        "an installation that lets pipelines of a deleted namespace go asks for {} in the whole cluster",
-        role["rules"]
-    );
-    let without = rendered(&[&SOME[..], &["--set", "clusterRole.enabled=false"]].concat())?;
-    let kinds = ["ClusterRole", "ClusterRoleBinding"];
-    ensure!(
-        kinds.iter().all(|kind| of_kind(&without, kind).is_none()),
-        "clusterRole.enabled=false still asks for rights in the whole cluster"
-    );
-    Ok(())
-}
-
-/// What the operator may do to queue volumes: it never makes or replaces one, and deletes none unless it is let.
-fn volumes(usual: &[Value]) -> anyhow::Result<()> {
-    let kept = rendered(&["--set", "volumes.delete=false"])?;
-    let verbs = |objects: &[Value], resource: &str| -> anyhow::Result<Vec<String>> {
-        let role = of_kind(objects, "ClusterRole").context("the chart renders no ClusterRole")?;
-        let rules = role["rules"].as_array().context("a ClusterRole without rules")?;
-        let names = |rule: &&Value| {
-            rule["resources"].as_array().is_some_and(|all| all.iter().any(|name| name == resource))
-        };
-        let all = rules.iter().filter(names).flat_map(|rule| rule["verbs"].as_array().into_iter().flatten());
-        Ok(all.filter_map(|verb| verb.as_str().map(str::to_owned)).collect())
-    };
-    for (objects, resource, expected) in [
-        (usual, "persistentvolumeclaims", &["get", "list", "watch", "patch", "delete"][..]),
-        (&kept, "persistentvolumeclaims", &["get", "list", "watch", "patch"]),
-        (usual, "storageclasses", &["get"]),
-    ] {
-        let found = verbs(objects, resource)?;
-        ensure!(found == expected, "the operator may {found:?} {resource}, not {expected:?}");
     }
     Ok(())
 }
@@ -241,7 +183,7 @@ fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rendered(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+pub(super) fn rendered(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let mut command = helm(&["template", "sluice", "charts/sluice", "--namespace", "sluice-system"])?;
     command.args(arguments);
     let text = printed(command)?;

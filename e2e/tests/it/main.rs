@@ -13,6 +13,7 @@ mod definition;
 mod delivers;
 mod drains;
 mod environment;
+mod foreign;
 mod gitops;
 mod gone;
 mod kill;

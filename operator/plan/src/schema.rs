@@ -93,6 +93,14 @@ impl SchemaStep {
     }
 }
 
+impl SchemaSeen {
+    /// How long until a Job that failed is run again; `None` where none has just failed.
+    pub fn again_in(&self) -> Option<Duration> {
+        let Self::Failed(failed) = self else { return None };
+        Some(retry_after(failed).saturating_sub(failed.ago))
+    }
+}
+
 /// How long a Job that failed is left as it is.
 fn retry_after(failed: &SchemaFailed) -> Duration {
     if failed.failure.reason == reason::SCHEMA_DIFFERS {
@@ -252,5 +260,12 @@ mod tests {
             assert_eq!(after(waits.saturating_sub(Duration::from_secs(1))), SchemaStep::Failed, "{times}");
             assert_eq!(after(waits), SchemaStep::RunAgain, "{times}");
         }
+    }
+
+    #[test]
+    fn when_a_job_that_failed_is_run_again_is_known() {
+        let again_in = |ago| failed("Unreachable", 2, Duration::from_secs(ago)).again_in();
+        assert_eq!([0, 45, 60, 99].map(again_in), [60, 15, 0, 0].map(|left| Some(Duration::from_secs(left))));
+        assert_eq!(SchemaSeen::Running.again_in(), None);
     }
 }

@@ -1,13 +1,18 @@
 //! An API server over real HTTP that keeps objects in memory, as simple as these tests allow: a patch of any kind is a deep merge, and
 //! raises the resource version only when it changes something; a server-side apply also takes away what its manager applied before
 //! and nobody else did. Who owns the number of replicas is known, and conflicts are answered (`replicas.rs`). What is deleted goes with
-//! its last finalizer. What else it refuses is scripted.
+//! its last finalizer. Who watches is told of no change, for ever. What else it refuses is scripted.
 
-use crate::replicas;
+use crate::{asked, replicas};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use futures::stream;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::{
-    Method, Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn,
+    Method, Request, Response, StatusCode,
+    body::{Frame, Incoming},
+    header::{ACCEPT, CONTENT_TYPE},
+    server::conn::http1,
+    service::service_fn,
 };
 use hyper_util::rt::TokioIo;
 use k8s_openapi::jiff::Timestamp;
@@ -18,6 +23,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tokio::net::TcpListener;
+
+/// An answer, or one that never comes to its end.
+type Answer = Either<Full<Bytes>, StreamBody<stream::Pending<Result<Frame<Bytes>, Infallible>>>>;
 
 /// A request that may change something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +48,8 @@ struct State {
     events: Vec<Value>,
     /// What was asked for by name.
     reads: Vec<String>,
+    /// All that was asked, but for what is no object.
+    asked: Vec<asked::Request>,
     refusals: Vec<(String, u16, Value)>,
     /// Writes until whoever writes is cut off.
     writes_left: Option<u32>,
@@ -154,21 +164,29 @@ impl ApiServer {
         std::mem::take(&mut self.state.lock().unwrap().reads)
     }
 
+    /// All that was asked since the last call.
+    pub fn take_asked(&self) -> Vec<asked::Request> {
+        std::mem::take(&mut self.state.lock().unwrap().asked)
+    }
+
     /// The events since the last call that somebody wanted to publish.
     pub fn take_events(&self) -> Vec<Value> {
         std::mem::take(&mut self.state.lock().unwrap().events)
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let content_type =
-            request.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
-        let is_apply = content_type.is_some_and(|kind| kind.starts_with("application/apply-patch"));
+        let header = |name| {
+            request.headers().get(name).map(|kind| kind.to_str().unwrap().to_owned()).unwrap_or_default()
+        };
+        let is_apply = header(CONTENT_TYPE).starts_with("application/apply-patch");
+        let asked = asked::Request::of(&method, &uri, &header(ACCEPT));
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // .../namespaces/<namespace>/<plural>[/<name>[/status]]
         let what = what(uri.path());
         let mut state = self.state.lock().unwrap();
+        let is_watch = asked.as_ref().is_some_and(|asked| asked.right.verb == "watch");
+        state.note(asked, &what);
         let manager =
             uri.query().unwrap_or_default().split('&').find_map(|p| p.strip_prefix("fieldManager="));
         let is_forced = uri.query().unwrap_or_default().split('&').any(|part| part == "force=true");
@@ -189,27 +207,14 @@ impl ApiServer {
         let scripted = state.refusals.iter().find(|(refused, ..)| full.contains(refused));
         let scripted = scripted.map(|(_, code, body)| (*code, body.clone()));
         let refusal = scripted.or_else(|| state.cuts_off(&method).then(|| (503, failure(503, "scripted"))));
+        if is_watch && refusal.is_none() {
+            return Response::new(Either::Right(StreamBody::new(stream::pending())));
+        }
         let (code, answer) = match (refusal, method) {
             (Some(refusal), _) => refusal,
             (None, Method::GET) if !what.contains('/') => (200, state.listed(&what)),
             (None, Method::GET) => found(state.objects.get(&what).cloned()),
-            (None, Method::PATCH) => {
-                let object = what.trim_end_matches("/status").trim_end_matches("/resize");
-                if what.ends_with("/resize")
-                    && !state.is_exactly(object, &json!({"uid": body["metadata"]["uid"]}))
-                {
-                    (422, failure(422, "metadata.uid: field is immutable"))
-                } else if !state.is_exactly(object, &body["metadata"]) {
-                    (409, failure(409, "another object of that name, or another version"))
-                } else if is_apply && !is_forced {
-                    match replicas::conflict(state.objects.get(object), &body, &field_manager) {
-                        Some(conflict) => (409, conflict),
-                        None => (200, state.patch(object, body, (&field_manager, is_apply))),
-                    }
-                } else {
-                    (200, state.patch(object, body, (&field_manager, is_apply)))
-                }
-            }
+            (None, Method::PATCH) => state.patched(&what, body, (&field_manager, is_apply, is_forced)),
             (None, Method::DELETE) if !state.is_exactly(&what, &body["preconditions"]) => {
                 (409, failure(409, "another version"))
             }
@@ -223,22 +228,25 @@ impl ApiServer {
                 state.applied.remove(&what);
                 found(state.objects.remove(&what))
             }
-            (None, _) => (201, body),
+            // Events are taken one after the other.
+            (None, _) if what == "events" => (201, body),
+            (None, _) => (201, state.store(&format!("{what}/{}", text(&body["metadata"]["name"])), body)),
         };
-        let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
+        let mut response = Response::new(Either::Left(Full::new(Bytes::from(answer.to_string()))));
         *response.status_mut() = StatusCode::from_u16(code).unwrap();
         response
     }
 }
 
-/// `.../namespaces/<namespace>/<plural>[/<name>[/status]]`, or `.../<plural>/<name>` of what is in no namespace.
+/// `<plural>[/<name>[/status]]`, of what is in a namespace or in none, or of all that is in any.
 fn what(path: &str) -> String {
-    let parts: Vec<&str> = path.split('/').collect();
-    let at = parts
-        .iter()
-        .position(|part| *part == "namespaces")
-        .map_or(parts.len().saturating_sub(2), |at| at + 2);
-    parts.get(at..).unwrap_or_default().join("/")
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let rest = match parts.as_slice() {
+        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+        _ => &[],
+    };
+    let skipped = if rest.first() == Some(&"namespaces") { 2 } else { 0 };
+    rest.get(skipped..).unwrap_or_default().join("/")
 }
 
 impl State {
@@ -250,6 +258,16 @@ impl State {
         let is_cut_off = *left == 0;
         *left = left.saturating_sub(1);
         is_cut_off
+    }
+
+    /// Notes what is asked. A server-side apply of what is not there takes the right to create it, too.
+    fn note(&mut self, asked: Option<asked::Request>, what: &str) {
+        let Some(asked) = asked else { return };
+        if asked.right.verb == "patch" && what.split('/').count() == 2 && !self.objects.contains_key(what) {
+            asked::note(asked::Right { verb: "create".to_owned(), ..asked.right.clone() });
+        }
+        asked::note(asked.right.clone());
+        self.asked.push(asked);
     }
 
     /// All objects of a kind, whatever they are asked for by.
@@ -272,6 +290,29 @@ impl State {
     fn is_held(&self, what: &str) -> bool {
         let finalizers = self.objects.get(what).map(|object| &object["metadata"]["finalizers"]);
         finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
+    /// What becomes of a patch of an object, or of a part of it.
+    fn patched(
+        &mut self,
+        what: &str,
+        body: Value,
+        (manager, is_apply, is_forced): (&str, bool, bool),
+    ) -> (u16, Value) {
+        let object = what.trim_end_matches("/status").trim_end_matches("/resize");
+        if what.ends_with("/resize") && !self.is_exactly(object, &json!({"uid": body["metadata"]["uid"]})) {
+            return (422, failure(422, "metadata.uid: field is immutable"));
+        }
+        if !self.is_exactly(object, &body["metadata"]) {
+            return (409, failure(409, "another object of that name, or another version"));
+        }
+        let conflict = if is_apply && !is_forced {
+            replicas::conflict(self.objects.get(object), &body, manager)
+        } else {
+            None
+        };
+        conflict
+            .map_or_else(|| (200, self.patch(object, body, (manager, is_apply))), |conflict| (409, conflict))
     }
 
     fn patch(&mut self, what: &str, patch: Value, (field_manager, is_apply): (&str, bool)) -> Value {
@@ -365,6 +406,10 @@ fn merge(object: &mut Value, patch: Value) {
         }
         (object, patch) => *object = patch,
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn found(object: Option<Value>) -> (u16, Value) {

@@ -325,7 +325,7 @@ async fn a_pipeline_that_goes_at_once_is_not_held() {
 }
 
 #[tokio::test]
-async fn orphans_go_on_and_are_taken_over_by_a_pipeline_of_the_same_name() {
+pub async fn orphans_go_on_and_are_taken_over_by_a_pipeline_of_the_same_name() {
     let mut scene = Scene::with(2, json!({"mode": "Fixed"})).await;
     scene.change_spec(|spec| spec["deletionPolicy"] = "Orphan".into());
     scene.bench.settle("prod").await;

@@ -5,6 +5,7 @@
 
 mod admission;
 mod api_server;
+mod asked;
 mod bench;
 mod chart;
 mod complaints;
@@ -21,6 +22,7 @@ mod reach;
 mod replaced;
 mod replicas;
 mod resize;
+mod rights;
 mod rollout;
 mod scaling;
 mod schema;
@@ -28,3 +30,4 @@ mod telling;
 mod told;
 mod unasked;
 mod volumes;
+mod watches;

@@ -49,7 +49,7 @@ async fn a_start_that_was_cut_off_is_finished_without_losing_gateways() {
 }
 
 #[tokio::test]
-async fn what_is_switched_off_goes_and_comes_back_with_the_switch() {
+pub async fn what_is_switched_off_goes_and_comes_back_with_the_switch() {
     let bench = Bench::start().await;
     bench.create("prod");
     bench.settle("prod").await;
@@ -143,7 +143,7 @@ async fn a_network_policy_that_somebody_widened_is_taken_back() {
 }
 
 #[tokio::test]
-async fn another_spec_rolls_the_gateways_and_leaves_few_configs_behind() {
+pub async fn another_spec_rolls_the_gateways_and_leaves_few_configs_behind() {
     let bench = Bench::start().await;
     let mut pipeline = bench.pipeline("prod");
     pipeline["spec"]["rollout"] = json!({"strategy": "RollingUpdate"});
@@ -179,7 +179,7 @@ async fn a_pipeline_that_is_being_deleted_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_secret_is_read_again_once_it_has_changed() {
+pub async fn a_secret_is_read_again_once_it_has_changed() {
     let bench = Bench::start().await;
     let mut pipeline = bench.pipeline("prod");
     pipeline["spec"]["sink"]["clickhouse"]["credentials"] = json!({"secretRef": {"name": "writer"}});

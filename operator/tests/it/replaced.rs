@@ -131,7 +131,7 @@ fn assert_replaced(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn each_volume_is_replaced_once_its_gateway_is_empty() {
+pub async fn each_volume_is_replaced_once_its_gateway_is_empty() {
     let mut scene = running().await;
     let pods = objects(&scene);
     scene.pods.each(|gateway| gateway.blocks = 3);

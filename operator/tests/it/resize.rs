@@ -58,7 +58,7 @@ fn events(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_killed_gateway_is_given_more_in_place_once_and_it_is_said() {
+pub async fn a_killed_gateway_is_given_more_in_place_once_and_it_is_said() {
     let mut scene = running("InPlace").await;
     let uid = scene.bench.server.get(POD).unwrap()["metadata"]["uid"].clone();
     scene.pods.was_killed(1, 1);

@@ -2,7 +2,9 @@
 
 use crate::bench::{Bench, NAMESPACE};
 use k8s_openapi::jiff::Timestamp;
+use kube::runtime::{controller::Action, reflector::ObjectRef};
 use serde_json::{Value, json};
+use std::{ops::RangeInclusive, time::Duration};
 
 /// A pipeline that makes its table.
 fn create(bench: &Bench) {
@@ -55,7 +57,7 @@ async fn gateways_wait_until_the_schema_job_has_succeeded() {
 }
 
 #[tokio::test]
-async fn a_failed_job_is_read_and_run_again_and_what_runs_goes_on() {
+pub async fn a_failed_job_is_read_and_run_again_and_what_runs_goes_on() {
     let bench = Bench::start().await;
     create(&bench);
     bench.settle("prod").await;
@@ -202,6 +204,31 @@ async fn a_sink_that_stays_away_is_said_once_and_asked_less_and_less_often() {
     let failures = status(&bench)["schema"]["failures"].clone();
     bench.reconcile("prod").await.unwrap();
     assert_eq!(status(&bench)["schema"]["failures"], failures);
+}
+
+/// A look at a Job that is at work, or fails, asks Kafka and takes a place among the reconciles, and what happens to the Job is seen.
+#[tokio::test]
+async fn a_job_that_does_not_end_well_is_looked_at_less_and_less_often_but_in_time_to_be_run_again() {
+    let bench = Bench::start().await;
+    create(&bench);
+    bench.settle("prod").await;
+    let job = job(&bench);
+    let happens = || bench.world().concerned(&ObjectRef::new("prod").within(NAMESPACE));
+    let looks_after = async |seconds: RangeInclusive<u64>| {
+        let action = bench.reconcile("prod").await.unwrap();
+        let is_so = seconds.clone().any(|seconds| action == Action::requeue(Duration::from_secs(seconds)));
+        assert!(is_so, "{action:?} instead of {seconds:?} s");
+    };
+    happens();
+    for seconds in [5, 10, 20, 40, 60, 60] {
+        looks_after(seconds..=seconds).await;
+    }
+    ends(&bench, &job, "Failed", &ago(14));
+    happens();
+    looks_after(5..=5).await;
+    looks_after(10..=10).await;
+    // The first failure is to be followed by another run half a minute later.
+    looks_after(1..=17).await;
 }
 
 fn status(bench: &Bench) -> Value {

@@ -114,7 +114,7 @@ async fn a_panic_ends_one_look_at_one_pipeline() {
 }
 
 #[tokio::test]
-async fn pods_that_kubernetes_does_not_make_are_told_in_its_words() {
+pub async fn pods_that_kubernetes_does_not_make_are_told_in_its_words() {
     let bench = Bench::start().await;
     bench.create("prod");
     bench.settle("prod").await;

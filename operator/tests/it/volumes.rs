@@ -106,7 +106,7 @@ fn of_kind<'a>(writes: &'a [Write], kind: &str) -> Vec<&'a Write> {
 }
 
 #[tokio::test]
-async fn claims_grow_and_the_workload_is_made_anew_without_its_pods() {
+pub async fn claims_grow_and_the_workload_is_made_anew_without_its_pods() {
     let bench = running(|_| {}).await;
     change(&bench, |spec| spec["queue"]["size"] = GIB[1].into());
     bench.reconcile("prod").await.unwrap();
@@ -251,7 +251,7 @@ fn retained(scaled: &str) -> impl FnOnce(&mut Value) {
 }
 
 #[tokio::test]
-async fn a_volume_without_a_gateway_is_drained_and_then_goes_or_stays() {
+pub async fn a_volume_without_a_gateway_is_drained_and_then_goes_or_stays() {
     for (policy, stays) in [("Delete", false), ("Retain", true)] {
         let bench = running(retained(policy)).await;
         left_behind(&bench).await;
