@@ -40,5 +40,6 @@ mod secured;
 mod throughput;
 mod told;
 mod turns;
+mod unharmed;
 mod volumes;
 mod waves;
