@@ -26,6 +26,7 @@ mod mutants;
 mod objects;
 mod odd_values;
 mod only_copies;
+mod orphaned;
 mod outage;
 mod plugin;
 mod process;
