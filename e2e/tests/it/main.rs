@@ -18,6 +18,7 @@ mod gone;
 mod kill;
 mod killed_operator;
 mod lease;
+mod leaving;
 mod life;
 mod malformed;
 mod many;
