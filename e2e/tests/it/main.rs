@@ -31,6 +31,7 @@ mod orphaned;
 mod outage;
 mod plugin;
 mod process;
+mod quotas;
 mod reach;
 mod replaced;
 mod resize;
