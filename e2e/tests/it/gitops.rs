@@ -45,16 +45,6 @@ pub async fn reached(
     seen_as_meant(pipeline, name, live).await
 }
 
-/// The same of a pipeline that was made or edited while there is no operator that would look at it.
-pub async fn assert_not_looked_at(pipeline: &Pipeline, name: &str) -> Result<()> {
-    let (stored, live) = (stored(name)?, live(pipeline).await?);
-    let is_looked_at = live["metadata"]["generation"] == live["status"]["observedGeneration"];
-    ensure!(!is_looked_at, "somebody has looked at the pipeline: {}", live["status"]);
-    let differs = stored.as_ref().and_then(|stored| states::difference(stored, &live));
-    ensure!(differs.is_none(), "{differs:?}");
-    seen_as_meant(pipeline, name, live).await
-}
-
 /// What the state is compared with: nothing when it is to be written.
 fn stored(name: &str) -> Result<Option<Value>> {
     if std::env::var_os(states::UPDATE).is_some() {
