@@ -123,6 +123,11 @@ impl Pipeline {
         &self.settings.name
     }
 
+    /// Where it is.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
     /// The usual object with `change` merged over its spec, as a file has it.
     pub fn manifest(&self, change: &Value) -> Value {
         let change = json!({"metadata": {"namespace": self.namespace.name()}, "spec": change});

@@ -38,7 +38,7 @@ async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
         scene.pipeline.apply(&json!({})).await?;
         let name = scene.topic.name().to_owned();
         expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
-        gitops::assert_state(scene, "topic-missing").await?;
+        gitops::assert_state(&scene.pipeline, "topic-missing").await?;
         scene.topic = e2e::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
         expect_mended(scene).await
     })
@@ -50,7 +50,7 @@ async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
     scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
-        gitops::assert_state(scene, "secret-missing").await?;
+        gitops::assert_state(&scene.pipeline, "secret-missing").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -64,7 +64,7 @@ async fn a_wrong_password_is_said_and_mended() -> Result<()> {
         scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::AUTH_FAILED, "password").await?;
-        gitops::assert_state(scene, "sink-refuses-user").await?;
+        gitops::assert_state(&scene.pipeline, "sink-refuses-user").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -80,7 +80,7 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
             .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
             .await?;
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, e2e::pipeline::TABLE).await?;
-        gitops::assert_state(scene, "table-missing").await?;
+        gitops::assert_state(&scene.pipeline, "table-missing").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
     })
@@ -97,7 +97,7 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
             scene.apply_credentials().await?;
             scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
             expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
-            gitops::assert_state(scene, "storage-class-missing").await?;
+            gitops::assert_state(&scene.pipeline, "storage-class-missing").await?;
             let claims = volumes::claims(scene).await?;
             ensure!(claims.is_empty(), "claims that nobody can serve and nobody can change: {claims:?}");
             cluster.apply(&replaced::class(&unknown)).await?;
@@ -128,7 +128,7 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
         let message =
             scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
         scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
-        gitops::assert_state(scene, "spec-invalid").await?;
+        gitops::assert_state(&scene.pipeline, "spec-invalid").await?;
         let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;

@@ -6,12 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Seen, until};
 use e2e::gitops::{self, states};
+use e2e::pipeline::Pipeline;
 use e2e::stack::paths;
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::Value;
 use sluice_crds::{TracePipeline, TracePipelineStatus};
-
-use crate::scene::Scene;
 
 /// Time for conditions to come to what they stay at, once the one that a test waits for is there: the operator looks every few seconds.
 const SETTLED: Duration = Duration::from_mins(2);
@@ -20,22 +19,20 @@ const SETTLED: Duration = Duration::from_mins(2);
 const SEEN: &str = "target/e2e-states";
 
 /// The pipeline is in this state by all of its conditions, and Argo CD and kstatus see it as they are meant to.
-pub async fn assert_state(scene: &Scene, name: &str) -> Result<()> {
-    reached(scene, name, SETTLED, |_| true).await
+pub async fn assert_state(pipeline: &Pipeline, name: &str) -> Result<()> {
+    reached(pipeline, name, SETTLED, |_| true).await
 }
 
 /// The same, as soon as the status says this.
 pub async fn reached(
-    scene: &Scene,
+    pipeline: &Pipeline,
     name: &str,
     deadline: Duration,
     says: impl Fn(&TracePipelineStatus) -> bool,
 ) -> Result<()> {
-    let is_written = std::env::var_os(states::UPDATE).is_some();
-    let stored = if is_written { None } else { states::stored()?.remove(name) };
-    ensure!(is_written || stored.is_some(), "{} has no {name}.yaml", states::FOLDER);
+    let stored = stored(name)?;
     let live = until(&format!("the state {name}"), deadline, async || {
-        let live = live(scene).await?;
+        let live = live(pipeline).await?;
         let status: TracePipelineStatus =
             serde_json::from_value(live["status"].clone()).context("read the status")?;
         if live["metadata"]["generation"] != live["status"]["observedGeneration"] || !says(&status) {
@@ -45,9 +42,23 @@ pub async fn reached(
         Ok(differs.map_or(Seen::Done(live), Seen::NotYet))
     })
     .await?;
-    let settings = scene.pipeline.settings();
+    seen_as_meant(pipeline, name, live).await
+}
+
+/// What the state is compared with: nothing when it is to be written.
+fn stored(name: &str) -> Result<Option<Value>> {
+    if std::env::var_os(states::UPDATE).is_some() {
+        return Ok(None);
+    }
+    let stored = states::stored()?.remove(name);
+    stored.map(Some).with_context(|| format!("{} has no {name}.yaml", states::FOLDER))
+}
+
+/// Keeps what was seen, and asks both tools.
+async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<()> {
+    let settings = pipeline.settings();
     states::write(&paths::workspace().join(SEEN), name, &live, settings)?;
-    if is_written {
+    if std::env::var_os(states::UPDATE).is_some() {
         states::write(&paths::workspace().join(states::FOLDER).join("live"), name, &live, settings)?;
     }
     let (argo, kstatus) = states::meant(name)?;
@@ -62,11 +73,12 @@ pub async fn reached(
     Ok(())
 }
 
-async fn live(scene: &Scene) -> Result<Value> {
+async fn live(pipeline: &Pipeline) -> Result<Value> {
     let kind = ApiResource::erase::<TracePipeline>(&());
-    let (client, namespace) = (scene.namespace.cluster().client(), scene.namespace.name());
-    let pipelines: Api<DynamicObject> = Api::namespaced_with(client, namespace, &kind);
-    let live = pipelines.get(scene.pipeline.name()).await.context("get the pipeline")?;
+    let namespace = pipeline.namespace();
+    let pipelines: Api<DynamicObject> =
+        Api::namespaced_with(namespace.cluster().client(), namespace.name(), &kind);
+    let live = pipelines.get(pipeline.name()).await.context("get the pipeline")?;
     serde_json::to_value(live).context("write the pipeline")
 }
 

@@ -16,6 +16,7 @@ use sluice_crds::status::{condition, reason};
 use crate::environment::READY;
 use crate::gitops::{assert_in_sync, assert_state, reached};
 use crate::scene::{self, Scene, Uses};
+use crate::unharmed::assert_kept;
 
 /// Partitions: two gateways.
 const PARTITIONS: i32 = 8;
@@ -61,7 +62,7 @@ fn spec(change: &Value) -> Value {
 
 /// Argo CD and kstatus see the state as it is, and a sync of the same manifest changes nothing.
 async fn settled(scene: &Scene, change: &Value, state: &str) -> Result<()> {
-    assert_state(scene, state).await?;
+    assert_state(&scene.pipeline, state).await?;
     assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&spec(change))]).await
 }
 
@@ -93,18 +94,24 @@ async fn left_alone(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&change).await?;
     let paused = ("True", reason::UNMANAGED);
     scene.pipeline.wait_condition(condition::RECONCILIATION_PAUSED, paused, FLOW).await?;
-    let by_hand = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
-    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
-    workloads(scene).patch_scale(&workload_name(scene), &by_hand, &scale).await.context("scale by hand")?;
+    scale_by_hand(scene, 3).await?;
     let three = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(3);
     scene.pipeline.wait("with three gateways", READY, three).await?;
-    assert_state(scene, "left-alone").await?;
-    assert_kept(scene, &before).await?;
+    assert_state(&scene.pipeline, "left-alone").await?;
+    assert_kept(&scene.pipeline, &before).await?;
     // Nobody sees to it; for a tool that waits it may still become ready, as the StatefulSet controller sees to that.
     let first = scene.pipeline.gateways().uids().await?.into_keys().next().context("no gateway")?;
     scene.pipeline.gateways().delete(&first).await?;
-    reached(scene, "left-alone-unready", READY, |status| status.ready_replicas < Some(3)).await?;
+    reached(&scene.pipeline, "left-alone-unready", READY, |status| status.ready_replicas < Some(3)).await?;
     scene.pipeline.wait("with three gateways again", READY, three).await.map(drop)
+}
+
+/// As `kubectl scale statefulset` does.
+pub async fn scale_by_hand(scene: &Scene, replicas: u32) -> Result<()> {
+    let by_hand = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+    let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let scaled = workloads(scene).patch_scale(&workload_name(scene), &by_hand, &scale).await;
+    scaled.map(drop).context("scale by hand")
 }
 
 async fn taken_over(scene: &Scene) -> Result<()> {
@@ -121,7 +128,7 @@ async fn taken_over(scene: &Scene) -> Result<()> {
         .await?;
     let kept: BTreeMap<String, String> =
         before.into_iter().filter(|(name, _)| !name.ends_with("-2")).collect();
-    assert_kept(scene, &kept).await
+    assert_kept(&scene.pipeline, &kept).await
 }
 
 /// It is held until its gateways are empty, and an event says that they were.
@@ -141,27 +148,15 @@ async fn deleted(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// These gateways are still there, and none of them was restarted.
-async fn assert_kept(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
-    let gateways = scene.pipeline.gateways();
-    let after = gateways.uids().await?;
-    for (name, uid) in before {
-        ensure!(after.get(name) == Some(uid), "{name} was replaced: {before:?}, then {after:?}");
-        let restarts = gateways.restarts(name).await?;
-        ensure!(restarts == 0, "{name} was restarted {restarts} times");
-    }
-    Ok(())
-}
-
 fn workloads(scene: &Scene) -> Api<StatefulSet> {
     scene.namespace.api()
 }
 
-fn workload_name(scene: &Scene) -> String {
+pub fn workload_name(scene: &Scene) -> String {
     format!("{}-gateway", scene.pipeline.name())
 }
 
-async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
+pub async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
     workloads(scene).get_opt(&workload_name(scene)).await.context("get the StatefulSet")
 }
 

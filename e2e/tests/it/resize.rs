@@ -9,17 +9,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Seen, until};
 use e2e::produce::Load;
 use e2e::say;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
-use kube::api::PostParams;
 use serde_json::json;
 use sluice_crds::{MemoryResize, MemoryResizeState};
 
 use crate::environment::READY;
 use crate::life::events;
+use crate::quotas::limit;
 use crate::scene::{self, Scene, Uses};
 
 /// Several messages a second and partition.
@@ -72,20 +71,7 @@ async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
 
 /// A quota has no room for the next step: that is told in its words, and the gateway goes on with what it has.
 async fn refused(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
-    let quota = serde_json::from_value::<ResourceQuota>(json!({
-        "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "400Mi"}},
-    }))?;
-    let quotas = scene.namespace.api::<ResourceQuota>();
-    quotas.create(&PostParams::default(), &quota).await.context("make a quota")?;
-    until("the quota counted", READY, async || {
-        let status = quotas.get("tight").await?.status.unwrap_or_default();
-        Ok(if status.used.is_some_and(|used| !used.is_empty()) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet("no figures".to_owned())
-        })
-    })
-    .await?;
+    limit(&scene.namespace, "tight", &json!({"limits.memory": "400Mi"})).await?;
     squeeze(&gateway(scene).await?)?;
     let entry = wait_resize(scene, MemoryResizeState::Refused, 2).await?;
     ensure!(entry.memory == "512Mi" && entry.message.contains("exceeded quota: tight"), "{entry:?}");

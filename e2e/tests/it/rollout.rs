@@ -9,8 +9,8 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use sluice_crds::RolloutState;
 use sluice_crds::status::{condition, reason};
+use sluice_crds::{RolloutState, TracePipelineStatus};
 
 use crate::environment::READY;
 use crate::gitops;
@@ -33,10 +33,10 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 
         let before = uids(scene).await?;
         scene.pipeline.apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}}))).await?;
-        let is_canary = |status: &sluice_crds::TracePipelineStatus| {
+        let is_canary = |status: &TracePipelineStatus| {
             status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Canary)
         };
-        gitops::reached(scene, "canary", READY, is_canary).await?;
+        gitops::reached(&scene.pipeline, "canary", READY, is_canary).await?;
         others_wait_for_the_first(scene, &before).await?;
         let good = wait_complete(scene).await?;
         ensure!(
@@ -52,7 +52,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         let rolled_back = ("False", reason::ROLLED_BACK);
         let said = scene.pipeline.wait_condition(condition::READY, rolled_back, READY).await?;
         ensure!(said.contains("ErrImageNeverPull") && said.contains(FIRST), "Ready says {said:?}");
-        gitops::assert_state(scene, "rolled-back").await?;
+        gitops::assert_state(&scene.pipeline, "rolled-back").await?;
         assert_event(scene, &said).await?;
         let back = until("all gateways after what failed", READY, async || {
             let status = scene.pipeline.get().await?.status.context("no status")?;

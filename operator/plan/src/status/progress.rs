@@ -4,8 +4,7 @@
 //! until a person changes something.
 
 use crate::{
-    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, WorkloadSeen,
-    lifecycle, objects,
+    Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, lifecycle, objects,
     status::{verdict::Verdict, volumes},
 };
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
@@ -58,9 +57,9 @@ impl Progress {
                 .or_else(|| Self::of_rollout(observed))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
-                .or_else(|| Self::of_workload(plan, observed.workload.as_ref()))
+                .or_else(|| Self::of_workload(plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
-                .unwrap_or_else(|| Self::Done { message: running(pipeline, plan) }),
+                .unwrap_or_else(|| Self::Done { message: running(pipeline, plan, observed) }),
         }
     }
 
@@ -210,7 +209,7 @@ impl Progress {
         let message = format!(
             "{} of {} gateways exist; Kubernetes does not make the others: {why}",
             seen.replicas,
-            plan.replicas()
+            wanted(plan, observed)
         );
         Some(Self::Held { ready: reason::PODS_REFUSED, reconciling: reason::SCALING, message })
     }
@@ -241,9 +240,9 @@ impl Progress {
     }
 
     /// `None` when gateways run as planned.
-    fn of_workload(plan: &Plan, seen: Option<&WorkloadSeen>) -> Option<Self> {
-        let wanted = plan.replicas();
-        let Some(seen) = seen else {
+    fn of_workload(plan: &Plan, observed: &Observed) -> Option<Self> {
+        let wanted = wanted(plan, observed);
+        let Some(seen) = observed.workload.as_ref() else {
             return Some(moving(reason::SPEC_CHANGED, "gateways are about to be started"));
         };
         if seen.plan_hash.as_deref() != Some(objects::plan_hash(plan).as_str()) {
@@ -275,9 +274,22 @@ pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progre
     Progress::Moving { reason, message: message.into() }
 }
 
-fn running(pipeline: &TracePipeline, plan: &Plan) -> String {
-    let (replicas, partitions) = (plan.replicas(), plan.partitions());
+/// Gateways that are to run: as many as are planned, or as somebody else has set, whose number is kept. With theirs it is as it will stay,
+/// and `ScalingLimited` says that it is theirs: whoever waits for the pipeline would wait for ever for another one.
+fn wanted(plan: &Plan, observed: &Observed) -> u32 {
+    let theirs = observed.workload.as_ref().filter(|_| observed.scaling.contested.is_some());
+    theirs.map_or_else(|| plan.replicas(), |seen| seen.wanted)
+}
+
+fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String {
+    let (replicas, partitions) = (wanted(plan, observed), plan.partitions());
     let limited = match pipeline.spec.replicas {
+        _ if observed.scaling.contested.is_some() => {
+            format!(
+                "; {} are planned, and somebody else has set the number (ScalingLimited)",
+                plan.replicas()
+            )
+        }
         Some(asked) if asked > replicas => {
             format!("; {asked} were asked for, but a partition is read by one gateway")
         }

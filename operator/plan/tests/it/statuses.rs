@@ -332,6 +332,30 @@ fn whoever_else_sets_the_number_is_what_limits_it() {
     );
 }
 
+/// It stays so until they stop, and whoever waits for `Ready` would wait for it in vain.
+#[test]
+fn a_pipeline_with_somebody_elses_number_is_ready_once_all_of_those_gateways_are() {
+    let (mut pipeline, mut facts) = running(&json!({}), &[]);
+    pipeline.spec.replicas = Some(2);
+    let words = |facts: &Observed| {
+        let status = said(&pipeline, facts);
+        assert_eq!((status.desired_replicas, status.replicas), (Some(2), Some(3)));
+        (summary(&status), condition(&status, "Ready").message.clone())
+    };
+    assert_eq!(words(&facts).0, ["False/Progressing", "True/Scaling", "False/Ok"]);
+    facts.scaling.contested = Some("kubectl has set it".into());
+    let (summary, message) = words(&facts);
+    assert_eq!(summary, ["True/Running", "False/Ok", "False/Ok"]);
+    assert_eq!(
+        message,
+        "3 gateways read 12 partitions; 2 are planned, and somebody else has set the number (ScalingLimited)"
+    );
+    facts.workload.as_mut().unwrap().ready = 2;
+    let (summary, message) = words(&facts);
+    assert_eq!(summary[0], "False/Progressing");
+    assert_eq!(message, "2 of 3 gateways are ready");
+}
+
 #[test]
 fn more_replicas_than_partitions_are_said_to_be_too_many() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
