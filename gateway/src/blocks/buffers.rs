@@ -98,8 +98,7 @@ impl Pool {
         Self { held: (0..count.max(1)).map(|_| AtomicUsize::new(0)).collect(), ..self }
     }
 
-    /// Whether one of those who share the pool has less than its part of it, and may open a block or read on. Alone it may always: an
-    /// empty pool is its limit.
+    /// Whether one of those who share the pool has less than its part, and may open a block or read on. Alone: an empty pool is its limit.
     pub fn has_share(&self, sharer: usize) -> bool {
         self.share(sharer).is_none_or(|share| share.free_bytes > 0)
     }
@@ -107,10 +106,9 @@ impl Pool {
     /// The part of one of those who share the pool. `None` for one that has it alone.
     pub fn share(&self, sharer: usize) -> Option<Share> {
         let count = self.held.len();
-        (count > 1).then(|| {
-            let (part, held) = (self.total / count, self.held[sharer % count].load(Ordering::Relaxed));
-            Share { bytes: part * CHUNK_BYTES, free_bytes: part.saturating_sub(held) * CHUNK_BYTES }
-        })
+        let part = self.total / count;
+        let free = part.saturating_sub(self.held[sharer % count].load(Ordering::Relaxed));
+        (count > 1).then_some(Share { bytes: part * CHUNK_BYTES, free_bytes: free * CHUNK_BYTES })
     }
 
     /// Chunks that the pool has in all.
