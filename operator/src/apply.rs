@@ -155,8 +155,9 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
         return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
     }
     let there = now.spec.as_ref().and_then(|spec| spec.replicas);
-    // Who takes over takes the field, too, or could not change it later.
-    if !writer.takes_over && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
+    // Who takes over takes the field, too, or could not change it later; once, or an operator that is cut off would never get further.
+    let is_ours = !writer.takes_over || is_scaled_by_us(&now);
+    if is_ours && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
         return Ok(());
     }
     writer.scale((names.namespace(), names.gateway()), replicas, true).await.map(drop)

@@ -119,3 +119,25 @@ async fn a_pipeline_that_is_to_rest_rests_whoever_set_the_number() {
     scene.rounds(3).await;
     assert_eq!((scene.replicas(), scene.scalers()), (2, vec!["sluice-operator/scaler".to_owned()]));
 }
+
+#[tokio::test]
+async fn who_takes_over_takes_the_number_once_however_often_they_are_cut_off() {
+    let mut scene = Scene::with(2, json!({"mode": "Fixed"})).await;
+    scene.change_spec(|spec| spec["managementState"] = "Unmanaged".into());
+    scene.bench.settle("prod").await;
+    scene.is_scaled_by("kubectl", 3).await;
+    let port = |service: &mut Value| service["spec"]["ports"][0]["port"] = 1.into();
+    scene.bench.server.change("services/prod-gateway", port);
+    scene.bench.settle("prod").await;
+    scene.change_spec(|spec| spec["managementState"] = "Managed".into());
+    // It gets no further than this.
+    scene.bench.server.refuse("services", 500);
+    scene.bench.fail("prod").await;
+    assert_eq!((scene.replicas(), scene.scalers()), (3, vec!["sluice-operator/scaler".to_owned()]));
+    scene.bench.server.take_writes();
+    scene.bench.restart();
+    scene.bench.fail("prod").await;
+    let writes = scene.bench.server.take_writes();
+    assert!(writes.iter().all(|write| !write.what.starts_with("statefulsets")), "{writes:?}");
+    assert_eq!(scene.bench.condition("prod", "ReconciliationPaused"), "True Unmanaged");
+}
