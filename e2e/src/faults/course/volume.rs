@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::INSERTS_BEFORE;
+use crate::cluster::Seen;
 use crate::faults::kafka_front::Way;
-use crate::faults::scene::{Expected, Scene};
+use crate::faults::scene::{Expected, PATIENCE, Scene};
 use crate::faults::segments;
 use crate::process::Signal;
 use crate::spans::Shape;
@@ -287,7 +288,21 @@ pub(super) async fn run_drain_of(
 /// What was committed and is not in the table was on the volume of the gateway that was killed.
 async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
     let sent = scene.stop_load().await?.clone();
-    let messages = u64::try_from(scene.committed_messages().await?).context("count messages")?;
+    // It is down until its volume is lost; and what it has sent last may still be on its way to the broker.
+    scene.retire(0)?;
+    let mut seen = -1;
+    let messages = scene
+        .wait("an end of its commits", PATIENCE, async |scene| {
+            let now = scene.committed_messages().await?;
+            let before = std::mem::replace(&mut seen, now);
+            Ok(if before == now {
+                Seen::Done(now)
+            } else {
+                Seen::NotYet(format!("{now} messages are committed"))
+            })
+        })
+        .await?;
+    let messages = u64::try_from(messages).context("count messages")?;
     let inserted = scene.oracle().count(&sent).await?.unique_acked;
     let committed = messages * Shape::Numbered.message_spans();
     let on_volume = committed.checked_sub(inserted).context("more is inserted than committed")?;
