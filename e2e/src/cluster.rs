@@ -18,7 +18,6 @@ use kube::{Client, discovery};
 use serde_json::Value;
 
 mod evidence;
-mod inventory;
 mod namespace;
 mod nodes;
 mod operator;
