@@ -68,17 +68,17 @@ impl Cluster {
 
     /// Applies `object` on the server's side, as the only owner of the fields it has. A refusal carries the server's words.
     pub async fn apply(&self, object: &Value) -> Result<DynamicObject> {
-        let (api, name) = self.api_of(object).await?;
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
-        applied.with_context(|| format!("apply {} {name}", text_at(object, "/kind")))
+        self.apply_with(object, &PatchParams::apply(FIELD_MANAGER).force()).await
     }
 
     /// The same, and a field that the definition does not know is refused, not dropped.
     pub async fn apply_strictly(&self, object: &Value) -> Result<DynamicObject> {
+        self.apply_with(object, &PatchParams::apply(FIELD_MANAGER).force().validation_strict()).await
+    }
+
+    async fn apply_with(&self, object: &Value, parameters: &PatchParams) -> Result<DynamicObject> {
         let (api, name) = self.api_of(object).await?;
-        let parameters = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
-        let applied = api.patch(&name, &parameters, &Patch::Apply(object)).await;
+        let applied = api.patch(&name, parameters, &Patch::Apply(object)).await;
         applied.with_context(|| format!("apply {} {name}", text_at(object, "/kind")))
     }
 
