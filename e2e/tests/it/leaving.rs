@@ -9,6 +9,7 @@ use e2e::cluster::{Seen, until};
 use e2e::faults::{SinkFront, Way};
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
+use sluice_crds::status::reason;
 use sluice_crds::{DrainState, TracePipeline, TracePipelineStatus};
 
 use crate::gitops::reached;
@@ -33,6 +34,7 @@ async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(ROWS_BEFORE, FLOW).await?;
         front.go(Way::Refused);
+        reached(&scene.pipeline, "inserts-failing", FLOW, is_sink_failing).await?;
         let before = scene.pipeline.gateways().uids().await?;
         scene.pipeline.apply(&spec(1, false)).await?;
         reached(&scene.pipeline, "scaling", FLOW, drains_to(1)).await?;
@@ -59,6 +61,11 @@ fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
         let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
         drain.is_some_and(|drain| (drain.state, drain.target) == (DrainState::Draining, target))
     }
+}
+
+/// No gateway inserts, and the operator has heard of it.
+fn is_sink_failing(status: &TracePipelineStatus) -> bool {
+    status.conditions.iter().any(|one| one.reason == reason::INSERTS_FAILING)
 }
 
 /// It is held while its gateways are not empty, and goes with its volumes when they are.

@@ -239,11 +239,15 @@ impl Shipment {
                 }
                 Next::Look => {
                     self.permit = None;
-                    tokio::select! {
-                        () = self.shard.delivery.standing.look(self.shard.place) => {}
-                        () = self.over() => {}
+                    let was_asked = tokio::select! {
+                        () = self.shard.delivery.standing.look(self.shard.place) => true,
+                        () = self.over() => false,
+                    };
+                    let at = self.at();
+                    if was_asked && at.is_outdated {
+                        self.count_unanswered();
                     }
-                    next = Some(self.sending.tries.looked(&self.at()));
+                    next = Some(self.sending.tries.looked(&at));
                 }
                 Next::AskFate(_) => next = Some(self.ask_fate().await),
                 Next::Bisect { may_double } => return self.refused(Fault::Rows, may_double),

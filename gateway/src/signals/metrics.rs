@@ -233,7 +233,7 @@ impl Metrics {
         let make = Maker { registry: Registry::new(), families: RefCell::default() };
         let insert_failures = make.counters(
             "insert_failures_total",
-            "Inserts that failed, by what is done about it.",
+            "Tries of blocks that failed, by what is done about it; in_doubt also when no server said what became of the last one.",
             &["class"],
         );
         for class in Class::ALL {

@@ -4,7 +4,7 @@
 
 use super::Shipment;
 use crate::delivery::tries::Next;
-use sluice_clickhouse::fate::Lost;
+use sluice_clickhouse::{fate::Lost, outcome::Class};
 
 impl Shipment {
     /// Asks the servers of its shard what became of it.
@@ -19,9 +19,18 @@ impl Shipment {
         };
         let fate = self.shard.delivery.sink.fate(&lost).await;
         let at = self.at();
-        let Some(fate) = fate else { return self.sending.tries.untold(&at) };
+        let Some(fate) = fate else {
+            self.count_unanswered();
+            return self.sending.tries.untold(&at);
+        };
         tracing::info!(partition = %self.block.id, ?fate, "what became of a block in doubt");
         self.sending.tries.told(fate, &at)
+    }
+
+    /// Counts a try that came to nothing before it was sent: it is in doubt, and no server says what that depends on. Once a sink is away,
+    /// all blocks that may still be sent come to be such, and nothing else would tell that none of them gets in.
+    pub(super) fn count_unanswered(&self) {
+        self.shard.delivery.metrics.insert_failures.with_label_values(&[Class::InDoubt.label()]).inc();
     }
 
     /// Counts what is sent again although it may be in.
