@@ -1,6 +1,8 @@
 //! A group that is left, and is not left after all.
 
 use super::*;
+use crate::committer::Committer;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 #[test]
 fn a_partition_that_was_taken_back_begins_anew_once_the_group_is_not_left_after_all() {
@@ -110,4 +112,64 @@ fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
         });
         assert_eq!(forgotten, Some(ends));
     }
+}
+
+/// An owner of one partition, two offsets of which are settled and not committed, whose commits are answered like this.
+fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    let range = OffsetRange { first: 0, next: 2 };
+    reports.send(Report::Closed { id: id(0), generation, closed: closed(range) }).unwrap();
+    assignment.tend(&stats);
+    let ranges = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
+    ranges.commit(clock::now()).unwrap();
+    ranges.committed(generation, CommitOutcome::Stored);
+    reports.send(Report::Settled { id: id(0), generation, range }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(assignment.committable(&[id(0)]), 2);
+    assignment.committer = Some(Committer::of_answers(answers));
+    assignment
+}
+
+fn refused(code: RDKafkaErrorCode) -> KafkaResult<()> {
+    Err(KafkaError::ConsumerCommit(code))
+}
+
+#[test]
+fn a_process_that_ends_commits_again_what_a_rebalance_refused() {
+    use RDKafkaErrorCode::{IllegalGeneration, RebalanceInProgress, StaleMemberEpoch, UnknownMemberId};
+    let stats = ConsumerStats::default();
+    let rebalances =
+        || vec![refused(IllegalGeneration), refused(RebalanceInProgress), refused(StaleMemberEpoch)];
+    let last = |answers: Vec<KafkaResult<()>>, ends: bool| {
+        let mut assignment = settled(answers);
+        let until = Instant::now() + Duration::from_mins(1);
+        if ends {
+            assignment.stop.request(Duration::from_mins(1));
+        }
+        assignment.commit_last(&[id(0)], until, &stats);
+        assert!(Instant::now() < until, "nothing is waited for that does not come");
+        assignment.committable(&[id(0)])
+    };
+    let then_stored = |mut answers: Vec<KafkaResult<()>>| {
+        answers.push(Ok(()));
+        answers
+    };
+    assert_eq!(last(then_stored(rebalances()), true), 0, "the group has it");
+    assert_eq!(last(then_stored(rebalances()), false), 2, "the group waits for who gives partitions up");
+    assert_eq!(last(then_stored(vec![refused(UnknownMemberId)]), true), 2, "they are another's");
+}
+
+#[test]
+fn a_rebalance_that_does_not_end_is_waited_for_no_longer_than_the_last_commit_may_take() {
+    let refusals = (0..1_000).map(|_| refused(RDKafkaErrorCode::RebalanceInProgress)).collect();
+    let mut assignment = settled(refusals);
+    assignment.stop.request(Duration::from_hours(1));
+    let (begun, patience) = (Instant::now(), Duration::from_millis(300));
+    assignment.commit_last(&[id(0)], begun + patience, &ConsumerStats::default());
+    assert!(begun.elapsed() >= patience && begun.elapsed() < Duration::from_mins(1));
+    assert_eq!(assignment.committable(&[id(0)]), 2);
 }

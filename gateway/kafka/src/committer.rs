@@ -129,19 +129,27 @@ pub struct Committer {
 impl Committer {
     /// Starts the thread. It ends when this end is dropped, or with the consumer.
     pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
+        Self::answering(move |request| {
+            let consumer = consumer.upgrade()?;
+            Some(match request {
+                Request::Commit(commits) => commit(&consumer, commits),
+                Request::Read(ids, before) => Outcome::Read(read(&consumer, &ids, before.as_ref())),
+                Request::Identify(topics) => {
+                    Outcome::Identified(topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT))
+                }
+            })
+        })
+    }
+
+    /// Starts a thread that has each request answered, until there is no answer.
+    fn answering(
+        mut answer: impl FnMut(Request) -> Option<Outcome> + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (requests, requests_in) = bounded::<Request>(1);
         let (outcomes_out, outcomes) = bounded(1);
         let work = move || {
             for request in requests_in {
-                let Some(consumer) = consumer.upgrade() else { return };
-                let outcome = match request {
-                    Request::Commit(commits) => commit(&consumer, commits),
-                    Request::Read(ids, before) => Outcome::Read(read(&consumer, &ids, before.as_ref())),
-                    Request::Identify(topics) => {
-                        Outcome::Identified(topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT))
-                    }
-                };
-                drop(consumer);
+                let Some(outcome) = answer(request) else { return };
                 if outcomes_out.send(outcome).is_err() {
                     return;
                 }
@@ -149,6 +157,21 @@ impl Committer {
         };
         thread::Builder::new().name("commit".to_owned()).spawn(work)?;
         Ok(Self { requests, outcomes, in_flight: false })
+    }
+
+    /// One whose commits the coordinator answers with these, one after another.
+    #[cfg(test)]
+    pub(crate) fn of_answers(answers: Vec<KafkaResult<()>>) -> Self {
+        let mut answers = answers.into_iter();
+        let answer = move |request| {
+            let Request::Commit(commits) = request else { return None };
+            let result = answers.next()?;
+            let outcome = sort(&result);
+            let partitions =
+                commits.into_iter().map(|(id, generation, _)| (id, generation, outcome)).collect();
+            Some(Outcome::Committed { partitions, problem: result.err() })
+        };
+        Self::answering(answer).unwrap()
     }
 
     /// Whether a request is in flight.

@@ -11,7 +11,7 @@ use crate::{
     ranges::{CommitOutcome, Urgency},
     stats::ConsumerStats,
 };
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -28,6 +28,14 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// waits for its turn is measured by.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 
+/// What is said of a commit by a group that rebalances: its generation, or the member's epoch, is not that of the commit any more, and the
+/// member is still one of it.
+const REBALANCES: [RDKafkaErrorCode; 3] = [
+    RDKafkaErrorCode::IllegalGeneration,
+    RDKafkaErrorCode::RebalanceInProgress,
+    RDKafkaErrorCode::StaleMemberEpoch,
+];
+
 /// Counts what Kafka no longer had once the group's offset lies behind it: before that, an owner that comes next finds the same gap, and
 /// would count it again.
 fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
@@ -39,11 +47,21 @@ fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
 }
 
 impl Assignment {
-    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too.
+    /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too. A process that ends makes it
+    /// again while the group refuses it for a rebalance that is under way: librdkafka takes part in that without us, and until we
+    /// answer nobody else is given what is ours. Who gives partitions up to the group does not: the group waits for the answer.
     pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
-        if self.resolve(deadline, stats) {
+        while self.resolve(deadline, stats) {
+            self.was_left_behind = false;
             self.commit(|id| ids.contains(id));
             self.resolve(deadline, stats);
+            let is_worth_another =
+                self.was_left_behind && self.stop.is_requested() && self.committable(ids) > 0;
+            if !is_worth_another || Instant::now() >= deadline {
+                return;
+            }
+            let soon = Instant::now() + COMMIT_INTERVAL_MIN;
+            self.tend_until(soon.min(deadline), stats, |_| false);
         }
     }
 
@@ -106,6 +124,7 @@ impl Assignment {
             }
         }
         if let Some(error) = problem {
+            self.was_left_behind = error.rdkafka_error_code().is_some_and(|code| REBALANCES.contains(&code));
             stats.commit_failures.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%error, "offsets were not committed; they are with the next commit");
         } else {
