@@ -36,6 +36,7 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, Sender};
 use held_back::HeldBack;
+use rdkafka::error::RDKafkaErrorCode;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::atomic::Ordering,
@@ -82,8 +83,8 @@ pub struct Assignment {
     /// Partitions that stopped or are held back, and are not paused yet. One may be lost and gained again before: a callback takes reports too.
     stopped: Vec<(PartitionId, Generation)>,
     last_commit: Instant,
-    /// Whether the last commit that failed was refused because the group rebalances.
-    was_left_behind: bool,
+    /// Why the last commit was refused; `None` when it was not.
+    last_refusal: Option<RDKafkaErrorCode>,
     /// When brokers were asked last which topics these are, and the one that is another now.
     last_identified: Instant,
     made_anew: Option<TopicMadeAnew>,
@@ -153,7 +154,7 @@ impl Assignment {
             orders_waiting: VecDeque::new(),
             stopped: Vec::new(),
             last_commit: Instant::now(),
-            was_left_behind: false,
+            last_refusal: None,
             last_identified: Instant::now(),
             made_anew: None,
             has_read: false,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::committer::Committer;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult};
 
 #[test]
 fn a_partition_that_was_taken_back_begins_anew_once_the_group_is_not_left_after_all() {

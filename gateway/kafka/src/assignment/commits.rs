@@ -52,11 +52,11 @@ impl Assignment {
     /// answer nobody else is given what is ours. Who gives partitions up to the group does not: the group waits for the answer.
     pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
         while self.resolve(deadline, stats) {
-            self.was_left_behind = false;
+            self.last_refusal = None;
             self.commit(|id| ids.contains(id));
             self.resolve(deadline, stats);
-            let is_worth_another =
-                self.was_left_behind && self.stop.is_requested() && self.committable(ids) > 0;
+            let rebalances = self.last_refusal.is_some_and(|code| REBALANCES.contains(&code));
+            let is_worth_another = rebalances && self.stop.is_requested() && self.committable(ids) > 0;
             if !is_worth_another || Instant::now() >= deadline {
                 return;
             }
@@ -123,8 +123,8 @@ impl Assignment {
                 }
             }
         }
+        self.last_refusal = problem.and_then(KafkaError::rdkafka_error_code);
         if let Some(error) = problem {
-            self.was_left_behind = error.rdkafka_error_code().is_some_and(|code| REBALANCES.contains(&code));
             stats.commit_failures.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%error, "offsets were not committed; they are with the next commit");
         } else {
