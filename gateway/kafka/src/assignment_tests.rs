@@ -307,7 +307,7 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(None), &ConsumerStats::default());
     let identified = |said| Ok([("spans".into(), said)].into());
-    let not_there = rdkafka::error::RDKafkaErrorCode::UnknownTopicOrPartition;
+    let not_there = RDKafkaErrorCode::UnknownTopicOrPartition;
     for said in [Ok(Some([1; 16])), Ok(None), Err(rdkafka::error::KafkaError::AdminOp(not_there))] {
         assignment.take_identified(identified(said.clone()));
         assert_eq!(assignment.take_made_anew(), None, "{said:?}");
