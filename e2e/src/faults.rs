@@ -43,7 +43,7 @@ use crate::{say, throughput};
 pub use kafka_front::Way;
 pub use report::{Outcome, Report, Round};
 use scenario::Scenario;
-use scene::Stage;
+use scene::{FORMER, Stage};
 use servers::Servers;
 pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 
@@ -124,6 +124,9 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
         Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
         None => throughput::compiled()?,
     };
+    if args.gateway.is_none() && chosen.iter().any(Scenario::needs_former) {
+        throughput::compiled_example(FORMER)?;
+    }
     let mut report = Report::default();
     let whole = Whole {
         program: &program,

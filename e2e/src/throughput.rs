@@ -305,6 +305,20 @@ pub(crate) fn compiled() -> anyhow::Result<PathBuf> {
     Ok(release_folder().join("sluice-gateway"))
 }
 
+/// An example of its package beside it, likewise.
+pub(crate) fn compiled_example(name: &str) -> anyhow::Result<()> {
+    let log = Paths::from_environment()?.build_log("gateway-example");
+    let doing = format!("compile the gateway's example {name}");
+    Job { part: "gateway", doing: &doing, log }.run(&mut cargo(&[
+        "build",
+        "--release",
+        "-p",
+        "sluice-gateway",
+        "--example",
+        name,
+    ]))
+}
+
 /// Builds a peer that comes with a script for it.
 fn build(peer: &Peer) -> anyhow::Result<()> {
     let Some(script) = peer.build_script() else { return Ok(()) };

@@ -44,7 +44,9 @@ use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFi
 use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, QueueMode};
 use sluice_kafka::{
     Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
-    TopicMadeAnew, dead_letter::DeadLetters, ranges::Rule,
+    TopicMadeAnew,
+    dead_letter::DeadLetters,
+    ranges::{Rule, Version},
 };
 use sluice_spool::Volume;
 use std::{
@@ -83,8 +85,9 @@ enum Event {
     VolumeFailed(sluice_spool::Fatal),
 }
 
-/// Runs the gateway until SIGTERM, or until the consumer cannot go on.
-pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
+/// Runs the gateway until SIGTERM, or until the consumer cannot go on. It makes ranges by this version of the size rule, of which the program
+/// knows one.
+pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let config = checked.config();
     let volume = claim_volume(config)?;
     let shards = sink::shards(&config.sink.clickhouse)?;
@@ -111,7 +114,9 @@ pub fn run(checked: &CheckedConfig) -> anyhow::Result<()> {
     let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
     status.closes_by(age_max.clone());
     let metrics = &metrics;
-    let parts = Parts { config, columns, metrics, account, pool: &pool, io: &io, age_max, behind, spool };
+    let rule = Rule { version, ..Rule::of(&config.sink.clickhouse.insert) };
+    let parts =
+        Parts { config, rule, columns, metrics, account, pool: &pool, io: &io, age_max, behind, spool };
     let running = parts.start(shards, &status, events_out)?;
     running.wait(&events, io)
 }
@@ -223,6 +228,7 @@ fn wait_for_table(io: &Runtime, shards: &[Sink], events: &Receiver<Event>) -> Op
 /// What the threads are started from.
 struct Parts<'a> {
     config: &'a GatewayConfig,
+    rule: Rule,
     columns: TableColumns,
     metrics: &'a Arc<Metrics>,
     account: RowAccount,
@@ -266,7 +272,7 @@ impl Parts<'_> {
             ends.push(Inlets { ownership: ownership_in, waker: wake, wake: wake_in, shortage });
         }
         let limits = Limits {
-            rule: Rule::of(&self.config.sink.clickhouse.insert),
+            rule: self.rule,
             routing_epoch: Route::new(shards.len()).epoch(),
             revoke_wait: REVOKE_WAIT,
             leave_wait: self.config.shutdown.deadline.to_std(),

@@ -16,7 +16,7 @@ use sluice_gateway::{
     table::{sink, table_watch::TableChanged},
 };
 use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
-use sluice_kafka::TopicMadeAnew;
+use sluice_kafka::{TopicMadeAnew, ranges::Version};
 use std::{
     fmt::Display,
     io::{IsTerminal as _, Write as _},
@@ -83,7 +83,7 @@ fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
-    app::run(config).map_err(|error| {
+    app::run(config, Version::CURRENT).map_err(|error| {
         // A new start, which the table's new columns or a new topic ask for, is what this code stands for.
         let starts_anew = error.is::<TableChanged>() || error.is::<TopicMadeAnew>();
         let code = if starts_anew { EXIT_UNAVAILABLE } else { 1 };

@@ -72,7 +72,7 @@ fn change(fault: Fault) -> Value {
         Fault::ShardLost(lost) => lost.change(),
         Fault::SyncFails { enqueues } => sync::change(enqueues),
         Fault::Columns(columns) => columns.change(),
-        Fault::RuleChange => rule_change::change(0),
+        Fault::RuleChange(change) => change.change(0),
         Fault::Kill(_)
         | Fault::ClockJump
         | Fault::FormatChange
@@ -91,7 +91,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Process(process) => process.play(scene).await,
         Fault::Protocol(protocol) => protocol.play(scene).await,
         Fault::ClockJump => clock::play(scene).await,
-        Fault::RuleChange => rule_change::play(scene).await,
+        Fault::RuleChange(change) => change.play(scene).await,
         Fault::FormatChange => format_change::play(scene).await,
         Fault::ForeignMetadata => foreign::play(scene).await,
         Fault::Broker(broker) => broker.play(scene).await,

@@ -71,12 +71,37 @@ pub struct Commit {
     pub metadata: String,
 }
 
+/// By what ranges of a partition end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    /// The rule's version.
+    pub version: u8,
+    /// Bytes of messages.
+    pub bytes: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
 impl Commit {
-    /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
-    pub fn last_planned_cut(&self) -> Option<i64> {
+    /// What the plan is made of; `None` when the metadata is no plan.
+    fn plan(&self) -> Option<Vec<u8>> {
         let metadata = self.metadata.as_str();
         let text = metadata.strip_prefix(PLAN_MAGIC).or_else(|| metadata.strip_prefix(PARTED_PLAN_MAGIC))?;
-        let body = STANDARD_NO_PAD.decode(text).ok()?;
+        STANDARD_NO_PAD.decode(text).ok()
+    }
+
+    /// The rule that is in force; `None` when the metadata is no plan.
+    pub fn rule(&self) -> Option<Rule> {
+        let body = self.plan()?;
+        let mut fields = Fields(&body);
+        fields.varint()?;
+        let version = *fields.take(1)?.first()?;
+        Some(Rule { version, bytes: fields.varint()?, messages: fields.varint()? })
+    }
+
+    /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
+    pub fn last_planned_cut(&self) -> Option<i64> {
+        let body = self.plan()?;
         let mut fields = Fields(&body);
         let offset = i64::try_from(fields.varint()?).ok()?;
         fields.take(1)?;
@@ -312,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_cut_of_a_plan_is_found() {
+    fn the_last_cut_of_a_plan_is_found_and_its_rule() {
         // Offset 300, rule 1 with 4,096 bytes and 500 messages, epoch 0, a horizon 1,000 ahead.
         let mut body = vec![0xac, 0x02, 1, 0x80, 0x20, 0xf4, 0x03, 0, 0xe8, 0x07];
         body.extend([7; PLAN_IDS_BYTES]);
@@ -321,7 +346,8 @@ mod tests {
         let metadata = format!("{PLAN_MAGIC}{}", STANDARD_NO_PAD.encode(&body));
         let commit = Commit { topic: "t".into(), partition: 0, offset: 300, metadata };
         assert_eq!(commit.last_planned_cut(), Some(433));
+        assert_eq!(commit.rule(), Some(Rule { version: 1, bytes: 4_096, messages: 500 }));
         let without = Commit { metadata: String::new(), ..commit };
-        assert_eq!(without.last_planned_cut(), None);
+        assert_eq!((without.last_planned_cut(), without.rule()), (None, None));
     }
 }

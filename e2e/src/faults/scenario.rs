@@ -2,8 +2,9 @@
 
 use super::course::{
     broker::Broker, columns::Columns, damage::Damage, input::Input, kill::Step, leave::Leave,
-    only_copy::OnlyCopy, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows, server::Server,
-    shard::Lost, spooled::Spooled, storm::Storm, sync, trickle::Trickle, volume::Volume,
+    only_copy::OnlyCopy, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows,
+    rule_change::RuleChange, server::Server, shard::Lost, spooled::Spooled, storm::Storm, sync,
+    trickle::Trickle, volume::Volume,
 };
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
@@ -27,7 +28,7 @@ pub enum Fault {
     /// A gateway's wall clock jumps.
     ClockJump,
     /// Gateways of a group make ranges by different rules.
-    RuleChange,
+    RuleChange(RuleChange),
     /// A gateway comes back with another format of inserts.
     FormatChange,
     /// Somebody else commits offsets of the group.
@@ -91,6 +92,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether it needs the gateway with the rule of one version ago.
+    pub fn needs_former(&self) -> bool {
+        self.fault == Fault::RuleChange(RuleChange::Versions)
+    }
+
     /// Its rounds at the most, in words.
     pub fn rounds(&self) -> String {
         let rounds = match self.rounds_max {
@@ -105,7 +111,7 @@ const fn scenario(name: &'static str, fault: Fault, rounds_max: u32, describe: &
     Scenario { name, describe, fault, brokers: 1, rounds_max, is_long: false }
 }
 
-const PROCESSES: [Scenario; 10] = [
+const PROCESSES: [Scenario; 11] = [
     scenario(
         "stop-shorter",
         Fault::Process(Process::StopShort),
@@ -144,9 +150,15 @@ const PROCESSES: [Scenario; 10] = [
     ),
     scenario(
         "rule-change",
-        Fault::RuleChange,
+        Fault::RuleChange(RuleChange::Settings),
         FEW,
         "two members with 3 and 5 messages a range; SIGKILL of each in turn, once an INSERT of its is stored and not answered",
+    ),
+    scenario(
+        "rule-versions",
+        Fault::RuleChange(RuleChange::Versions),
+        FEW,
+        "the same with two versions of the rule, as while an upgrade is rolled out: 4 and 3 messages a range",
     ),
     scenario(
         "format-change",

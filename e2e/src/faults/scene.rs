@@ -7,6 +7,7 @@
 mod account;
 mod ends;
 mod load;
+mod shards;
 mod waits;
 
 use std::path::{Path, PathBuf};
@@ -17,8 +18,9 @@ use serde_json::{Value, json};
 
 use super::foreign_commit::{self, ForeignCommit};
 use super::gateway::{Gateway, Orders};
+use super::kafka_wire::Commit;
 use super::report::{Ends, Round};
-use super::second_shard::{ALL_SHARDS, SecondShard};
+use super::second_shard::SecondShard;
 use super::servers::Servers;
 use super::small_volume::SmallVolume;
 use crate::gateway::{self, free_address};
@@ -46,6 +48,9 @@ const INSERT_TIMEOUT: &str = "10s";
 /// Tokens that a table remembers again once it has forgotten all of them.
 const WINDOW: u64 = 10_000;
 
+/// The example that is the gateway with the size rule of one version ago.
+pub const FORMER: &str = "former_rule";
+
 /// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -65,6 +70,22 @@ pub struct Stage {
     pub folder: PathBuf,
     /// How long ClickHouse is away in the long outage.
     pub outage: Duration,
+}
+
+impl Stage {
+    /// The gateway with the rule of one version ago, which cargo puts among the examples beside the program.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn former_program(&self) -> Result<PathBuf> {
+        let former = self.program.with_file_name("examples").join(FORMER);
+        ensure!(
+            former.is_file(),
+            "{} is missing: cargo build -p sluice-gateway --example {FORMER}",
+            former.display()
+        );
+        Ok(former)
+    }
 }
 
 /// What a course expects of the counts, and what it measured.
@@ -187,39 +208,6 @@ impl<'a> Scene<'a> {
         self.database.oracle(self.counted, self.producer.run())
     }
 
-    /// Starts a second ClickHouse with the same table; from now on the rows of both are counted.
-    ///
-    /// # Errors
-    /// When it cannot be started, or refuses.
-    pub async fn open_second_shard(&mut self) -> Result<()> {
-        let shard = SecondShard::start(&self.config.with_extension("shard")).await?;
-        for statement in gateway::table_statements(&self.stage.program, &self.config)? {
-            shard.server.execute(&statement).await?;
-        }
-        self.stage.servers.server.execute(&shard.view(self.database.name())).await?;
-        self.counted = ALL_SHARDS;
-        self.second_shard = Some(shard);
-        Ok(())
-    }
-
-    /// The second shard.
-    ///
-    /// # Errors
-    /// When it was not opened.
-    pub fn second_shard(&self) -> Result<&SecondShard> {
-        self.second_shard.as_ref().context("there is no second shard")
-    }
-
-    /// Gateways that start from now on write to both shards.
-    ///
-    /// # Errors
-    /// When the second one was not opened, or the config cannot be written.
-    pub fn write_to_both_shards(&mut self) -> Result<()> {
-        let urls = [self.stage.servers.sink.url(), self.second_shard()?.front.url()];
-        let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();
-        self.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [], "shards": shards}}}))
-    }
-
     /// The table forgets all tokens that it has, and remembers those that come.
     pub async fn forget_tokens(&self) -> Result<()> {
         // Without a window the server keeps no token, with one again it begins with none.
@@ -282,6 +270,26 @@ impl<'a> Scene<'a> {
         member: Option<&str>,
         environment: Vec<(String, PathBuf)>,
     ) -> Result<usize> {
+        let orders = self.orders(member, environment)?;
+        self.begin(orders)
+    }
+
+    /// Starts another program than the gateway as a dynamic member and keeps it running. Gives its number.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_program(&mut self, program: PathBuf) -> Result<usize> {
+        let orders = self.orders(None, Vec::new())?;
+        self.begin(Orders { program, ..orders })
+    }
+
+    fn begin(&mut self, orders: Orders) -> Result<usize> {
+        self.members.push(Member::start(orders)?);
+        Ok(self.members.len() - 1)
+    }
+
+    /// What the next gateway is started with; its config is written.
+    fn orders(&self, member: Option<&str>, environment: Vec<(String, PathBuf)>) -> Result<Orders> {
         let number = self.members.len();
         let config = self.config.with_extension(format!("{number}.yaml"));
         let text = std::fs::read_to_string(&self.config).context("read the config")?;
@@ -290,16 +298,14 @@ impl<'a> Scene<'a> {
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
         let own = json!({"admin": {"listen": admin}, "queue": {"path": queue}});
         gateway::write_config(&merged(&usual, &own), &config)?;
-        let orders = Orders {
+        Ok(Orders {
             program: self.stage.program.clone(),
             log: config.with_extension("log"),
             config,
             member: member.map(str::to_owned),
             admin,
             environment,
-        };
-        self.members.push(Member::start(orders)?);
-        Ok(number)
+        })
     }
 
     /// The folder that is the queue volume of a gateway, by its number, also before it is started.
@@ -368,6 +374,18 @@ impl<'a> Scene<'a> {
     /// When the broker does not say.
     pub async fn committed(&self) -> Result<Vec<(i32, i64)>> {
         self.topic.committed(&self.group).await
+    }
+
+    /// What it has committed of each partition, with the plan that stands beside the offset.
+    ///
+    /// # Errors
+    /// When the broker does not say.
+    pub async fn plans(&self) -> Result<Vec<Commit>> {
+        let topic = self.topic.name();
+        let committed = self.topic.committed_with_metadata(&self.group).await?.into_iter();
+        let commit =
+            |(partition, offset, metadata)| Commit { topic: topic.to_owned(), partition, offset, metadata };
+        Ok(committed.map(commit).collect())
     }
 
     /// Commits these for the group, as somebody does who is no member of it. It must have none.

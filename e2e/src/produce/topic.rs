@@ -212,6 +212,11 @@ impl Topic {
         self.ask(group, committed).await
     }
 
+    /// The same with the metadata that stands beside each offset, which must be text.
+    pub async fn committed_with_metadata(&self, group: &str) -> Result<Vec<(i32, i64, String)>> {
+        self.ask(group, committed_with_metadata).await
+    }
+
     async fn wait_for_leaders(&self) -> Result<()> {
         let deadline = tokio::time::Instant::now() + LEADER_TIMEOUT;
         loop {
@@ -290,14 +295,26 @@ fn lag(consumer: &BaseConsumer, topic: &str, partitions: i32) -> Result<Lag> {
 }
 
 fn committed(consumer: &BaseConsumer, topic: &str, partitions: i32) -> Result<Vec<(i32, i64)>> {
+    let all = committed_with_metadata(consumer, topic, partitions)?;
+    Ok(all.into_iter().map(|(partition, offset, _)| (partition, offset)).collect())
+}
+
+fn committed_with_metadata(
+    consumer: &BaseConsumer,
+    topic: &str,
+    partitions: i32,
+) -> Result<Vec<(i32, i64, String)>> {
     let mut asked = TopicPartitionList::new();
     asked.add_partition_range(topic, 0, partitions - 1);
     let found = consumer.committed_offsets(asked, CALL_TIMEOUT).context("fetch committed offsets")?;
-    let offset = |partition| match found.find_partition(topic, partition)?.offset() {
-        Offset::Offset(offset) => Some((partition, offset)),
-        _ => None,
+    let commit = |partition| {
+        let element = found.find_partition(topic, partition)?;
+        match element.offset() {
+            Offset::Offset(offset) => Some((partition, offset, element.metadata().to_owned())),
+            _ => None,
+        }
     };
-    Ok((0..partitions).filter_map(offset).collect())
+    Ok((0..partitions).filter_map(commit).collect())
 }
 
 fn options() -> AdminOptions {

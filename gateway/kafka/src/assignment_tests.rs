@@ -141,9 +141,18 @@ fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
 
 /// Owned, and at rest where it was committed first; its worker has let it go.
 fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> PartitionId {
-    let (id, stats) = (id(number), ConsumerStats::default());
+    released_told(assignment, number, renew, &ConsumerStats::default())
+}
+
+fn released_told(
+    assignment: &mut Assignment,
+    number: i32,
+    renew: Renew,
+    stats: &ConsumerStats,
+) -> PartitionId {
+    let id = id(number);
     assignment.arrivals.arrive(vec![id.clone()]);
-    assignment.begin(id.clone(), &beginning(None), &stats);
+    assignment.begin(id.clone(), &beginning(None), stats);
     assignment.turns.gained(std::slice::from_ref(&id));
     assignment.arrivals.take_ready();
     let owned = assignment.owned.get_mut(&id).unwrap();
@@ -151,8 +160,18 @@ fn released(assignment: &mut Assignment, number: i32, renew: Renew) -> Partition
     owned.ranges.committed(owned.generation, CommitOutcome::Stored);
     let generation = owned.generation;
     let report = Report::Released { id: id.clone(), generation, renew: Some(renew) };
-    assignment.take_report(&report, &stats);
+    assignment.take_report(&report, stats);
     id
+}
+
+#[test]
+fn partitions_that_go_over_to_another_rule_are_counted() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    for (number, renew) in (0..).zip([Renew::Rule, Renew::Memory, Renew::Rule, Renew::OutOfRange]) {
+        released_told(&mut assignment, number, renew, &stats);
+    }
+    assert_eq!(stats.rule_changes.load(Ordering::Relaxed), 2);
 }
 
 #[test]

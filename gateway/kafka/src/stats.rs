@@ -82,6 +82,8 @@ pub struct ConsumerStats {
     pub stale_ranges: AtomicU64,
     /// Partitions that began without knowing what was in flight before.
     pub fresh_starts: AtomicU64,
+    /// Partitions that were read up to the horizon of another rule, and begin anew by the one of this process.
+    pub rule_changes: AtomicU64,
     /// Ranges that were cut where an owner before may have sent longer ones.
     pub doubtful_ranges: AtomicU64,
     /// Offsets that Kafka deleted before they were read, once a commit has passed them.
@@ -122,6 +124,7 @@ impl Default for ConsumerStats {
             commit_failures: AtomicU64::new(0),
             stale_ranges: AtomicU64::new(0),
             fresh_starts: AtomicU64::new(0),
+            rule_changes: AtomicU64::new(0),
             doubtful_ranges: AtomicU64::new(0),
             messages_lost: AtomicU64::new(0),
             partitions_halted: AtomicU64::new(0),

@@ -215,6 +215,7 @@ impl Status {
         }
         catch_up(&metrics.messages_lost, stats.messages_lost.load(Ordering::Relaxed));
         catch_up(&metrics.fresh_starts, stats.fresh_starts.load(Ordering::Relaxed));
+        catch_up(&metrics.rule_changes, stats.rule_changes.load(Ordering::Relaxed));
         catch_up(&metrics.doubtful_ranges, stats.doubtful_ranges.load(Ordering::Relaxed));
         let halted = stats.partitions_halted.load(Ordering::Relaxed);
         metrics.partitions_halted.set(i64::try_from(halted).unwrap_or(i64::MAX));

@@ -148,6 +148,7 @@ fn what_was_lost_and_what_is_missed_is_told() {
     let (status, consumer) = status();
     consumer.messages_lost.store(7, Ordering::Relaxed);
     consumer.fresh_starts.store(2, Ordering::Relaxed);
+    consumer.rule_changes.store(8, Ordering::Relaxed);
     consumer.doubtful_ranges.store(3, Ordering::Relaxed);
     consumer.partitions_halted.store(4, Ordering::Relaxed);
     consumer.publish_seconds_left([(still(1, Reason::Sink, false).id, 2.5)].into());
@@ -161,6 +162,7 @@ fn what_was_lost_and_what_is_missed_is_told() {
         for line in [
             "sluice_gateway_messages_lost_total 7",
             "sluice_gateway_fresh_starts_total 2",
+            "sluice_gateway_rule_changes_total 8",
             "sluice_gateway_doubtful_ranges_total 3",
             "sluice_gateway_partitions_halted 4",
             "sluice_gateway_ledger_imbalance_rows 5",

@@ -93,6 +93,8 @@ pub struct Metrics {
     pub messages_overtaken: IntGaugeVec,
     /// Partitions that began without knowing what was in flight before.
     pub fresh_starts: IntCounter,
+    /// Partitions that went over to the rule of this gateway.
+    pub rule_changes: IntCounter,
     /// Ranges cut where an owner before may have sent longer ones.
     pub doubtful_ranges: IntCounter,
     /// Partitions that a newer version has read, and that this one must not.
@@ -343,6 +345,10 @@ impl Metrics {
             fresh_starts: make.counter(
                 "fresh_starts_total",
                 "Partitions that began without knowing what was in flight before; rows of it may be doubled once.",
+            ),
+            rule_changes: make.counter(
+                "rule_changes_total",
+                "Partitions read up to where another size rule or number of shards may have been used, and that begin anew by those of this gateway.",
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",

@@ -4,7 +4,7 @@
 
 use super::Assignment;
 use crate::{
-    partition::{Report, Verdict},
+    partition::{Renew, Report, Verdict},
     stats::ConsumerStats,
     watchdog::AtWorker,
 };
@@ -41,6 +41,8 @@ impl Assignment {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.is_released = true;
                     owned.renew = *renew;
+                    let changes = u64::from(*renew == Some(Renew::Rule));
+                    stats.rule_changes.fetch_add(changes, Ordering::Relaxed);
                 }
                 return;
             }

@@ -24,6 +24,9 @@ pub enum Version {
 }
 
 impl Version {
+    /// What this program makes ranges by.
+    pub const CURRENT: Self = Self::Before;
+
     /// Every version that can be replayed.
     pub const KNOWN: [Self; 2] = [Self::After, Self::Before];
 
@@ -57,7 +60,7 @@ impl Rule {
     /// at least where it has any.
     pub fn of(insert: &Insert) -> Self {
         Self {
-            version: Version::Before,
+            version: Version::CURRENT,
             bytes: insert.max_bytes.get().max(1),
             messages: u64::from(insert.max_rows).max(1),
         }
