@@ -19,7 +19,9 @@
 //! A block counts as one of the shard that its chunks were taken for. One whose range was first sent while there were fewer shards may go to
 //! another: of whose blocks it is one only says which are moved first.
 //!
-//! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile.
+//! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile; another one
+//! for each block on its way to the volume, of which there are [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX). Only these are looked at
+//! with every block that comes.
 
 use crate::{
     blocks::buffers::{Pool, Share},
@@ -48,6 +50,8 @@ pub struct Spill {
     spool: Spool,
     /// In the order in which they came.
     blocks: VecDeque<Waiting>,
+    /// Those of them that were handed over and have not arrived, as of the last look.
+    coming: Vec<Coming>,
     /// How many of them are kept before those are left out that are not in memory any more.
     kept_max: usize,
     /// Whether what waits for long goes to the volume.
@@ -65,6 +69,12 @@ struct Waiting {
     frames: Weak<BlockFrames>,
 }
 
+/// A block on its way to the volume.
+struct Coming {
+    shard: usize,
+    frames: Weak<BlockFrames>,
+}
+
 /// What is known of a shard's part of the pool.
 #[derive(Clone, Default)]
 struct Part {
@@ -78,7 +88,16 @@ impl Spill {
     /// Nothing has come yet, for one of so many shards. `enqueues`: what waits for long goes to the volume, whether memory is short or not.
     pub fn new(pool: Arc<Pool>, spool: Spool, shards: usize, enqueues: bool) -> Self {
         let parts = vec![Part::default(); shards.max(1)];
-        Self { pool, spool, blocks: VecDeque::new(), kept_max: KEPT_MIN, enqueues, is_short: false, parts }
+        Self {
+            pool,
+            spool,
+            blocks: VecDeque::new(),
+            coming: Vec::new(),
+            kept_max: KEPT_MIN,
+            enqueues,
+            is_short: false,
+            parts,
+        }
     }
 
     /// A block of this shard has come in.
@@ -145,8 +164,13 @@ impl Spill {
     }
 
     /// Hands one over; how many bytes are on their way for it, none if it may not be moved now.
-    fn spill(&self, index: usize) -> u64 {
-        self.blocks[index].frames.upgrade().map_or(0, |frames| self.spool.spill(&frames))
+    fn spill(&mut self, index: usize) -> u64 {
+        let Waiting { shard, frames, .. } = &self.blocks[index];
+        let bytes = frames.upgrade().map_or(0, |frames| self.spool.spill(&frames));
+        if bytes > 0 {
+            self.coming.push(Coming { shard: *shard, frames: frames.clone() });
+        }
+        bytes
     }
 
     /// Loses sight of what needs no memory any more.
@@ -154,18 +178,15 @@ impl Spill {
         self.blocks.retain(|block| block.frames.upgrade().is_some_and(|frames| frames.is_in_memory()));
     }
 
-    /// Takes down what is on its way to the volume. Who has the pool alone has no part of it.
+    /// Takes down what is on its way to the volume, and loses sight of what has arrived.
     fn count_coming(&mut self) {
-        if self.parts.len() == 1 {
-            return;
-        }
-        for part in &mut self.parts {
-            part.coming = 0;
-        }
-        for block in &self.blocks {
-            let spilling = block.frames.upgrade().and_then(|frames| frames.spilling_bytes());
-            self.parts[block.shard].coming += spilling.unwrap_or(0);
-        }
+        let Self { coming, parts, .. } = self;
+        parts.iter_mut().for_each(|part| part.coming = 0);
+        coming.retain(|Coming { shard, frames }| {
+            let bytes = frames.upgrade().and_then(|frames| frames.spilling_bytes());
+            parts[*shard].coming += bytes.unwrap_or(0);
+            bytes.is_some()
+        });
     }
 
     /// Whether more memory is wanted than is free or on its way to be.
@@ -211,7 +232,7 @@ mod tests {
         blocks::buffers::{CHUNK_BYTES, Chunks},
         delivery::held::Stowed,
         volume::{
-            block_frames::tests::{Volume, stowed, stowed_in},
+            block_frames::tests::{BLOCK_BYTES, Volume, stowed, stowed_in},
             spool::Ended,
         },
     };
@@ -336,6 +357,7 @@ mod tests {
         }
         spill.look(|shard| shard == 0, start);
         assert!(blocks.iter().all(|(_, frames)| !was_moved(frames)), "an eighth of its part is free");
+        assert!(spill.coming.is_empty(), "none is on its way, and none is looked at");
         let last = of_shard(0, 600);
         spill.add(&last.1, 0, start);
         assert!(pool.free_bytes() > 3 * pool.total_bytes() / SHORT_SHARE, "the pool is not short");
@@ -344,5 +366,15 @@ mod tests {
         // 30 of 32: until 8 are free, with what is on its way.
         assert!(moved[..2].iter().all(|moved| *moved) && !moved[3..].contains(&true), "{moved:?}");
         assert!(!was_moved(&last.1));
+
+        let sent = moved.iter().filter(|moved| **moved).count();
+        assert_eq!(spill.coming.len(), sent);
+        let coming = [spill.parts[0].coming, spill.parts[1].coming];
+        assert_eq!(coming, [(sent * BLOCK_BYTES) as u64, 0]);
+        while blocks[..sent].iter().any(|(_, frames)| frames.is_in_memory()) {
+            std::thread::yield_now();
+        }
+        spill.look(|shard| shard == 0, start);
+        assert_eq!((spill.coming.len(), spill.parts[0].coming), (0, 0), "they have arrived");
     }
 }

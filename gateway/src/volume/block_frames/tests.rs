@@ -25,7 +25,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
+pub(crate) const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
 
 fn bytes(first: i64) -> Vec<u8> {
     (0..BLOCK_BYTES)
