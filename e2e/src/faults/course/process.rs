@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::leave::{END_MAX, NOT_LEFT};
@@ -33,6 +33,16 @@ const PARTITIONS_MORE: i32 = 12;
 
 /// New partitions are found when the metadata is read again, once a minute.
 const METADATA_PATIENCE: Duration = Duration::from_mins(3);
+
+/// What a gateway ends with whose name in the group another process has taken.
+const FENCED: i32 = 1;
+
+/// What it says last: that it is over, and why, in the broker's words.
+const SAYS_FENCED: [&str; 3] = [
+    "the consumer of group ",
+    " cannot go on: ",
+    "Static consumer fenced by other consumer with same group.instance.id",
+];
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +162,14 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
 async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.start_gateway(Some("gateway-0"))?;
     // The group gives the name to whoever came last; the first one must see that it has lost it and end.
-    scene.gateway(0).end_within(PATIENCE).await?;
+    let code = scene.gateway(0).end_within(PATIENCE).await?;
     scene.retire(0)?;
+    ensure!(code == FENCED, "it ended with code {code} though another one has its name");
+    let log =
+        std::fs::read_to_string(scene.gateway(0).log()).context("read the log of the one that is fenced")?;
+    let last = log.lines().last().unwrap_or_default();
+    ensure!(SAYS_FENCED.iter().all(|part| last.contains(part)), "its last line is: {last}");
+    // Whoever has the name now goes on as if it had been alone.
+    ensure!(scene.gateway(1).ended()?.is_none(), "the other one has ended, too");
     Ok(Instant::now())
 }
