@@ -20,6 +20,7 @@ pub mod rule_change;
 pub mod server;
 pub mod shard;
 mod shard_added;
+mod shard_audit;
 pub mod spooled;
 pub mod storm;
 pub mod sync;
@@ -81,6 +82,7 @@ fn change(fault: Fault) -> Value {
         | Fault::Refuse(_)
         | Fault::Storm(_)
         | Fault::ShardAdded
+        | Fault::ShardAudit
         | Fault::Failover => json!({}),
     }
 }
@@ -103,6 +105,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Leave(leave) => leave.play(scene).await,
         Fault::ShardLost(lost) => shard::play(scene, lost).await,
         Fault::ShardAdded => shard_added::play(scene).await,
+        Fault::ShardAudit => shard_audit::play(scene).await,
         Fault::Failover => failover::play(scene).await,
         Fault::SyncFails { .. } => sync::play(scene).await,
         Fault::Columns(columns) => columns.play(scene).await,

@@ -45,6 +45,8 @@ pub enum Fault {
     ShardLost(Lost),
     /// A shard is added while an INSERT is in doubt.
     ShardAdded,
+    /// Rows of a shard vanish.
+    ShardAudit,
     /// One of a shard's endpoints is lost.
     Failover,
     /// It refuses, or seems to.
@@ -274,7 +276,7 @@ const BROKERS: [Scenario; 13] = [
     ),
 ];
 
-const SERVERS: [Scenario; 10] = [
+const SERVERS: [Scenario; 11] = [
     scenario(
         "clickhouse-kill-in-insert",
         Fault::Server(Server::KillInInsert),
@@ -328,6 +330,12 @@ const SERVERS: [Scenario; 10] = [
         Fault::ShardAdded,
         FEW,
         "SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with a second shard",
+    ),
+    scenario(
+        "shard-rows-vanish",
+        Fault::ShardAudit,
+        FEW,
+        "rows of three messages vanish from one of two shards, others are on both: audit names them; 300 spans are lost, 100 doubled",
     ),
     scenario(
         "replica-fails-over",

@@ -80,9 +80,14 @@ impl SecondShard {
         let columns = "TraceId, SpanAttributes";
         format!(
             "CREATE VIEW `{database}`.{ALL_SHARDS} AS SELECT {columns} FROM `{database}`.`{TABLE}` UNION ALL \
-             SELECT {columns} FROM remote('{}', '{database}', '{TABLE}')",
-            self.native
+             SELECT {columns} FROM {}",
+            self.table(database)
         )
+    }
+
+    /// Its table, as the first server reads it.
+    pub fn table(&self, database: &str) -> String {
+        format!("remote('{}', '{database}', '{TABLE}')", self.native)
     }
 
     /// Rows in its table.
