@@ -4,7 +4,8 @@ use super::Mistake;
 use crate::{
     partition::{Generation, OffsetRange},
     ranges::{
-        Closed, Committed, Content, Cut, Cutter, Now, Offer, Overtaken, Plan, Ranges, Rule, Settings, Version,
+        Closed, Committed, Content, Cut, Cutter, Kept, Now, Offer, Overtaken, Plan, Ranges, Rule, Settings,
+        Version,
     },
 };
 use std::{
@@ -36,6 +37,9 @@ pub struct Block {
     pub offsets: Vec<i64>,
 }
 
+/// A block on a volume, with what is kept beside it.
+pub type OnVolume = (Kept, Block);
+
 /// What a worker tells the poll thread.
 #[derive(Debug)]
 enum Told {
@@ -62,6 +66,8 @@ pub struct Owner {
     open: Vec<i64>,
     told: VecDeque<Told>,
     pub blocks: BTreeMap<i64, Block>,
+    /// What is kept beside those that may go to the volume.
+    pub kept: BTreeMap<i64, Kept>,
     mistake: Option<Mistake>,
     /// What the next message waits for.
     next_rule: Option<Rule>,
@@ -96,15 +102,25 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
     plan.encode()
 }
 
+/// What is on the volume, as an owner sees it that makes a mistake.
+fn mistaken(kept: Kept, committed: &Committed<'_>, mistake: Option<Mistake>) -> Kept {
+    let plan = committed.commit.and_then(|(offset, text)| Plan::decode(offset, text).ok());
+    match (mistake, plan) {
+        (Some(Mistake::TakesCutsOverUnplanned), _) => Kept { is_derivable: true, ..kept },
+        (Some(Mistake::TakesRulesOver), Some(plan)) => Kept { rule: plan.rule, ..kept },
+        _ => kept,
+    }
+}
+
 impl Owner {
-    /// A new owner, and what Kafka no longer had.
+    /// A new owner with what an earlier run has left on its volume; what Kafka no longer had, and how many blocks were taken over.
     pub fn assigned(
         (process, membership): (usize, u64),
         committed: &Committed<'_>,
-        settings: Settings,
+        (settings, left): (Settings, &[OnVolume]),
         mistake: Option<Mistake>,
         seconds: u64,
-    ) -> (Self, Option<Overtaken>) {
+    ) -> (Self, Option<Overtaken>, usize) {
         let read = committed.commit.map(|(offset, text)| (offset, misread(offset, text, &settings, mistake)));
         let horizon = committed
             .commit
@@ -113,8 +129,13 @@ impl Owner {
         let committed =
             Committed { commit: read.as_ref().map(|(offset, text)| (*offset, text.as_str())), ..*committed };
         let generation = Generation(membership);
-        let (ranges, cutter, found) =
-            Ranges::assigned(generation, &committed, settings, now(seconds)).expect("every version is known");
+        let kept: Vec<Kept> = left.iter().map(|(kept, _)| mistaken(*kept, &committed, mistake)).collect();
+        let (ranges, cutter, found, taken) =
+            Ranges::assigned_with(generation, &committed, settings, now(seconds), &kept)
+                .expect("every version is known");
+        let is_taken = |on_volume: &&OnVolume| taken.iter().any(|kept| kept.range == on_volume.0.range);
+        let of_taken = |(kept, block): &OnVolume| (kept.range.first, (*kept, block.clone()));
+        let taken: BTreeMap<i64, OnVolume> = left.iter().filter(is_taken).map(of_taken).collect();
         let owner = Self {
             process,
             membership,
@@ -127,11 +148,12 @@ impl Owner {
             horizon_asked: 0,
             open: Vec::new(),
             told: VecDeque::new(),
-            blocks: BTreeMap::new(),
+            blocks: taken.iter().map(|(first, (_, block))| (*first, block.clone())).collect(),
+            kept: taken.iter().map(|(first, (kept, _))| (*first, *kept)).collect(),
             mistake,
             next_rule: None,
         };
-        (owner, found.overtaken)
+        (owner, found.overtaken, taken.len())
     }
 
     /// The worker reads the next message. `false` when there is none, or it may not be taken.
@@ -186,6 +208,7 @@ impl Owner {
         assert_eq!(closed.fill.messages, offsets.len() as u64);
         let block = Block { range: closed.range, content: closed.content, offsets };
         self.blocks.insert(closed.range.first, block);
+        self.kept.extend(Kept::of(&closed).map(|kept| (closed.range.first, kept)));
         self.told.push_back(Told::Closed(closed));
     }
 
@@ -200,6 +223,7 @@ impl Owner {
                 self.ranges.closed(self.generation, &closed);
                 if closed.fill.messages == 0 {
                     self.blocks.remove(&closed.range.first);
+                    self.kept.remove(&closed.range.first);
                     self.ranges.settled(self.generation, closed.range);
                     return None;
                 }

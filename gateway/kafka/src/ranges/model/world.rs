@@ -4,10 +4,11 @@ use super::{
     Mistake, Random, Tally,
     oracle::{Destination, Oracle, Violation},
     owner::{Block, Message, Owner, SETTINGS, now, settings},
+    volumes::{PODS, Volumes},
 };
 use crate::{
-    partition::PartitionId,
-    ranges::{CommitOutcome, Committed, Log, Overtaken, PROOF_AGE_MAX, Token},
+    partition::{OffsetRange, PartitionId},
+    ranges::{CommitOutcome, Committed, Kept, Log, Overtaken, PROOF_AGE_MAX, Token},
 };
 
 /// Seconds that an insert may be on the wire.
@@ -56,6 +57,7 @@ pub struct World {
     committed: Option<(i64, String)>,
     owners: Vec<Owner>,
     processes: usize,
+    volumes: Volumes,
     commits: Vec<CommitOnTheWire>,
     answers: Vec<(usize, CommitOutcome)>,
     idle: Vec<Delivery>,
@@ -84,6 +86,7 @@ impl World {
             committed: None,
             owners: Vec::new(),
             processes: 0,
+            volumes: Volumes::default(),
             commits: Vec::new(),
             answers: Vec::new(),
             idle: Vec::new(),
@@ -147,7 +150,7 @@ impl World {
     fn act(&mut self) {
         let acting: Vec<usize> = (0..self.owners.len()).filter(|owner| self.owners[*owner].acts).collect();
         let Some(owner) = acting.get(self.random.index(acting.len().max(1))).copied() else { return };
-        match self.random.below(20) {
+        match self.random.below(23) {
             0..9 => while self.random.below(3) > 0 && self.read(owner) {},
             9 | 10 => {
                 if self.owners[owner].flush() {
@@ -157,6 +160,7 @@ impl World {
             11..15 => self.hear(owner),
             15 => self.see_end(owner),
             16 | 17 => self.commit(owner),
+            20..23 => self.spill(owner),
             _ => self.release(owner),
         }
     }
@@ -168,6 +172,22 @@ impl World {
             self.owners[owner].caught_up(self.log_end);
         }
         progressed
+    }
+
+    /// Blocks go to the owner's volume: those that wait or were sent, and now and then some that are in and were not forgotten there.
+    fn spill(&mut self, owner: usize) {
+        let Some(pod) = self.volumes.pod(owner) else { return };
+        let Owner { kept, blocks, ranges, .. } = &self.owners[owner];
+        let from = if self.random.one_in(4) { 0 } else { ranges.offset() };
+        let most = self.random.index(8);
+        let run: Vec<Kept> = kept.range(from..).map(|(_, kept)| *kept).take(most).collect();
+        for kept in &run {
+            self.volumes.put(pod, (*kept, blocks[&kept.range.first].clone()));
+        }
+        self.note(|_| {
+            let run: Vec<OffsetRange> = run.iter().map(|kept| kept.range).collect();
+            format!("owner {owner} has {run:?} on volume {pod}")
+        });
     }
 
     fn hear(&mut self, owner: usize) {
@@ -354,6 +374,12 @@ impl World {
     }
 
     fn assign(&mut self) {
+        let pod = self.random.one_in(2).then(|| self.random.index(PODS));
+        // A pod's volume has one process at a time.
+        if let Some(owner) = pod.and_then(|pod| self.volumes.owner(pod)) {
+            self.die(owner);
+        }
+        let left = pod.map(|pod| self.volumes.left(pod)).unwrap_or_default();
         self.membership += 1;
         self.tally.generations += 1;
         let wants = settings(self.random.below(SETTINGS));
@@ -361,10 +387,21 @@ impl World {
         let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
         let committed = Committed { commit, begin: 0, log };
         self.processes += 1;
-        let (owner, overtaken) =
-            Owner::assigned((self.processes, self.membership), &committed, wants, self.mistake, self.seconds);
+        let (owner, overtaken, taken) = Owner::assigned(
+            (self.processes, self.membership),
+            &committed,
+            (wants, &left),
+            self.mistake,
+            self.seconds,
+        );
         self.owners.push(owner);
         let number = self.owners.len() - 1;
+        if let Some(pod) = pod {
+            let taken_over = &self.owners[number].kept;
+            self.tally.taken_over_alone += self.volumes.begin(pod, number, taken_over, self.log_start);
+        }
+        self.tally.taken_over += taken as u64;
+        self.note(|_| format!("owner {number} takes {taken} blocks over from {pod:?}"));
         self.note(|world| format!("owner {number} begins at {:?}, wants {wants:?}", world.committed));
         self.announce(number, overtaken);
     }
@@ -380,6 +417,10 @@ impl World {
     /// The process of some owner dies. What it has on the wire may still arrive.
     fn crash(&mut self) {
         let owner = self.random.index(self.owners.len());
+        self.die(owner);
+    }
+
+    fn die(&mut self, owner: usize) {
         self.owners[owner].acts = false;
         self.owners[owner].process = usize::MAX;
         self.idle.retain(|delivery| delivery.owner != owner);
