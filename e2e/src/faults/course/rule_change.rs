@@ -26,8 +26,8 @@ use crate::spans::{Generator, Run, Shape};
 /// Gateways.
 const GATEWAYS: usize = 2;
 
-/// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both come together within a
-/// second of load.
+/// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both come together within two
+/// seconds of load.
 const MESSAGES_SET: [u64; GATEWAYS] = [3, 5];
 
 /// Bytes that end a range of each, too: several times what so many messages have.
@@ -47,8 +47,11 @@ const MESSAGES_BY_BYTES: [u64; GATEWAYS] = [4, 3];
 /// Messages that end a range by their number there, which none reaches.
 const MESSAGES_MANY: u64 = 1_000;
 
+/// Load, spans a second: half of the usual one, since ranges of a few messages make several times as many inserts of it.
+const SPANS_PER_SECOND: u64 = 2_500;
+
 /// A block closes by its age only after more than twice the time in which it is full.
-const INTERVAL: &str = "2s";
+const INTERVAL: &str = "4s";
 
 /// How often one of them dies: each once.
 const DEATHS: usize = GATEWAYS;
@@ -121,7 +124,7 @@ impl RuleChange {
             self.start(scene, number)?;
         }
         wait_halves(scene).await?;
-        scene.start_load();
+        scene.start_load_of(SPANS_PER_SECOND);
         scene.wait_inserts(INSERTS_BEFORE).await?;
         let mut longest = 0.0_f64;
         for death in 0..DEATHS {
