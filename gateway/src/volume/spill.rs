@@ -181,7 +181,9 @@ impl Spill {
     /// Takes down what is on its way to the volume, and loses sight of what has arrived.
     fn count_coming(&mut self) {
         let Self { coming, parts, .. } = self;
-        parts.iter_mut().for_each(|part| part.coming = 0);
+        for part in parts.iter_mut() {
+            part.coming = 0;
+        }
         coming.retain(|Coming { shard, frames }| {
             let bytes = frames.upgrade().and_then(|frames| frames.spilling_bytes());
             parts[*shard].coming += bytes.unwrap_or(0);

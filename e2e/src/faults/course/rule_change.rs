@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::only_copy::PARTITIONS_OWNED;
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::cluster::Seen;
-use crate::faults::kafka_wire::Rule;
+use crate::faults::kafka_wire::{Commit, Rule};
 use crate::faults::scene::{Expected, PARTITIONS, PATIENCE, Scene};
 use crate::faults::sink_front::{Leg, Passage, Verdict};
 use crate::spans::{Generator, Run, Shape};
@@ -189,7 +189,7 @@ impl RuleChange {
             .wait("the rules in force", PATIENCE, async |scene| {
                 let mut partitions: BTreeMap<Rule, usize> = BTreeMap::new();
                 let plans = scene.plans().await?;
-                for rule in plans.iter().filter_map(|commit| commit.rule()) {
+                for rule in plans.iter().filter_map(Commit::rule) {
                     *partitions.entry(rule).or_default() += 1;
                 }
                 let is_shared =
