@@ -1,8 +1,11 @@
 //! Specs that cannot be carried out: each is answered with a condition or a refusal that says what to do, and works once mended.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::pipeline::{CREDENTIALS, Settings, condition};
 use e2e::stack::volumes::provide_also;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 
@@ -133,10 +136,55 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;
         scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
-        scene.pipeline.apply(&memory(&format!("{enough}Mi"))).await?;
-        expect_mended(scene).await
+        let mended = memory(&format!("{enough}Mi"));
+        scene.pipeline.apply(&mended).await?;
+        expect_mended(scene).await?;
+        nothing_happens_to_gateways(scene, &mended, (&memory("100Mi"), &memory("128Mi"))).await
     })
     .await
+}
+
+/// An edit that the API server refuses, and one that the operator refuses, are nothing to gateways that run, nor is the way back.
+async fn nothing_happens_to_gateways(
+    scene: &Scene,
+    mended: &Value,
+    (refused_at_once, refused_later): (&Value, &Value),
+) -> Result<()> {
+    let before = running(scene).await?;
+    expect_refusal(scene.pipeline.apply(refused_at_once).await, "memory is a whole number of Mi or Gi")?;
+    scene.pipeline.apply(refused_later).await?;
+    scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+    let sent = scene.producer.produce(&scene.feed(e2e::spans::Shape::Numbered, None), 1_000..2_000).await?;
+    ensure!(sent.acked.count() == 1_000, "{:?}", sent.failure);
+    scene.wait_rows(2_000, READY).await?;
+    let meanwhile = running(scene).await?;
+    ensure!(meanwhile == before, "a refused edit changed what ran: {before:?}, {meanwhile:?}");
+    scene.pipeline.apply(mended).await?;
+    scene.pipeline.wait_ready(READY).await?;
+    let after = running(scene).await?;
+    ensure!(after == before, "taking a refused edit back changed what ran: {before:?}, {after:?}");
+    Ok(())
+}
+
+/// What runs: the gateways by name, each with its UID and how often it was started again, and the generation of their `StatefulSet`, of
+/// which they were made.
+#[derive(Debug, PartialEq, Eq)]
+struct Running {
+    gateways: BTreeMap<String, (String, i32)>,
+    workload: Option<i64>,
+}
+
+async fn running(scene: &Scene) -> Result<Running> {
+    let pods = scene.pipeline.gateways();
+    let mut gateways = BTreeMap::new();
+    for (name, uid) in pods.uids().await? {
+        let restarts = pods.restarts(&name).await?;
+        gateways.insert(name, (uid, restarts));
+    }
+    ensure!(!gateways.is_empty(), "there is no gateway");
+    let name = format!("{}-gateway", scene.pipeline.name());
+    let workload = scene.namespace.api::<StatefulSet>().get(&name).await.context("get the StatefulSet")?;
+    Ok(Running { gateways, workload: workload.metadata.generation })
 }
 
 /// The numbers of whole MiB that a text has, as `256Mi` or `256MiB` or `256 MiB`.
@@ -166,26 +214,44 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
         }
         // Once it exists, some things stay as they are. No Secret, so no gateway starts.
         scene.pipeline.apply(&json!({})).await?;
-        for (change, words) in [
-            (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
-            (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
-            (
-                json!({"queue": {"storageClassName": "Another"}}),
-                "storageClassName is the name of a StorageClass",
-            ),
-            (
-                json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
-                "onTimeout Force cannot be used",
-            ),
-        ] {
+        for (change, words) in refused_once_there() {
             let applied = scene.pipeline.apply(&change).await;
             expect_refusal(applied, words).with_context(|| change.to_string())?;
         }
         // Mended, it is taken.
         scene.apply_credentials().await?;
-        expect_mended(scene).await
+        expect_mended(scene).await?;
+        // And none of them is anything to gateways that run.
+        let (before, generation) = (running(scene).await?, scene.pipeline.get().await?.metadata.generation);
+        for (change, words) in refused().into_iter().chain(refused_once_there()) {
+            let applied = scene.pipeline.apply(&change).await;
+            expect_refusal(applied, words).with_context(|| change.to_string())?;
+            let after = running(scene).await?;
+            ensure!(after == before, "{change} changed what ran: {before:?}, {after:?}");
+        }
+        let after = scene.pipeline.get().await?.metadata.generation;
+        ensure!(after == generation, "an edit was refused and taken: {generation:?}, {after:?}");
+        // Whoever has an event of it on the way still would have to act: a change that is taken is acted on after them.
+        scene.pipeline.apply(&json!({"scaling": {"targetLag": "3m"}})).await?;
+        scene.pipeline.wait_ready(READY).await?;
+        let after = running(scene).await?;
+        ensure!(after == before, "refused edits changed what ran: {before:?}, {after:?}");
+        Ok(())
     })
     .await
+}
+
+/// The same for a pipeline that is there: some things stay as they are.
+fn refused_once_there() -> Vec<(Value, &'static str)> {
+    vec![
+        (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
+        (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
+        (json!({"queue": {"storageClassName": "Another"}}), "storageClassName is the name of a StorageClass"),
+        (
+            json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
+            "onTimeout Force cannot be used",
+        ),
+    ]
 }
 
 /// Changes that the API server refuses, and what it says.
