@@ -47,3 +47,4 @@ mod turns;
 mod unharmed;
 mod volumes;
 mod waves;
+mod zone;

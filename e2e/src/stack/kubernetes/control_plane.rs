@@ -97,6 +97,8 @@ fn api_server(kubernetes: &Kubernetes) -> Command {
         ("proxy-client-key-file", file("front-proxy.key")),
         ("authorization-mode", "Node,RBAC".into()),
         ("enable-admission-plugins", "NodeRestriction".into()),
+        // A pod gets its node's zone as a label, from which a gateway knows it. On by itself from 1.35 on.
+        ("feature-gates", "PodTopologyLabelsAdmission=true".into()),
         ("allow-privileged", "true".into()),
         ("profiling", "false".into()),
     ];
