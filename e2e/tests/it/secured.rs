@@ -5,6 +5,7 @@
 mod broker;
 mod front;
 mod keys;
+mod letters;
 mod operator;
 pub mod pods;
 

@@ -103,6 +103,15 @@ impl Broker {
         change.arg(format!("SCRAM-SHA-512=[password={password}]"));
         output(&mut change).map(drop).context("change the user's password")
     }
+
+    /// Lets a user do this with a topic, by an ACL. A topic that none names is everyone's; with the first it is only for those that they name.
+    pub fn allow(&self, user: &str, operation: &str, topic: &str) -> Result<()> {
+        let mut allow = java()?;
+        allow.args(["-Xmx128m", "org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.host]);
+        allow.args(["--add", "--allow-principal", &format!("User:{user}")]);
+        allow.args(["--operation", operation, "--topic", topic]);
+        output(&mut allow).map(drop).with_context(|| format!("let {user} do {operation} with {topic}"))
+    }
 }
 
 /// Name, where it listens, and where it tells its clients to go.
@@ -155,6 +164,8 @@ fn properties(folder: &Path, keys: &Keys, listeners: &[Listener], controller: &s
          group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\nlog.cleaner.dedupe.buffer.size=4194304\n\
          ssl.keystore.type=PEM\nssl.keystore.location={}\nssl.truststore.type=PEM\nssl.truststore.location={}\n\
          listener.name.mutual.ssl.client.auth=required\nlistener.name.fronted.ssl.client.auth=required\n\
+         authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+         super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n\
          sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n",
         at(|listener| &listener.1),
         at(|listener| &listener.2),
