@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, discovery};
@@ -80,6 +80,17 @@ impl Cluster {
         let (api, name) = self.api_of(object).await?;
         let applied = api.patch(&name, parameters, &Patch::Apply(object)).await;
         applied.with_context(|| format!("apply {} {name}", text_at(object, "/kind")))
+    }
+
+    /// Deletes `object`. One that is gone already is fine.
+    pub async fn delete(&self, object: &Value) -> Result<()> {
+        let (api, name) = self.api_of(object).await?;
+        match api.delete(&name, &DeleteParams::background()).await {
+            Err(error) if !is_missing(&error) => {
+                Err(error).with_context(|| format!("delete {} {name}", text_at(object, "/kind")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The API and the name of an object with `apiVersion`, `kind` and `metadata`.

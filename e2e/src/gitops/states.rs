@@ -84,7 +84,7 @@ pub const ALL: [State; 55] = [
     ("suspending", "Progressing", "InProgress"),
     ("table-differs", "Healthy", "Current"),
     ("table-missing", "Progressing", "InProgress"),
-    ("table-not-managed", "Progressing", "InProgress"),
+    ("table-not-managed", "Healthy", "Current"),
     ("table-unfit", "Progressing", "InProgress"),
     ("topic-missing", "Progressing", "InProgress"),
     ("unseen", "Progressing", "InProgress"),
@@ -93,7 +93,7 @@ pub const ALL: [State; 55] = [
     ("volumes-not-deleted", "Healthy", "Current"),
     ("volumes-not-drained", "Healthy", "Current"),
     ("volumes-replacing", "Progressing", "InProgress"),
-    ("without-volumes", "Progressing", "InProgress"),
+    ("without-volumes", "Healthy", "Current"),
 ];
 
 /// What a state is to Argo CD, and to kstatus.

@@ -1,5 +1,7 @@
 //! Live objects, as Argo CD and kstatus see them by their own code.
 
+mod passing;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use e2e::stack::paths;
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::Value;
 use sluice_crds::{TracePipeline, TracePipelineStatus};
+
+pub use passing::Passing;
 
 /// Time for conditions to come to what they stay at, once the one that a test waits for is there: the operator looks every few seconds.
 const SETTLED: Duration = Duration::from_mins(2);
@@ -74,12 +78,15 @@ async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<(
 }
 
 async fn live(pipeline: &Pipeline) -> Result<Value> {
-    let kind = ApiResource::erase::<TracePipeline>(&());
-    let namespace = pipeline.namespace();
-    let pipelines: Api<DynamicObject> =
-        Api::namespaced_with(namespace.cluster().client(), namespace.name(), &kind);
-    let live = pipelines.get(pipeline.name()).await.context("get the pipeline")?;
+    let live = api(pipeline).get(pipeline.name()).await.context("get the pipeline")?;
     serde_json::to_value(live).context("write the pipeline")
+}
+
+/// Pipelines as the API server has them, whatever our types know of.
+fn api(pipeline: &Pipeline) -> Api<DynamicObject> {
+    let namespace = pipeline.namespace();
+    let kind = ApiResource::erase::<TracePipeline>(&());
+    Api::namespaced_with(namespace.cluster().client(), namespace.name(), &kind)
 }
 
 /// A sync of what was applied would change nothing.

@@ -41,6 +41,7 @@ mod samples;
 mod scene;
 mod schema;
 mod secured;
+mod states;
 mod throughput;
 mod told;
 mod turns;

@@ -52,7 +52,8 @@ pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()
     .await
 }
 
-async fn lift(namespace: &Namespace, name: &str) -> Result<()> {
+/// Takes a quota away.
+pub async fn lift(namespace: &Namespace, name: &str) -> Result<()> {
     let quotas = namespace.api::<ResourceQuota>();
     quotas.delete(name, &DeleteParams::default()).await.map(drop).context("delete a quota")
 }

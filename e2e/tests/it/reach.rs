@@ -3,13 +3,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Seen, until};
+use e2e::pipeline::condition;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
+use crate::gitops::reached;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes::uids;
 
@@ -63,6 +66,12 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
         scene.pipeline.gateways().delete(lost).await?;
         let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
         ensure!(words.contains("it is made anew if no node takes it until"), "{words}");
+        // What the other gateway inserts fails as well, which two looks at it say.
+        reached(&scene.pipeline, "volume-out-of-reach", READY, |status| {
+            condition(status, kind::SINK_REACHABLE).is_some_and(|one| one.reason == reason::INSERTS_FAILING)
+                && condition(status, kind::READY).is_some_and(|one| one.reason == reason::VOLUME_OUT_OF_REACH)
+        })
+        .await?;
         let before = uids(scene).await?;
         let claim = format!("queue-{lost}");
         waited_long(scene, lost).await?;

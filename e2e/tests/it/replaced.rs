@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::{Cluster, Seen, until};
+use e2e::pipeline::condition;
 use e2e::stack::volumes::{PROVISIONER, provide_also};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_crds::status::condition::VOLUMES_RESIZED;
+use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
+use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
 
 use crate::environment::READY;
+use crate::gitops::reached;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes::{claims, uids};
 
@@ -49,7 +52,7 @@ async fn play(scene: &Scene) -> Result<()> {
     scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
     let client = scene.namespace.cluster().client();
     tokio::select! {
-        replaced = replace(scene) => replaced?,
+        replaced = async { tokio::try_join!(replace(scene), told(scene)) } => replaced.map(drop)?,
         ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
     }
     let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
@@ -117,6 +120,15 @@ async fn replace(scene: &Scene) -> Result<()> {
     let after = scene.pipeline.gateways().uids().await?;
     ensure!(after.iter().all(|(name, uid)| pods.get(name) != Some(uid)), "{after:?}, were {pods:?}");
     Ok(())
+}
+
+/// It says so while a gateway is emptied or its volume made anew.
+async fn told(scene: &Scene) -> Result<()> {
+    reached(&scene.pipeline, "volumes-replacing", REPLACED, |status| {
+        let has = |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);
+        has(RECONCILING, RESIZING_VOLUMES) && has(VOLUMES_RESIZED, REPLACING)
+    })
+    .await
 }
 
 /// Class, size, and whether it is bound.

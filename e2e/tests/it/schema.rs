@@ -10,6 +10,7 @@ use serde_json::json;
 use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
+use crate::gitops::assert_state;
 use crate::scene::{self, Scene, Uses};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,6 +47,7 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
         let status = scene.pipeline.wait_ready(READY).await?;
         let schema_ready = condition(&status, kind::SCHEMA_READY).map(|found| found.status.clone());
         ensure!(schema_ready.as_deref() == Some("False"), "Ready took the difference away: {schema_ready:?}");
+        assert_state(&scene.pipeline, "table-differs").await?;
         ensure!(self::pods(scene).await? == pods, "a gateway was replaced");
         Ok(())
     })

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Seen, until};
+use e2e::pipeline::condition;
 use e2e::stack::volumes::CLASS;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -17,9 +18,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use sluice_crds::status::condition::{VOLUMES_DRAINED, VOLUMES_RESIZED};
+use sluice_crds::TracePipelineStatus;
+use sluice_crds::status::condition::{RECONCILING, VOLUMES_DRAINED, VOLUMES_RESIZED};
+use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING_VOLUMES};
 
 use crate::environment::READY;
+use crate::gitops::{assert_state, reached};
 use crate::scene::{self, Scene, Uses};
 
 /// Spans a second: enough to see one that is missing or doubled at any step.
@@ -48,7 +52,7 @@ async fn play(scene: &Scene) -> Result<()> {
     let load = scene.load(SPANS_PER_SECOND);
     scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     refuse(scene).await?;
-    grow(scene).await?;
+    grow_telling(scene, async || told(scene).await).await?;
     leave_one_behind(scene).await?;
     let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
     ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
@@ -71,6 +75,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
     let refused = ("False", "NotExpandable");
     let message = scene.pipeline.wait_condition(VOLUMES_RESIZED, refused, READY).await?;
     ensure!(message.contains("queue.size back to 1Gi"), "it does not say what would help: {message}");
+    assert_state(&scene.pipeline, "not-expandable").await?;
     ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
     ensure!(scene.pipeline.gateways().uids().await? == pods, "gateways were replaced");
     scene.pipeline.apply(&spec("1Gi", 2)).await?;
@@ -79,6 +84,11 @@ async fn refuse(scene: &Scene) -> Result<()> {
 
 /// The claims are asked to grow, the StatefulSet is made again, and the very pods go on.
 pub async fn grow(scene: &Scene) -> Result<()> {
+    grow_telling(scene, async || Ok(())).await
+}
+
+/// The same, with a look before the resizer does its work.
+async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     lets_grow(scene.namespace.cluster(), true).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
@@ -94,6 +104,7 @@ pub async fn grow(scene: &Scene) -> Result<()> {
         })
     })
     .await?;
+    look().await?;
     resize(scene).await?;
     scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     let status = scene.pipeline.wait_ready(READY).await?;
@@ -104,6 +115,33 @@ pub async fn grow(scene: &Scene) -> Result<()> {
     for name in after.keys() {
         let restarts = scene.pipeline.gateways().restarts(name).await?;
         ensure!(restarts == 0, "{name} was started {restarts} times again");
+    }
+    Ok(())
+}
+
+/// What is said while the resizer is at work, and once nothing is left but file systems, which grow with the pods.
+async fn told(scene: &Scene) -> Result<()> {
+    let grows = |resized: &'static str| {
+        move |status: &TracePipelineStatus| {
+            let has =
+                |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);
+            has(RECONCILING, RESIZING_VOLUMES) && has(VOLUMES_RESIZED, resized)
+        }
+    };
+    reached(&scene.pipeline, "volumes-growing", READY, grows(RESIZING)).await?;
+    wait_for_file_systems(scene, true).await?;
+    reached(&scene.pipeline, "file-systems-pending", READY, grows(FILE_SYSTEM_RESIZE_PENDING)).await?;
+    wait_for_file_systems(scene, false).await
+}
+
+/// What a resizer says once the volumes have grown, or no longer.
+async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
+    let api: Api<PersistentVolumeClaim> = scene.namespace.api();
+    let waits = json!([{"type": "FileSystemResizePending", "status": "True"}]);
+    let said = Patch::Merge(json!({"status": {"conditions": if wait { waits } else { json!([]) }}}));
+    for name in claims(scene).await?.keys() {
+        let written = api.patch_status(name, &PatchParams::default(), &said).await;
+        written.context("write the status of a claim")?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use e2e::gateway::free_address;
 use e2e::process::output;
 use e2e::stack::kafka::jars;
 use e2e::stack::paths::Paths;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::TcpStream;
 
 use super::keys::{Keys, SERVER_NAME};
@@ -93,6 +94,12 @@ impl Broker {
         })
         .await?;
         Ok(broker)
+    }
+
+    /// Stops it where it is, so that it answers nothing and no connection ends; or lets it go on.
+    pub fn rest(&self, rests: bool) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, if rests { Signal::STOP } else { Signal::CONT }).context("signal the broker")
     }
 
     /// Gives the user another password for SCRAM-SHA-512: who is connected stays so, who comes needs the new one.

@@ -24,6 +24,7 @@ use super::broker::{Broker, Fronted, PASSWORD, USER};
 use super::front::Front;
 use super::keys::Keys;
 use crate::environment::READY;
+use crate::gitops::reached;
 use crate::scene::{self, Scene, Uses};
 
 /// Partitions: two for each of two gateways.
@@ -104,6 +105,7 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         let own = Own::start(scene).await?;
         scene.start(&Own::spec(&json!({"replicas": 2}))).await?;
         made_by_job(scene).await?;
+        refused(scene).await?;
         let load = scene.load(SPANS_PER_SECOND);
         scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
         let rolled = changed(scene, &own).await?;
@@ -112,11 +114,44 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
         let after = scene.pipeline.gateways().uids().await?;
         ensure!(after == rolled, "gateways were replaced once more: {rolled:?}, then {after:?}");
+        away(scene, &own).await?;
         // While its servers are there.
         scene.pipeline.delete(FLOW).await?;
         own.remove()
     })
     .await
+}
+
+/// Who is not known to the broker, and whom the broker cannot prove itself to, wait; the others go on.
+async fn refused(scene: &Scene) -> Result<()> {
+    scene.namespace.apply_credentials("stranger", USER, "battery staple").await?;
+    let stranger = json!({"secretRef": {"name": "stranger"}});
+    // The authority that signed the broker's certificate is none that everybody trusts.
+    let doubter = json!({"caSecretRef": null});
+    for (name, change, reason) in [
+        ("source-refuses-user", json!({"consumerGroup": "stranger", "sasl": stranger}), reason::AUTH_FAILED),
+        ("source-without-tls", json!({"consumerGroup": "doubter", "tls": doubter}), reason::TLS_FAILED),
+    ] {
+        let settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
+        let pipeline = Pipeline::new(&scene.namespace, settings);
+        pipeline.apply(&Own::spec(&json!({"source": {"kafka": change}}))).await?;
+        reached(&pipeline, name, READY, says(reason)).await?;
+        pipeline.delete(FLOW).await?;
+    }
+    Ok(())
+}
+
+/// The broker takes connections and answers nothing.
+async fn away(scene: &Scene, own: &Own) -> Result<()> {
+    own.broker.rest(true)?;
+    let told = reached(&scene.pipeline, "source-away", READY, says(reason::TIMEOUT)).await;
+    own.broker.rest(false)?;
+    told?;
+    scene.pipeline.wait_ready(READY).await.map(drop)
+}
+
+fn says(reason: &str) -> impl Fn(&TracePipelineStatus) -> bool {
+    move |status| condition(status, kind::SOURCE_REACHABLE).is_some_and(|one| one.reason == reason)
 }
 
 /// The table was made over the front, of which there is no other address in the spec.

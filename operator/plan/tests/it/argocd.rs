@@ -6,9 +6,8 @@
 mod states;
 
 use crate::statuses::said;
-use serde_json::{Value, json};
-use sluice_crds::status::NEVER_OBSERVED;
-use states::{State, draining, states, unseen};
+use serde_json::Value;
+use states::{State, states};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -31,31 +30,13 @@ fn stored(folder: &str) -> BTreeSet<String> {
     names.map(|name| name.strip_suffix(".yaml").unwrap().to_owned()).collect()
 }
 
-/// The objects as the API server gives them, by name, with why none of a cluster is there: those of [`states`], and what it shows before
-/// and beside them.
+/// The objects as the API server gives them, by name, with why none of a cluster is there.
 fn planned() -> BTreeMap<String, (&'static str, Value)> {
-    let object =
-        |pipeline: &sluice_crds::TracePipeline| without_null(serde_json::to_value(pipeline).unwrap());
-    let mut all: BTreeMap<String, (&'static str, Value)> = BTreeMap::new();
-    for State { name, why, mut pipeline, facts } in states() {
+    let of = |State { name, why, mut pipeline, facts }: State| {
         pipeline.status = Some(said(&pipeline, &facts));
-        let is_first = all.insert(name.clone(), (why, object(&pipeline))).is_none();
-        assert!(is_first, "two states are named {name}");
-    }
-    let mut outdated = all["running"].1.clone();
-    outdated["metadata"]["generation"] = json!(2);
-    let mut new = object(&unseen());
-    new["status"] = json!({"observedGeneration": NEVER_OBSERVED});
-    let brief = "It lasts until the operator looks";
-    all.insert("outdated".into(), (brief, outdated));
-    all.insert("unseen".into(), (brief, new));
-    all.insert(
-        "draining".into(),
-        ("It lasts for as long as gateways that hold little take", object(&draining())),
-    );
-    let live = stored("live");
-    all.retain(|name, _| !live.contains(name));
-    all
+        (name.to_owned(), (why, without_null(serde_json::to_value(pipeline).unwrap())))
+    };
+    states().into_iter().map(of).collect()
 }
 
 /// What is not set is not there.
