@@ -25,6 +25,8 @@ pub const UPDATE: &str = "UPDATE_STATES";
 const TIME: &str = "2026-01-01T00:00:00Z";
 /// Any identity.
 const UID: &str = "6f1c0c3a-0000-4000-8000-000000000000";
+/// Any image of a gateway.
+const IMAGE: &str = "sluice-gateway:0.1.0";
 /// Any hash or revision.
 const HASH: &str = "0123456789";
 
@@ -157,7 +159,7 @@ pub fn write(folder: &Path, name: &str, live: &Value, settings: &Settings) -> Re
 fn normalized(live: &Value, settings: &Settings) -> Value {
     let names = [
         (settings.clickhouse.as_str(), "http://clickhouse:8123"),
-        (settings.image.as_str(), "sluice-gateway:0.1.0"),
+        (settings.image.as_str(), IMAGE),
         (settings.database.as_str(), "otel"),
         (settings.topic.as_str(), "tracing"),
     ];
@@ -181,12 +183,36 @@ fn rewritten(key: &str, value: &Value, names: &[(&str, &str)]) -> Value {
         Value::Array(items) => items.iter().map(|item| rewritten(key, item, names)).collect(),
         Value::String(_) if HASHES.contains(&key) => json!(HASH),
         Value::String(_) if key == "uid" => json!(UID),
+        // The operator's, whatever the spec names.
+        Value::String(_) if key == "defaultImage" => json!(IMAGE),
+        // Its name ends in the hash of all that it is.
+        Value::String(text) if key == "job" => {
+            json!(format!("{}-{HASH}", text.rsplit_once('-').map_or(text.as_str(), |(name, _)| name)))
+        }
         Value::String(text) if text.parse::<Timestamp>().is_ok() => json!(TIME),
         Value::String(text) => {
-            json!(names.iter().fold(text.clone(), |text, (name, instead)| text.replace(name, instead)))
+            let text = with_any_identity(text);
+            json!(names.iter().fold(text, |text, (name, instead)| text.replace(name, instead)))
         }
         other => other.clone(),
     }
+}
+
+/// A text with any identity in place of those that it has, such as that of a claim in the name of its volume.
+fn with_any_identity(text: &str) -> String {
+    let (mut rest, mut whole) = (text, String::new());
+    let is_at = |rest: &str, at: usize| rest.get(at..at + UID.len()).is_some_and(is_identity);
+    while let Some(at) = (0..rest.len()).find(|at| is_at(rest, *at)) {
+        whole.push_str(&rest[..at]);
+        whole.push_str(UID);
+        rest = &rest[at + UID.len()..];
+    }
+    whole + rest
+}
+
+fn is_identity(text: &str) -> bool {
+    let is_so = |(found, any): (u8, u8)| if any == b'-' { found == b'-' } else { found.is_ascii_hexdigit() };
+    text.bytes().zip(UID.bytes()).all(is_so)
 }
 
 #[cfg(test)]
@@ -211,8 +237,10 @@ mod tests {
             "metadata": {"name": "traces", "namespace": "e2e-life-1f-0", "uid": "x", "generation": 2,
                 "resourceVersion": "7", "managedFields": [], "creationTimestamp": "2026-05-05T01:02:03Z"},
             "spec": {"source": {"kafka": {"topics": ["e2e-life-1f-0"], "bootstrapServers": ["10.0.0.1:9092"]}}},
-            "status": {"configHash": "ab", "image": "sluice.local/gateway:abc", "conditions": [
-                {"type": "Ready", "status": "True", "reason": "Running", "message": "no topic e2e-life-1f-0 since 5",
+            "status": {"configHash": "ab", "image": "sluice.local/gateway:abc", "defaultImage": "sluice.local/gateway:def",
+                "schema": {"job": "traces-schema-ab12"}, "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Running",
+                    "message": "no topic e2e-life-1f-0 since 5, nor pvc-1ab300ef-81d4-407d-b275-6dadb9b0da35",
                     "lastTransitionTime": "2026-05-05T01:02:03Z"}]},
         });
         let found = normalized(&live, &settings());
@@ -220,8 +248,10 @@ mod tests {
             "metadata": {"name": "traces", "namespace": "tracing", "uid": UID, "generation": 2,
                 "creationTimestamp": TIME},
             "spec": {"source": {"kafka": {"topics": ["tracing"], "bootstrapServers": ["kafka:9092"]}}},
-            "status": {"configHash": HASH, "image": "sluice-gateway:0.1.0", "conditions": [
-                {"type": "Ready", "status": "True", "reason": "Running", "message": "no topic tracing since 5",
+            "status": {"configHash": HASH, "image": IMAGE, "defaultImage": IMAGE,
+                "schema": {"job": format!("traces-schema-{HASH}")}, "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Running",
+                    "message": format!("no topic tracing since 5, nor pvc-{UID}"),
                     "lastTransitionTime": TIME}]},
         });
         assert_eq!(found, expected);

@@ -18,6 +18,9 @@ type Known = (&'static str, &'static str, &'static str);
 /// A Secret with a user and no password.
 const HALF: &str = "half";
 
+/// A database that nobody has made, and with a name that is like none that is there.
+const NOWHERE: &str = "nowhere";
+
 /// A table that lacks almost all columns.
 const NARROW: &str = "narrow";
 
@@ -55,7 +58,7 @@ async fn play(scene: &Scene) -> Result<()> {
 
 async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
     let schema = |management: &str| json!({"sink": {"clickhouse": {"schema": {"management": management}}}});
-    let (none, usual) = (json!({}), schema("CreateIfMissing"));
+    let usual = json!({});
     let sink = |change: Value| json!({"sink": {"clickhouse": change}});
     let secure = scene.pipeline.settings().clickhouse.replace("http://", "https://");
     let operators = operators_image(scene).await?;
@@ -66,7 +69,7 @@ async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
             ("secret-incomplete", kind::SINK_REACHABLE, reason::SECRET_INCOMPLETE),
         ),
         (
-            Other::new(scene, "no-broker", |at| at.brokers = vec![nobody()], &none),
+            Other::new(scene, "no-broker", |at| at.brokers = vec![nobody()], &usual),
             ("source-unreachable", kind::SOURCE_REACHABLE, reason::UNREACHABLE),
         ),
         (
@@ -78,7 +81,7 @@ async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
             ("sink-without-tls", kind::SINK_REACHABLE, reason::TLS_FAILED),
         ),
         (
-            Other::new(scene, "no-database", |at| at.database.push_str("_none"), &schema("Validate")),
+            Other::new(scene, "no-database", |at| at.database = NOWHERE.into(), &schema("Validate")),
             ("database-missing", kind::SCHEMA_READY, reason::DATABASE_MISSING),
         ),
         (
