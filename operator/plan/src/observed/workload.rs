@@ -151,7 +151,10 @@ impl PodSeen {
             message.is_some_and(|message| VOLUME_CONFLICTS.iter().any(|clause| message.contains(clause)));
         let unscheduled_since =
             unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
-        (!is_ready).then(|| Self { name, trouble: trouble(&status), is_kept_by_volume, unscheduled_since })
+        // One that is told to go ends as it is meant to, and another takes its place.
+        let is_going = pod.metadata.deletion_timestamp.is_some();
+        let trouble = trouble(&status).filter(|_| !is_going);
+        (!is_ready).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since })
     }
 }
 
@@ -196,6 +199,7 @@ fn joined(reason: Option<&str>, message: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     fn pod(name: &str, status: &Value) -> Pod {
@@ -235,6 +239,16 @@ mod tests {
         ] {
             assert_eq!(PodSeen::of(&pod("a", status)).unwrap().trouble.as_deref(), expected, "{status}");
         }
+    }
+
+    #[test]
+    fn that_a_pod_ends_which_is_told_to_go_is_no_trouble() {
+        let ended = container(&json!({"terminated": {"exitCode": 0, "reason": "Completed"}}), &json!({}));
+        let mut gone = pod("a", &ended);
+        let trouble = |pod: &Pod| PodSeen::of(pod).unwrap().trouble;
+        assert_eq!(trouble(&gone).as_deref(), Some("last exit 0: Completed"));
+        gone.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(trouble(&gone), None);
     }
 
     #[test]
