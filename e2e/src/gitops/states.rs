@@ -1,8 +1,7 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Objects in `live` were read off a cluster by an end-to-end test, with [`UPDATE`] set; those in `planned` are the
-//! operator's own tests', and say why they are not live.
+//! gitopscheck. Each was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 55] = [
+pub const ALL: [State; 54] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -71,7 +70,6 @@ pub const ALL: [State; 55] = [
     ("secret-incomplete", "Progressing", "InProgress"),
     ("secret-missing", "Progressing", "InProgress"),
     ("servers-not-reached", "Healthy", "Current"),
-    ("sink-away", "Progressing", "InProgress"),
     ("sink-refuses-user", "Progressing", "InProgress"),
     ("sink-unreachable", "Progressing", "InProgress"),
     ("sink-without-tls", "Progressing", "InProgress"),
@@ -107,19 +105,13 @@ pub fn meant(name: &str) -> Result<(&'static str, &'static str)> {
 /// The objects of all states, by name.
 pub fn stored() -> Result<BTreeMap<String, Value>> {
     let mut states = BTreeMap::new();
-    for folder in ["live", "planned"] {
-        let folder = paths::workspace().join(FOLDER).join(folder);
-        // Git keeps no folder that has no file.
-        let files =
-            if folder.exists() { Some(fs::read_dir(&folder).context("list the states")?) } else { None };
-        for file in files.into_iter().flatten() {
-            let path = file.context("list the states")?.path();
-            let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            let object =
-                serde_saphyr::from_str(&text).with_context(|| format!("understand {}", path.display()))?;
-            states.insert(name, object);
-        }
+    for file in fs::read_dir(paths::workspace().join(FOLDER)).context("list the states")? {
+        let path = file.context("list the states")?.path();
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let object =
+            serde_saphyr::from_str(&text).with_context(|| format!("understand {}", path.display()))?;
+        states.insert(name, object);
     }
     Ok(states)
 }

@@ -63,7 +63,7 @@ async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<(
     let settings = pipeline.settings();
     states::write(&paths::workspace().join(SEEN), name, &live, settings)?;
     if std::env::var_os(states::UPDATE).is_some() {
-        states::write(&paths::workspace().join(states::FOLDER).join("live"), name, &live, settings)?;
+        states::write(&paths::workspace().join(states::FOLDER), name, &live, settings)?;
     }
     let (argo, kstatus) = states::meant(name)?;
     let status = live["status"].clone();

@@ -53,11 +53,10 @@ pub struct SchemaFailure {
 }
 
 /// Reasons that the Job may name; any other becomes `JobFailed`.
-const NAMED: [&str; 9] = [
+const NAMED: [&str; 8] = [
     reason::AUTH_FAILED,
     reason::TLS_FAILED,
     reason::UNREACHABLE,
-    reason::TIMEOUT,
     reason::DATABASE_MISSING,
     reason::TABLE_MISSING,
     reason::COLUMN_MISMATCH,

@@ -1,18 +1,9 @@
 //! The statuses in `config/argocd/testdata`, one for every state of a pipeline: `cargo verify` gives them to Argo CD's health script and
-//! to kstatus (`e2e/src/verify/gitops.rs`). Those in `live` are what a cluster had: the end-to-end tests compare what they see with them,
-//! and write them with `UPDATE_STATES=1`. Those in `planned` are written here, by `UPDATE_GOLDEN=1 cargo test -p sluice-plan`, and say why no
-//! end-to-end test writes them.
+//! to kstatus (`e2e/src/verify/gitops.rs`). A cluster had each: the end-to-end tests compare what they see with them, and write them with
+//! `UPDATE_STATES=1`.
 
-mod states;
-
-use crate::statuses::said;
 use serde_json::Value;
-use states::{State, states};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::PathBuf,
-};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 fn config(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../config/argocd").join(file)
@@ -20,53 +11,6 @@ fn config(file: &str) -> PathBuf {
 
 fn read(file: &str) -> String {
     fs::read_to_string(config(file)).unwrap_or_default()
-}
-
-/// Names of the states in a folder of the test data.
-fn stored(folder: &str) -> BTreeSet<String> {
-    // Git keeps no folder that has no file.
-    let files = fs::read_dir(config("testdata").join(folder)).into_iter().flatten();
-    let names = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
-    names.map(|name| name.strip_suffix(".yaml").unwrap().to_owned()).collect()
-}
-
-/// The objects as the API server gives them, by name, with why none of a cluster is there.
-fn planned() -> BTreeMap<String, (&'static str, Value)> {
-    let of = |State { name, why, mut pipeline, facts }: State| {
-        pipeline.status = Some(said(&pipeline, &facts));
-        (name.to_owned(), (why, without_null(serde_json::to_value(pipeline).unwrap())))
-    };
-    states().into_iter().map(of).collect()
-}
-
-/// What is not set is not there.
-fn without_null(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let set = fields.into_iter().filter(|(_, field)| !field.is_null());
-            set.map(|(name, field)| (name, without_null(field))).collect()
-        }
-        Value::Array(items) => items.into_iter().map(without_null).collect(),
-        other => other,
-    }
-}
-
-#[test]
-fn the_statuses_that_argo_cd_is_tested_with_are_what_is_written() {
-    let all = planned();
-    for (name, (why, object)) in &all {
-        let (file, object) =
-            (format!("testdata/planned/{name}.yaml"), serde_saphyr::to_string(object).unwrap());
-        let found = format!("# Planned by a test, not read off a cluster. {why}.\n{object}");
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(config(&file), &found).unwrap();
-        }
-        assert!(
-            found == read(&file),
-            "config/argocd/{file} differs: run `UPDATE_GOLDEN=1 cargo test -p sluice-plan` and look at the diff"
-        );
-    }
-    assert_eq!(stored("planned"), all.into_keys().collect(), "a state is live or planned, not both");
 }
 
 /// The words that conditions use, as the contract has them.
@@ -82,13 +26,11 @@ fn reasons() -> BTreeSet<String> {
 fn every_reason_is_that_of_a_state() {
     let mut left = reasons();
     assert!(left.len() > 50, "{left:?}");
-    for folder in ["live", "planned"] {
-        for name in stored(folder) {
-            let state: Value =
-                serde_saphyr::from_str(&read(&format!("testdata/{folder}/{name}.yaml"))).unwrap();
-            for condition in state["status"]["conditions"].as_array().into_iter().flatten() {
-                left.remove(condition["reason"].as_str().unwrap());
-            }
+    for file in fs::read_dir(config("testdata")).unwrap() {
+        let state: Value =
+            serde_saphyr::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
+        for condition in state["status"]["conditions"].as_array().into_iter().flatten() {
+            left.remove(condition["reason"].as_str().unwrap());
         }
     }
     assert_eq!(left, BTreeSet::new(), "no state in config/argocd/testdata has these reasons");

@@ -73,7 +73,7 @@ fn edits() -> impl Strategy<Value = Vec<(Index, Edit)>> {
 /// The samples, and pipelines with a status of every kind.
 static ORIGINALS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let mut all = Vec::new();
-    for folder in ["samples", "argocd/testdata/live", "argocd/testdata/planned"] {
+    for folder in ["samples", "argocd/testdata"] {
         let folder = format!("{}/../../config/{folder}", env!("CARGO_MANIFEST_DIR"));
         for file in fs::read_dir(folder).unwrap() {
             let object: Result<Value, _> =
