@@ -1,6 +1,7 @@
 //! The operator is killed after every single write that it makes, through all that is done to a pipeline in its life: made, its volumes
 //! grown, changed in config and in memory, changed to what fails and is taken back, suspended, resumed, its volumes replaced by smaller ones,
-//! one gateway fewer, deleted. Numbered spans flow through all of it but its beginning and its end: none is lost, none doubled.
+//! one gateway fewer, deleted. Numbered spans flow through all of it but its beginning and its end: none is lost, none doubled. What is done
+//! to it from outside its spec is in [`outside`].
 //!
 //! ```text
 //! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is kept back
@@ -15,31 +16,25 @@
 //! test plays the resizer, as in `volumes.rs`. The operator asks gateways by the addresses of their pods, which this machine can do
 //! because it is the node.
 
+mod lives;
+mod outside;
 mod whole;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Seen, until};
-use e2e::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
-use e2e::pipeline::{Pipeline, Settings, condition, merged};
-use e2e::say;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::DeleteParams;
+use e2e::pipeline::{Pipeline, Settings, merged};
 use serde_json::{Value, json};
+use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{DrainState, RolloutState, TracePipeline, TracePipelineStatus};
-use tokio::time::interval;
 
 use crate::environment::while_operator_rests;
 use crate::life::events;
-use crate::many::program;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes;
-use whole::{objects, wait_whole};
+use lives::Lives;
+use whole::{objects, wait_complete, wait_pods, wait_whole};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -53,21 +48,8 @@ const ROWS_BEFORE: u64 = 4_000;
 /// Time for a load to pass.
 const FLOW: Duration = Duration::from_mins(2);
 
-/// Writes that a process gets through before it is killed.
-const WORKS_MAX: usize = 1;
-
-/// Processes for one action at the most. The longest, a rollout, takes about ten writes; each new process may also write a lag that
-/// moved, so that another one dies every two seconds while pods are replaced. More than this is a loop.
-const LIVES_MAX: usize = 80;
-
-/// With fewer kills an action was not interrupted anywhere but at its end.
-const KILLS_MIN: usize = 2;
-
 /// Longest time for one action: as many lives of two seconds, and a busy machine.
 const LONGEST: Duration = Duration::from_mins(4);
-
-/// How often pods and status are looked at: a gateway lives for seconds, and a status until the next process.
-const LOOK: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
@@ -102,7 +84,7 @@ async fn play(scene: &Scene) -> Result<()> {
     Box::pin(suspended(&mut lives, &memory)).await?;
     Box::pin(resumed(&mut lives, &memory)).await?;
     let smaller = merged(&memory, &json!({"queue": {"size": "1Gi"}}));
-    Box::pin(shrunk(&mut lives, &smaller)).await?;
+    Box::pin(volumes_replaced(&mut lives, "shrink", &spec(2, &smaller))).await?;
     Box::pin(one_left(&mut lives, &smaller)).await?;
     let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
     ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
@@ -186,17 +168,17 @@ async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
 }
 
 /// Each gateway is emptied and made again with another volume, and no claim is left of those that were.
-async fn shrunk(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> Result<()> {
     let scene = lives.scene;
     let before = volumes::uids(scene).await?;
     let done = async {
-        scene.pipeline.apply(&spec(2, change)).await?;
+        scene.pipeline.apply(spec).await?;
         let sized = ("True", reason::UP_TO_DATE);
         scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
         wait_complete(scene, 2).await?;
         wait_whole(scene, 2).await
     };
-    lives.act("shrink", done).await?.ensure_pods(&[2, 2])?;
+    lives.act(action, done).await?.ensure_pods(&[2, 2])?;
     let after = volumes::uids(scene).await?;
     let is_other = after.iter().all(|(name, uid)| before.get(name).is_some_and(|old| old != uid));
     ensure!(after.len() == 2 && is_other, "the claims are {after:?}, were {before:?}");
@@ -244,170 +226,4 @@ async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
 /// So many gateways with grown volumes, changed otherwise.
 fn spec(replicas: u32, change: &Value) -> Value {
     merged(&volumes::spec("2Gi", replicas), change)
-}
-
-/// Operators of which each dies of its first write.
-struct Lives<'a> {
-    scene: &'a Scene,
-    kubeconfig: PathBuf,
-    program: PathBuf,
-    token: String,
-    /// Kubeconfig and log of each of them.
-    folder: PathBuf,
-    /// Those so far.
-    begun: usize,
-}
-
-/// What came by during one action.
-#[derive(Debug, Default)]
-struct Course {
-    /// UIDs that pods of each name had.
-    pods: BTreeMap<String, BTreeSet<String>>,
-    /// How far gateways were on their way out, and how many were to be left.
-    drains: Vec<(DrainState, u32)>,
-}
-
-impl<'a> Lives<'a> {
-    async fn prepare(scene: &'a Scene) -> Result<Lives<'a>> {
-        let folder = std::env::temp_dir().join(scene.namespace.name());
-        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        Ok(Lives {
-            scene,
-            kubeconfig: scene.environment.kubeconfig()?,
-            program: program().await?,
-            token: admit(&scene.namespace).await?,
-            folder,
-            begun: 0,
-        })
-    }
-
-    /// Lets one operator after the other live until `done`, which asks for something and waits until it is so.
-    async fn act(&mut self, action: &str, done: impl Future<Output = Result<()>>) -> Result<Course> {
-        let scene = self.scene;
-        let folder = self.folder.display().to_string();
-        let (mut deaths, mut course) = (Vec::new(), Course::default());
-        let ended = tokio::select! {
-            done = done => done,
-            failed = Box::pin(self.go_on(&mut deaths)) => failed.map(|never| match never {}),
-            failed = look(scene, &mut course) => failed.map(|never| match never {}),
-        };
-        let kills = deaths.len();
-        let died_of = deaths.join(", ");
-        ended.with_context(|| {
-            format!("{action}: {kills} operators died of {died_of}; their logs are in {folder}")
-        })?;
-        say::progress(scene.namespace.name(), &format!("{action}: {kills} kills: {died_of}"));
-        ensure!(kills >= KILLS_MIN, "{action} took {kills} kills, which proves nothing: {died_of}");
-        Ok(course)
-    }
-
-    /// Ends with an error alone. What each one died of is put into `deaths`.
-    async fn go_on(&mut self, deaths: &mut Vec<String>) -> Result<Infallible> {
-        for _ in 0..LIVES_MAX {
-            let mut operator = self.begin().await?;
-            tokio::select! {
-                () = operator.front.wait_last() => {}
-                ended = outlive(&mut operator.program) => match ended? {},
-            }
-            let writes = operator.front.writes();
-            // SIGKILL: its answer is still on its way, and never arrives.
-            drop(operator);
-            let works: Vec<String> = writes.iter().filter(|write| write.call.works()).map(line).collect();
-            ensure!(works.len() == WORKS_MAX, "one operator wrote {works:?}");
-            deaths.extend(works);
-        }
-        bail!("nothing is done after {LIVES_MAX} operators: they write for ever")
-    }
-
-    async fn begin(&mut self) -> Result<LocalOperator> {
-        self.free_lease().await?;
-        self.begun += 1;
-        let identity = format!("life-{}", self.begun);
-        let orders = Orders {
-            kubeconfig: &self.kubeconfig,
-            namespace: &self.scene.namespace,
-            program: &self.program,
-            gateway_image: &self.scene.environment.gateway_image,
-            identity: &identity,
-        };
-        LocalOperator::start_with(orders, &self.folder, self.token.clone(), Some(WORKS_MAX)).await
-    }
-
-    /// Who was killed gives nothing back; the next one would wait 15 s.
-    async fn free_lease(&self) -> Result<()> {
-        let leases = self.scene.namespace.api::<Lease>();
-        match leases.delete(RELEASE, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            other => other.map(drop).context("delete the Lease of an operator that was killed"),
-        }
-    }
-}
-
-/// An error once the operator has ended by itself.
-async fn outlive(operator: &mut Program) -> Result<Infallible> {
-    let mut looks = interval(LOOK);
-    loop {
-        looks.tick().await;
-        operator.check()?;
-    }
-}
-
-fn line(write: &Write) -> String {
-    let name = write.name.as_deref().unwrap_or("-");
-    format!("{} {name} ({})", write.call, write.status)
-}
-
-/// Remembers what comes by.
-async fn look(scene: &Scene, course: &mut Course) -> Result<Infallible> {
-    let pipelines = scene.namespace.api::<TracePipeline>();
-    let mut looks = interval(LOOK);
-    loop {
-        looks.tick().await;
-        for (name, uid) in scene.pipeline.gateways().uids().await? {
-            course.pods.entry(name).or_default().insert(uid);
-        }
-        let found = pipelines.get_opt(scene.pipeline.name()).await.context("get the pipeline")?;
-        let scaling = found.and_then(|pipeline| pipeline.status?.scaling);
-        let drain = scaling.and_then(|scaling| scaling.drain);
-        course.drains.extend(drain.map(|drain| (drain.state, drain.target)));
-    }
-}
-
-impl Course {
-    /// So many pods, one after the other, had the first gateway's name, the second one's, and so on.
-    fn ensure_pods(&self, expected: &[usize]) -> Result<()> {
-        let seen: Vec<usize> = self.pods.values().map(BTreeSet::len).collect();
-        ensure!(seen == expected, "{expected:?} pods were to come by, but there were {:?}", self.pods);
-        Ok(())
-    }
-
-    /// Gateways above `target` were told to leave, and none of them was late.
-    fn ensure_drained(&self, target: u32) -> Result<()> {
-        let is_late = self.drains.iter().any(|(state, _)| *state == DrainState::Waiting);
-        let is_told = self.drains.contains(&(DrainState::Draining, target));
-        ensure!(is_told && !is_late, "gateways left like this: {:?}", self.drains);
-        Ok(())
-    }
-}
-
-async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
-    let what = format!("with {replicas} gateways of the newest revision");
-    let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
-    scene.pipeline.wait(&what, LONGEST, is_so).await.map(drop)
-}
-
-fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
-    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
-    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
-    let counts = [status.desired_replicas, status.replicas, status.ready_replicas];
-    is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
-}
-
-/// Waits until these are the gateways' pods, and no other is there, not even one that ends.
-async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
-    until(&format!("pods {names:?} and no other"), LONGEST, async || {
-        let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
-        Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
-    })
-    .await
 }

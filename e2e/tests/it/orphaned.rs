@@ -104,7 +104,7 @@ async fn orphaned(scene: &Scene) -> Result<()> {
 }
 
 /// Whom the StatefulSet belongs to.
-async fn owners(scene: &Scene) -> Result<Vec<String>> {
+pub async fn owners(scene: &Scene) -> Result<Vec<String>> {
     let workload = workload(scene).await?.context("there is no StatefulSet")?;
     Ok(workload.owner_references().iter().map(|owner| owner.uid.clone()).collect())
 }

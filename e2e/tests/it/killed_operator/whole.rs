@@ -1,10 +1,11 @@
-//! What belongs to a pipeline: each of its objects once, and nothing besides.
+//! What a pipeline has when an action is done: each of its objects once and nothing besides, and gateways that are as they are meant.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use anyhow::Result;
 use e2e::cluster::{Seen, pipeline_selector, until};
+use e2e::pipeline::condition;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
@@ -13,6 +14,8 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use sluice_crds::status::condition as kind;
+use sluice_crds::{RolloutState, TracePipelineStatus};
 
 use super::LONGEST;
 use crate::scene::Scene;
@@ -70,6 +73,29 @@ where
     let kind = K::kind(&K::DynamicType::default()).into_owned();
     let found = scene.namespace.list::<K>(&pipeline_selector(scene.pipeline.name())).await?;
     Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
+}
+
+/// Waits until so many gateways run, and all of the newest revision.
+pub async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
+    let what = format!("with {replicas} gateways of the newest revision");
+    let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
+    scene.pipeline.wait(&what, LONGEST, is_so).await.map(drop)
+}
+
+fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
+    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
+    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
+    let counts = [status.desired_replicas, status.replicas, status.ready_replicas];
+    is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
+}
+
+/// Waits until these are the gateways' pods, and no other is there, not even one that ends.
+pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
+    until(&format!("pods {names:?} and no other"), LONGEST, async || {
+        let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
+        Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+    })
+    .await
 }
 
 #[test]

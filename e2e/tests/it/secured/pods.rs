@@ -91,6 +91,16 @@ impl Own {
         merged(&secured, change)
     }
 
+    /// From now on Kafka asks who connects for another password; who is connected stays so.
+    pub fn change_password(&self) -> Result<()> {
+        self.broker.change_password(NEXT_PASSWORD)
+    }
+
+    /// Writes that password into the Secret.
+    pub async fn apply_changed_password(scene: &Scene) -> Result<()> {
+        scene.namespace.apply_credentials("kafka", USER, NEXT_PASSWORD).await
+    }
+
     /// Ends them. What they wrote stays where this is not called.
     pub fn remove(self) -> Result<()> {
         let folder = self.folder.clone();
@@ -168,8 +178,8 @@ async fn made_by_job(scene: &Scene) -> Result<()> {
 /// Who connects from now on needs the new password. Each gateway is made again, and once; gives the new ones.
 async fn changed(scene: &Scene, own: &Own) -> Result<BTreeMap<String, String>> {
     let before = scene.pipeline.gateways().uids().await?;
-    own.broker.change_password(NEXT_PASSWORD)?;
-    scene.namespace.apply_credentials("kafka", USER, NEXT_PASSWORD).await?;
+    own.change_password()?;
+    Own::apply_changed_password(scene).await?;
     let mut seen: BTreeMap<String, BTreeSet<String>> =
         before.iter().map(|(name, uid)| (name.clone(), [uid.clone()].into())).collect();
     let after = until("other gateways in place of all", READY, async || {
