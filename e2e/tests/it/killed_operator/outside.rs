@@ -155,12 +155,12 @@ async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
         deleted.context("delete the Service")?;
         scale_by_hand(scene, 1).await?;
         wait_pods(scene, &[&stays]).await?;
-        wait_ready(scene, 1).await
+        wait_ready(scene, 1).await?;
+        let left = objects(scene).await?;
+        ensure!(!left.contains(&service), "the Service was made again: {left:?}");
+        Ok(())
     };
-    lives.act("left alone", done).await?.ensure_pods(&[1, 1, 1])?;
-    let left = objects(scene).await?;
-    ensure!(!left.contains(&service), "the Service was made again: {left:?}");
-    Ok(())
+    lives.act("left alone", done).await?.ensure_pods(&[1, 1, 1])
 }
 
 /// The number is the operator's again, so is every object, and the volume that is left without a gateway is emptied and goes. The gateway
