@@ -14,6 +14,7 @@ mod account;
 mod front;
 mod node;
 mod program;
+mod volumes;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,7 @@ pub use account::{ensure_definition, give_back_definition};
 pub use front::{Call, Calls, Front, Verb, Write};
 pub use node::{Node, POD_CORES};
 pub use program::{Program, Usage};
+pub use volumes::Volumes;
 
 /// Name of the chart's release in the namespace, and so of its account and Lease.
 pub const RELEASE: &str = "sluice";

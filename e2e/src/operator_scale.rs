@@ -4,12 +4,16 @@
 //! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted
 //! ```
 //!
+//! The pipelines are not alike (`kinds`): some have Secrets, some are scaled by load, some have queue volumes.
+//!
 //! Job: the figures of one operator with so many pipelines on a real API server. The operator is the real program as a process
 //! with the chart's rights; every request of it passes a front that counts. The pods of its `StatefulSets` are taken by a node
-//! without a kubelet, which says that they are ready. Real: API server, etcd, all controllers, Kafka. Not real: the gateways.
+//! without a kubelet, which says that they are ready, and their volumes have no disk. Real: API server, etcd, all controllers, Kafka. Not
+//! real: the gateways.
 //! Owner: the run. Limits: what was made is removed, also after a failure or Ctrl-C; an operator that looks after all namespaces
 //! must not run meanwhile.
 
+mod kinds;
 mod report;
 mod rest;
 
@@ -29,13 +33,14 @@ use sluice_crds::TracePipeline;
 use sluice_crds::status::condition as kind;
 
 use crate::cluster::{Cluster, Namespace, Operator};
-use crate::local_operator::{self, LocalOperator, Node, Orders, POD_CORES, ensure_definition};
+use crate::local_operator::{self, LocalOperator, Node, Orders, POD_CORES, Volumes, ensure_definition};
 use crate::pipeline::{Settings, condition, merged};
 use crate::process::interrupt;
 use crate::produce::Topic;
 use crate::say;
 use crate::stack::target::Resolved;
 use crate::stack::{self, TargetArgs};
+use kinds::Kind;
 pub use report::Report;
 
 /// Partitions of the topic that all pipelines read.
@@ -84,6 +89,8 @@ looks after all namespaces may run. The operator runs as a
 process under the service account of the chart; a front between it and the API server counts its requests. All else is
 the cluster's own: API server, etcd, StatefulSet controller, Kafka. Gateways are not started: a node without a kubelet
 takes their pods and says that they are ready, and this program answers /metrics for them.
+Every second pipeline has credentials in a Secret of its own, every third has scaling.mode Auto, every fifth a queue
+volume, which is bound by Kubernetes and has no disk: of thirty each combination is there once.
 
 What is printed:
   created, applied, Ready   seconds from the first pipeline's creation until it holds for all of them
@@ -142,7 +149,7 @@ pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result
     let folder = std::env::temp_dir().join(&name);
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let namespace = Namespace::create(&cluster, &name).await?;
-    let mut ground = Ground { namespace, topic: None, node: None, folder };
+    let mut ground = Ground { namespace, topic: None, node: None, volumes: None, folder };
     let measured = tokio::select! {
         measured = on(&mut ground, order, target, program) => measured,
         never = interrupted() => never,
@@ -175,6 +182,7 @@ struct Ground {
     namespace: Namespace,
     topic: Option<Topic>,
     node: Option<Node>,
+    volumes: Option<Volumes>,
     folder: PathBuf,
 }
 
@@ -186,6 +194,9 @@ impl Ground {
         let mut removed = self.namespace.delete().await;
         if let Some(node) = self.node {
             removed = removed.and(node.remove().await);
+        }
+        if let Some(volumes) = self.volumes {
+            removed = removed.and(volumes.remove().await);
         }
         if let Some(topic) = self.topic {
             removed = removed.and(topic.delete().await);
@@ -203,6 +214,7 @@ async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Pat
     let name = ground.namespace.name().to_owned();
     ground.topic = Some(Topic::create(&target.kafka.host, &name, PARTITIONS).await?);
     ground.node = Some(Node::start(&ground.namespace, &target.kubeconfig).await?);
+    let class = ground.volumes.insert(Volumes::start(&ground.namespace).await?).class().to_owned();
     let orders = Orders {
         kubeconfig: &target.kubeconfig,
         namespace: &ground.namespace,
@@ -212,12 +224,35 @@ async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Pat
     };
     let mut operator = LocalOperator::start(orders, &ground.folder).await?;
     say::progress("scale", &format!("{} pipelines in namespace {name}", order.pipelines));
-    let times = become_ready(&ground.namespace, order, &manifest(target, &name)).await;
+    let plain = Plain { manifest: manifest(target, &name), class };
+    let times = become_ready(&ground.namespace, order, &plain).await;
     operator.program.check()?;
     let times = times?;
     let measured = rest::observe(&ground.namespace, &mut operator, order.quiet).await?;
     operator.program.stop().await?;
     Ok(Report::new(order, times, measured))
+}
+
+/// What pipelines are made of.
+struct Plain {
+    manifest: Value,
+    /// Storage class of those that have volumes.
+    class: String,
+}
+
+impl Plain {
+    /// The Secret that the pipeline of this number has, and the pipeline.
+    async fn make(&self, namespace: &Namespace, number: u32) -> Result<()> {
+        let (kind, name) = (Kind::of(number), format!("scale-{number}"));
+        if kind.secret {
+            namespace.apply_credentials(&name, "nobody", "none").await?;
+        }
+        let change = json!({"metadata": {"name": name}, "spec": kind.change(&name, &self.class)});
+        let object =
+            serde_json::from_value(merged(&self.manifest, &change)).context("describe a pipeline")?;
+        let made = namespace.api::<TracePipeline>().create(&PostParams::default(), &object).await;
+        made.map(drop).with_context(|| format!("make pipeline {number}"))
+    }
 }
 
 /// A pipeline that needs nothing but Kafka: no table, no volume, no credentials; a group of its own.
@@ -251,28 +286,19 @@ pub struct Times {
     pub ready: f64,
 }
 
-async fn become_ready(namespace: &Namespace, order: &Order, manifest: &Value) -> Result<Times> {
+async fn become_ready(namespace: &Namespace, order: &Order, plain: &Plain) -> Result<Times> {
     let began = Instant::now();
     let patience = Duration::from_secs_f64(f64::from(order.pipelines) / PIPELINES_A_SECOND_MIN);
     let watched = watch_until_ready(namespace, order.pipelines, began);
     let watched = tokio::time::timeout(patience.max(PATIENCE_MIN), watched);
-    let (created, watched) = tokio::join!(create(namespace, order.pipelines, manifest, began), watched);
+    let (created, watched) = tokio::join!(create(namespace, order.pipelines, plain, began), watched);
     let (applied, ready) = watched.context("the pipelines do not become Ready in time")??;
     Ok(Times { created: created?, applied, ready })
 }
 
-async fn create(namespace: &Namespace, count: u32, manifest: &Value, began: Instant) -> Result<f64> {
-    let pipelines: Api<TracePipeline> = namespace.api();
+async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant) -> Result<f64> {
     stream::iter(0..count)
-        .map(|number| {
-            let object = merged(manifest, &json!({"metadata": {"name": format!("scale-{number}")}}));
-            let pipelines = pipelines.clone();
-            async move {
-                let object = serde_json::from_value(object).context("describe a pipeline")?;
-                let made = pipelines.create(&PostParams::default(), &object).await;
-                made.map(drop).with_context(|| format!("make pipeline {number}"))
-            }
-        })
+        .map(|number| plain.make(namespace, number))
         .buffer_unordered(CREATES_MAX)
         .try_collect::<Vec<()>>()
         .await?;

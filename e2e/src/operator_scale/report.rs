@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::kinds::Kinds;
 use super::rest::{Measured, writes};
 use super::{Order, Times};
 use crate::local_operator::{Calls, Verb};
@@ -16,6 +17,8 @@ const CHANGED_NAMED_MAX: usize = 5;
 pub struct Report {
     /// Pipelines.
     pub pipelines: u32,
+    /// How many of them have what.
+    pub with: Kinds,
     /// Seconds from the first pipeline's creation until all were made.
     pub created_s: f64,
     /// Until everything of all of them was applied.
@@ -45,6 +48,7 @@ impl Report {
         let named = |calls: &Calls| calls.iter().map(|(call, count)| (call.to_string(), *count)).collect();
         Report {
             pipelines: order.pipelines,
+            with: Kinds::of(order.pipelines),
             created_s: times.created,
             applied_s: times.applied,
             ready_s: times.ready,
@@ -74,6 +78,10 @@ impl Report {
             format!(
                 "{} pipelines: created {:.1} s, applied {:.1} s, Ready {:.1} s",
                 self.pipelines, self.created_s, self.applied_s, self.ready_s
+            ),
+            format!(
+                "of these with a Secret {}, scaled by load {}, with queue volumes {}",
+                self.with.secrets, self.with.scaled, self.with.volumes
             ),
             format!("requests: {}", joined(&self.requests)),
             format!("          {}", joined(&self.requests_by_resource)),

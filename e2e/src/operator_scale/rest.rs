@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
@@ -102,6 +102,8 @@ async fn versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
     let mut all = of_kind::<TracePipeline>(namespace).await?;
     all.extend(of_kind::<StatefulSet>(namespace).await?);
     all.extend(of_kind::<ConfigMap>(namespace).await?);
+    all.extend(of_kind::<PersistentVolumeClaim>(namespace).await?);
+    all.extend(of_kind::<Secret>(namespace).await?);
     all.extend(of_kind::<Service>(namespace).await?);
     all.extend(of_kind::<ServiceAccount>(namespace).await?);
     all.extend(of_kind::<PodDisruptionBudget>(namespace).await?);
