@@ -18,6 +18,7 @@ use kube::{Client, discovery};
 use serde_json::Value;
 
 mod evidence;
+mod inventory;
 mod namespace;
 mod nodes;
 mod operator;

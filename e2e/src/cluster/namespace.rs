@@ -134,7 +134,12 @@ impl Namespace {
     async fn let_pipelines_go(&self) -> Result<()> {
         let pipelines = self.api::<TracePipeline>();
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        for held in pipelines.list_metadata(&ListParams::default()).await.context("list pipelines")?.items {
+        let held = match pipelines.list_metadata(&ListParams::default()).await {
+            // The last of them took its definition along, which was deleted, too.
+            Err(error) if is_missing(&error) => return Ok(()),
+            held => held.context("list pipelines")?.items,
+        };
+        for held in held {
             match pipelines.patch_metadata(&held.name_any(), &PatchParams::default(), &free).await {
                 Err(error) if !is_missing(&error) => {
                     return Err(error).with_context(|| format!("let pipeline {} go", held.name_any()));
@@ -148,7 +153,10 @@ impl Namespace {
     async fn wait_without_pipelines(&self) -> Result<()> {
         let pipelines = self.api::<TracePipeline>();
         until(&format!("end of the pipelines in {}", self.name), GONE_DEADLINE, async || {
-            let left = pipelines.list(&ListParams::default()).await.context("list pipelines")?.items;
+            let left = match pipelines.list(&ListParams::default()).await {
+                Err(error) if is_missing(&error) => return Ok(Seen::Done(())),
+                left => left.context("list pipelines")?.items,
+            };
             Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{} left", left.len())) })
         })
         .await

@@ -1,10 +1,10 @@
-//! Definitions of other people's kinds, for tests that apply objects of them. Those of Strimzi are in no registry, and made of the classes
-//! by which its operators read objects.
+//! Definitions of other people's kinds, for tests that apply objects of them. Those of the Prometheus operator are whole, as its Go module
+//! has them, which Go checks by `go.sum`. Those of Strimzi are in no registry, and made of the classes by which its operators read objects.
 //!
 //! Blocking, like everything about processes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -15,8 +15,41 @@ use crate::process::{Job, command, output};
 /// Where this is, below the sources of the stack, and what it is called in the cache.
 const NAME: &str = "definitions";
 
+/// What has the kinds of the Prometheus operator, and where in it they are.
+const MONITORING: (&str, &str) =
+    ("github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd");
+
+/// The kinds that the chart makes objects of.
+const MONITORS: [&str; 3] = ["servicemonitors", "podmonitors", "prometheusrules"];
+
 const POM: &str = include_str!("../../stack/definitions/pom.xml");
 const STRIMZI: &str = include_str!("../../stack/definitions/Strimzi.java");
+
+/// Those of the Prometheus operator that the chart makes objects of.
+///
+/// # Errors
+/// When the module cannot be had, or is not the one that `go.sum` knows.
+pub fn monitoring() -> anyhow::Result<Vec<Value>> {
+    let (module, folder) = MONITORING;
+    let folder = downloaded(module)?.join(folder);
+    let read = |kind: &str| -> anyhow::Result<Value> {
+        let file = folder.join(format!("monitoring.coreos.com_{kind}.yaml"));
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("understand {}", file.display()))
+    };
+    MONITORS.into_iter().map(read).collect()
+}
+
+/// Where Go keeps the module, once it has it.
+fn downloaded(module: &str) -> anyhow::Result<PathBuf> {
+    let mut go = command("go");
+    go.current_dir(sources().join(NAME)).env("GOTOOLCHAIN", "local");
+    // Flags and workspaces from the user's settings would change what is found.
+    go.env("GOFLAGS", "").env("GOWORK", "off").args(["mod", "download", "-json", module]);
+    let told = output(&mut go).with_context(|| format!("download {module}"))?;
+    let told: Value = serde_json::from_str(&told).context("understand go mod download")?;
+    Ok(PathBuf::from(told["Dir"].as_str().with_context(|| format!("{module} is nowhere: {told}"))?))
+}
 
 /// Strimzi's `KafkaTopic` and `KafkaUser`.
 ///

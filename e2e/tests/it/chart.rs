@@ -1,5 +1,9 @@
 //! The chart on a real cluster: installed for one namespace as it was first, upgraded to what it is, rolled back and forth, removed;
-//! what it looks after goes on through all of it, and a sync of what is installed would change nothing.
+//! what it looks after goes on through all of it, and a sync of what is installed would change nothing. Then with all that it can make
+//! (`everything`), and with a definition that is not kept (`not_kept`).
+
+mod everything;
+mod not_kept;
 
 use std::time::Duration;
 
@@ -50,16 +54,58 @@ const RELEASE: &str = "sluice-e2e";
 /// Longest wait of helm for pods; they start within seconds on an idle machine.
 const HELM_TIMEOUT: &str = "4m";
 
+/// Name of the pipeline.
+const PIPELINE: &str = "charted";
+
 /// How long pods of an operator take to go: their grace period is 40 s.
 const GONE: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Result<()> {
+    with_release("chart", async |release| release.live().await).await
+}
+
+/// Plays `body` with a release in a namespace of its own, while the installed operator rests, and removes both, whatever became of it. The
+/// definition is that of this checkout's chart before, and after it again.
+async fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result<()>) -> Result<()> {
     without_operator(async |cluster, target| {
         let image = operator_image(cluster).await?;
-        run(cluster, target, &image).await
+        ensure_definition(cluster).await?;
+        // The namespace enforces restricted pod security, for the operator as for gateways.
+        let name = format!("e2e-{word}-{:x}", std::process::id());
+        let namespace = Namespace::create(cluster, &name).await?;
+        let topic = Topic::create(&target.kafka.host, &name, 2).await?;
+        let release = Release { target, namespace: namespace.clone(), image: &image };
+        let lived = Box::pin(body(&release)).await;
+        // Not waited for: a definition that is not kept goes with the last pipeline, and pipelines go with the namespace.
+        let removed = release.uninstall(&["--ignore-not-found"]).await;
+        let removed = removed.and(namespace.delete().await).and(topic.delete().await);
+        let given_back = async {
+            not_going(cluster).await?;
+            give_back_definition(cluster).await
+        };
+        lived.and(removed.and(given_back.await))
     })
     .await
+}
+
+/// Waits until the definition is not on its way out: what is applied to one that is goes with it.
+async fn not_going(cluster: &Cluster) -> Result<()> {
+    until("end of a definition that is deleted", GONE, async || {
+        let found = definition(cluster).await?.map(|found| found.metadata);
+        Ok(match found {
+            Some(found) if found.deletion_timestamp.is_some() => {
+                Seen::NotYet(format!("finalizers {:?}", found.finalizers))
+            }
+            _ => Seen::Done(()),
+        })
+    })
+    .await
+}
+
+async fn definition(cluster: &Cluster) -> Result<Option<CustomResourceDefinition>> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
+    definitions.get_opt(TracePipeline::crd_name()).await.context("get the definition")
 }
 
 /// The image that is asked for, else that of the operator that is installed.
@@ -72,20 +118,6 @@ async fn operator_image(cluster: &Cluster) -> Result<String> {
     let pod = spec.template.spec.context("a Deployment without pods")?;
     let container = pod.containers.into_iter().next().context("a Deployment without containers")?;
     container.image.context("a container without image")
-}
-
-async fn run(cluster: &Cluster, target: &Resolved, image: &str) -> Result<()> {
-    ensure_definition(cluster).await?;
-    // The namespace enforces restricted pod security, for the operator as for gateways.
-    let namespace = Namespace::create(cluster, &format!("e2e-chart-{:x}", std::process::id())).await?;
-    let topic = Topic::create(&target.kafka.host, namespace.name(), 2).await?;
-    let release = Release { target, namespace: namespace.clone(), image };
-    let lived = release.live().await;
-    // Nothing installed is no error.
-    let removed = release.helm(&["uninstall", RELEASE, "--ignore-not-found", "--wait"], &[]).await;
-    let removed = removed.map(drop).and(give_back_definition(cluster).await);
-    let removed = removed.and(namespace.delete().await).and(topic.delete().await);
-    lived.and(removed)
 }
 
 struct Release<'a> {
@@ -109,7 +141,7 @@ impl Release<'_> {
         let newest = pipeline.manifest(&change(3));
         self.rolled_back_and_forth(&pipeline, &newest).await?;
 
-        self.helm(&["uninstall", RELEASE, "--wait"], &[]).await?;
+        self.uninstall(&["--wait"]).await?;
         self.wait_gone().await?;
         ensure!(before == self.workload().await?, "the gateways went with the operator");
         let left = pipeline.get().await?;
@@ -180,16 +212,21 @@ impl Release<'_> {
     async fn in_sync(&self, values: &[&str]) -> Result<()> {
         let values: Vec<&str> = values.iter().copied().chain([SET_ONCE]).collect();
         let text = self.deploy(&["template", RELEASE, CHART], &values).await?;
-        let mut manifests: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand helm")?;
+        self.assert_rendered_in_sync(&text).await.map(drop)
+    }
+
+    /// The same of what helm has rendered; gives the objects, all of which are there.
+    async fn assert_rendered_in_sync(&self, text: &str) -> Result<Vec<Value>> {
+        let mut manifests: Vec<Value> = serde_saphyr::from_multiple(text).context("understand helm")?;
         manifests.retain(Value::is_object);
         ensure!(manifests.len() >= 10, "helm renders {} objects", manifests.len());
-        assert_in_sync(self.target.kubeconfig.clone(), manifests).await.context("the chart")
+        assert_in_sync(self.target.kubeconfig.clone(), manifests.clone()).await.context("the chart")?;
+        Ok(manifests)
     }
 
     /// Whether the definition has this field of the spec.
     async fn knows(&self, field: &str) -> Result<bool> {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.namespace.cluster().client());
-        let found = definitions.get(TracePipeline::crd_name()).await.context("get the definition")?;
+        let found = definition(self.namespace.cluster()).await?.context("there is no definition")?;
         let found = serde_json::to_value(&found.spec.versions).context("write the definition")?;
         let of_spec = "/0/schema/openAPIV3Schema/properties/spec/properties";
         let fields = found.pointer(of_spec).with_context(|| format!("{of_spec} is missing"))?;
@@ -211,6 +248,12 @@ impl Release<'_> {
         self.helm(words, &values).await
     }
 
+    /// `helm uninstall`.
+    async fn uninstall(&self, words: &[&str]) -> Result<()> {
+        let words: Vec<&str> = ["uninstall", RELEASE].iter().chain(words).copied().collect();
+        self.helm(&words, &[]).await.map(drop)
+    }
+
     async fn helm(&self, words: &[&str], values: &[&str]) -> Result<String> {
         let mut helm = command(tokio::task::spawn_blocking(helm::path).await.context("find helm")??);
         helm.current_dir(paths::workspace()).env("KUBECONFIG", &self.target.kubeconfig);
@@ -224,8 +267,13 @@ impl Release<'_> {
 
     /// Identity and generation of the gateways' `StatefulSet`.
     async fn workload(&self) -> Result<(Option<String>, Option<i64>)> {
+        self.workload_of(PIPELINE).await
+    }
+
+    async fn workload_of(&self, pipeline: &str) -> Result<(Option<String>, Option<i64>)> {
+        let name = format!("{pipeline}-gateway");
         let found = until("the gateways' StatefulSet", READY, async || {
-            let found = self.namespace.api::<StatefulSet>().get_opt("charted-gateway").await;
+            let found = self.namespace.api::<StatefulSet>().get_opt(&name).await;
             Ok(found.context("get the StatefulSet")?.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
         });
         let found = found.await?;
@@ -292,8 +340,12 @@ impl Release<'_> {
     }
 
     fn pipeline(&self) -> Pipeline {
+        self.pipeline_named(PIPELINE)
+    }
+
+    fn pipeline_named(&self, name: &str) -> Pipeline {
         let settings = Settings {
-            name: "charted".to_owned(),
+            name: name.to_owned(),
             brokers: vec![self.target.kafka.pods.clone()],
             topic: self.namespace.name().to_owned(),
             clickhouse: self.target.clickhouse.pods.clone(),
