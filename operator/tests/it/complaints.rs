@@ -105,7 +105,7 @@ const COMPLAINTS: &[Complaint] = &[
         "opentelemetry-operator#1355, clickhouse-operator#1086",
         &[
             (VERIFY, "every_state_is_seen_as_it_is"),
-            (PLAN, "the_statuses_that_argo_cd_is_tested_with_are_what_is_written"),
+            (PLAN, "every_reason_is_that_of_a_state"),
             (PLAN, "each_step_of_a_rollout_has_its_words"),
         ],
     ),
