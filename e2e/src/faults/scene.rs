@@ -407,6 +407,9 @@ impl<'a> Scene<'a> {
         let mut failures = Vec::new();
         // What is not in after the patience is counted as lost, which says more than an error.
         failures.extend(self.wait_committed(expected.messages_left).await.err());
+        if expected.messages_left == 0 {
+            failures.extend(self.wait_volumes_empty().await.err());
+        }
         // Also where something is missing: the account then says whether it was read.
         failures.extend(self.wait_at_rest().await.err());
         interrupt::check()?;

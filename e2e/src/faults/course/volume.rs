@@ -30,7 +30,7 @@ pub(super) const BLOCKS: f64 = 50.0;
 const BLOCKS_DRAINED: f64 = 20.0;
 
 /// How long the volume may take to be empty again: 500 inserts on a machine that does something else as well.
-pub(super) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
+pub(in crate::faults) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
 
 /// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
 pub(super) const LEAVE_SOON: &str = "8s";
@@ -45,7 +45,7 @@ pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
 
 /// The gateway's metric of blocks on its volume.
-pub(super) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
+pub(in crate::faults) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use super::{PATIENCE, Scene};
 use crate::cluster::Seen;
+use crate::faults::course::volume::{DRAIN_PATIENCE, SPOOL_BLOCKS};
 
 /// What was walked and is neither in, nor a letter, nor on its way.
 pub const IMBALANCE: &str = "sluice_gateway_ledger_imbalance_rows";
@@ -39,6 +40,26 @@ impl Scene<'_> {
             })
         })
         .await
+    }
+
+    /// Waits until no gateway has a block on its volume: with `commit: AfterEnqueue` what is committed may be there alone. One without a volume
+    /// has none, and one that is retired has been looked after.
+    ///
+    /// # Errors
+    /// The first gateway that has some after [`DRAIN_PATIENCE`].
+    pub(super) async fn wait_volumes_empty(&mut self) -> Result<()> {
+        for number in 0..self.members.len() {
+            if self.members[number].is_retired {
+                continue;
+            }
+            let what = format!("nothing on the volume of gateway {number}");
+            self.wait(&what, DRAIN_PATIENCE, async |scene| {
+                let blocks = scene.members[number].gateway.metric(SPOOL_BLOCKS).await.unwrap_or(0.0);
+                Ok(if blocks == 0.0 { Seen::Done(()) } else { Seen::NotYet(format!("{blocks} blocks")) })
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Waits until every gateway says that no row is missing and none is in doubt. One that is retired has ended, and says nothing.

@@ -1,6 +1,7 @@
 //! What a pipeline is for a moment when it is made and changed, and what it stays with gateways that run.
 
 use anyhow::Result;
+use e2e::faults::Way;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
@@ -19,9 +20,15 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
     scene::run("passing", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         // Nobody listens at the address of this machine that is meant here; elsewhere somebody may.
         scene.environment.local_clickhouse_only()?;
+        let front = scene.front().await?;
+        // The Job is at work for as long as it has no answer.
+        front.go(Way::Blackhole);
         let versions = Passing::of(&scene.pipeline).await?;
-        scene.start(&spec(&json!({}))).await?;
+        scene.apply_credentials().await?;
+        scene.pipeline.apply(&spec(&json!({}))).await?;
         begun(&versions).await?;
+        front.go(Way::Open);
+        scene.pipeline.wait_ready(READY).await?;
         assert_state(&scene.pipeline, "running").await?;
         // With the table that is there now.
         let others = others(scene);
