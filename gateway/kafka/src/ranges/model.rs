@@ -3,7 +3,8 @@
 //! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that gives the partition to one owner after
 //! the other and refuses commits of those left behind; owners that die, that leave properly, and that go on because nobody
 //! told them; queue volumes, whose next process takes over the blocks that are on them; commits and inserts whose answer, or whose
-//! request, is lost; a server that drops a token it has seen within its window. What a server refuses is `bisect_model`'s, in the gateway. The oracle ([`oracle`]) knows every row that is stored.
+//! request, is lost; a server that drops a token it has seen within its window. What a server refuses is `bisect_model`'s, in the gateway.
+//! The oracle ([`oracle`]) knows every row that is stored.
 //!
 //! What holds in every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a commit never passes
 //! a message that is not stored; in the end every message is stored once. Excepted is what was announced: offsets that Kafka
