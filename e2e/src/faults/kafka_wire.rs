@@ -16,6 +16,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
+use crate::kafka_fields::Fields;
+
 /// API keys that scenarios act on.
 pub const PRODUCE: i16 = 0;
 /// See [`PRODUCE`].
@@ -93,7 +95,7 @@ impl Commit {
     /// The rule that is in force; `None` when the metadata is no plan.
     pub fn rule(&self) -> Option<Rule> {
         let body = self.plan()?;
-        let mut fields = Fields(&body);
+        let mut fields = Fields::of(&body);
         fields.varint()?;
         let version = *fields.take(1)?.first()?;
         Some(Rule { version, bytes: fields.varint()?, messages: fields.varint()? })
@@ -102,7 +104,7 @@ impl Commit {
     /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
     pub fn last_planned_cut(&self) -> Option<i64> {
         let body = self.plan()?;
-        let mut fields = Fields(&body);
+        let mut fields = Fields::of(&body);
         let offset = i64::try_from(fields.varint()?).ok()?;
         fields.take(1)?;
         // The rule's bytes and messages, the routing epoch, the horizon.
@@ -127,7 +129,7 @@ impl Commit {
 impl Request {
     /// Reads a frame, without its length.
     pub fn read(frame: &[u8]) -> Option<Request> {
-        let mut fields = Fields(frame);
+        let mut fields = Fields::of(frame);
         let (api, version, correlation) = (fields.i16()?, fields.i16()?, fields.i32()?);
         let client = fields.string()?;
         let commits = match api {
@@ -140,7 +142,7 @@ impl Request {
 
 /// The correlation id that an answer begins with.
 pub fn correlation_of_answer(frame: &[u8]) -> Option<i32> {
-    Fields(frame).i32()
+    Fields::of(frame).i32()
 }
 
 /// Makes a `JoinGroup` ask for another session timeout, so that a group notices a silent member sooner than its members ask for.
@@ -153,12 +155,12 @@ pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
 }
 
 fn session_timeout_at(frame: &[u8]) -> Option<usize> {
-    let mut fields = Fields(frame);
+    let mut fields = Fields::of(frame);
     let (api, version) = (fields.i16()?, fields.i16()?);
     fields.i32()?;
     fields.string()?;
     fields.string()?;
-    (api == JOIN_GROUP && version <= JOIN_GROUP_PLAIN_MAX).then(|| frame.len() - fields.0.len())
+    (api == JOIN_GROUP && version <= JOIN_GROUP_PLAIN_MAX).then(|| frame.len() - fields.left())
 }
 
 fn offset_commits(fields: &mut Fields<'_>, version: i16) -> Option<Vec<Commit>> {
@@ -199,80 +201,6 @@ fn offset_commits(fields: &mut Fields<'_>, version: i16) -> Option<Vec<Commit>> 
         }
     }
     Some(commits)
-}
-
-/// The bytes that are not read yet.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(bytes)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
-        self.take(BYTES)?.try_into().ok()
-    }
-
-    fn i16(&mut self) -> Option<i16> {
-        self.array().map(i16::from_be_bytes)
-    }
-
-    fn i32(&mut self) -> Option<i32> {
-        self.array().map(i32::from_be_bytes)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_be_bytes)
-    }
-
-    /// LEB128 of at most 63 bits.
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..63).step_by(7) {
-            let [byte] = self.array()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    /// A string with a length of 2 bytes; none is empty.
-    fn string(&mut self) -> Option<String> {
-        let length = self.i16()?;
-        let bytes = self.take(usize::try_from(length).unwrap_or(0))?;
-        Some(String::from_utf8_lossy(bytes).into_owned())
-    }
-
-    /// A string of either kind. A compact one has its length + 1 before it, and 0 for none.
-    fn text(&mut self, compact: bool) -> Option<String> {
-        if !compact {
-            return self.string();
-        }
-        let length = usize::try_from(self.varint()?).ok()?.saturating_sub(1);
-        Some(String::from_utf8_lossy(self.take(length)?).into_owned())
-    }
-
-    /// How many elements an array has.
-    fn count(&mut self, compact: bool) -> Option<usize> {
-        if compact {
-            usize::try_from(self.varint()?).ok().map(|count| count.saturating_sub(1))
-        } else {
-            self.i32().map(|count| usize::try_from(count).unwrap_or(0))
-        }
-    }
-
-    fn tags(&mut self) -> Option<()> {
-        for _ in 0..self.varint()? {
-            self.varint()?;
-            let bytes = usize::try_from(self.varint()?).ok()?;
-            self.take(bytes)?;
-        }
-        Some(())
-    }
 }
 
 #[cfg(test)]

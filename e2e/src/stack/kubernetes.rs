@@ -126,6 +126,7 @@ impl Kubernetes {
         volumes::start(&self.state, &self.kubeconfig(), program)?;
         wait::until(NODE_PATIENCE, || self.node_ready())
             .map_err(|failure| node::kubelet(&self.state).explain(&failure))?;
+        self.label_node()?;
         wait::until(SERVICE_ACCOUNT_PATIENCE, || {
             process::output(self.kubectl().args(["-n", "default", "get", "serviceaccount", "default"]))
                 .map(drop)
@@ -140,6 +141,14 @@ impl Kubernetes {
         let ready = process::output(self.kubectl().args(["get", "node", NODE_NAME, "-o", READY]))?;
         anyhow::ensure!(ready == "True", "node {NODE_NAME} is not Ready");
         Ok(())
+    }
+
+    /// Gives the node the labels that it has by itself: a test that was cut off may have left it others, with which no pod finds its volume.
+    fn label_node(&self) -> anyhow::Result<()> {
+        let hostname = format!("kubernetes.io/hostname={NODE_NAME}");
+        let mut label = self.kubectl();
+        label.args(["label", "--overwrite", "node", NODE_NAME, &hostname, "topology.kubernetes.io/zone-"]);
+        process::output(&mut label).map(drop).context("label the node")
     }
 
     fn apply_addons(&self) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! The chart with all that it can make: all of it is there, a sync would change nothing of it, neither at first nor after an upgrade to
-//! other values, and `helm uninstall` leaves what its notes name and nothing else.
+//! The chart with all that it can make: all of it is there, a sync would change nothing of it, neither at first nor after upgrades to
+//! other values and back to all namespaces, and `helm uninstall` leaves what its notes name and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +33,9 @@ const OTHER_VALUES: [&str; 7] = [
     "podDisruptionBudget.maxUnavailable=2",
     "clusterRole.tracePipelines=true",
 ];
+
+/// The namespaces that are looked after are what the chart says of itself: all of them.
+const EVERYWHERE: &str = "watchNamespaces=null";
 
 /// Every kind that the chart has a template of.
 const KINDS: [&str; 14] = [
@@ -98,10 +101,22 @@ impl Release<'_> {
         self.all_in_sync(&values).await.context("after an upgrade")?;
         let now = self.namespace.inventory().await?;
         let of_all = format!("ClusterRole {RELEASE}");
+        let of_one = format!("Role {RELEASE}");
         ensure!(!now.contains(&of_all), "the rights in all namespaces are left");
+        ensure!(now.contains(&of_one), "there are no rights in one namespace");
         pipeline.apply(&change(4)).await?;
         pipeline.wait("looked after with the rights of one namespace", READY, looked_after).await?;
         ensure!(self.workload().await? == workload, "an upgrade of the operator changed the gateways");
+
+        self.helm(&upgrade, &[EVERYWHERE]).await?;
+        let values: Vec<&str> = values.into_iter().chain([EVERYWHERE]).collect();
+        self.all_in_sync(&values).await.context("after an upgrade back to all namespaces")?;
+        let now = self.namespace.inventory().await?;
+        ensure!(now.contains(&of_all), "the rights in all namespaces are not back");
+        ensure!(!now.contains(&of_one), "the rights in one namespace are left");
+        pipeline.apply(&change(3)).await?;
+        pipeline.wait("looked after with the rights of all namespaces again", READY, looked_after).await?;
+        ensure!(self.workload().await? == workload, "an upgrade back changed the gateways");
 
         self.uninstall(&["--wait"]).await?;
         let is_pipelines = |name: &str| name.starts_with(PIPELINE);

@@ -1,12 +1,13 @@
 //! What a pipeline is for a moment when it is made and changed, and what it stays with gateways that run.
 
 use anyhow::Result;
+use e2e::faults::Way;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
 use sluice_crds::{RolloutState, TracePipeline, TracePipelineStatus};
 
-use super::{Other, REACHED, has};
+use super::{Other, REACHED, has, nobody};
 use crate::environment::READY;
 use crate::gitops::{Passing, assert_state, reached};
 use crate::scene::{self, Scene, Uses};
@@ -17,9 +18,17 @@ const PARTITIONS: i32 = 8;
 #[tokio::test(flavor = "multi_thread")]
 async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
     scene::run("passing", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+        // Nobody listens at the address of this machine that is meant here; elsewhere somebody may.
+        scene.environment.local_clickhouse_only()?;
+        let front = scene.front().await?;
+        // The Job is at work for as long as it has no answer.
+        front.go(Way::Blackhole);
         let versions = Passing::of(&scene.pipeline).await?;
-        scene.start(&spec(&json!({}))).await?;
+        scene.apply_credentials().await?;
+        scene.pipeline.apply(&spec(&json!({}))).await?;
         begun(&versions).await?;
+        front.go(Way::Open);
+        scene.pipeline.wait_ready(READY).await?;
         assert_state(&scene.pipeline, "running").await?;
         // With the table that is there now.
         let others = others(scene);
@@ -47,9 +56,10 @@ fn spec(change: &Value) -> Value {
 }
 
 /// Each with one gateway, and with the reason of its `SchemaReady`.
-fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 2] {
+fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
     let one = |change: Value| e2e::pipeline::merged(&json!({"replicas": 1}), &change);
     let sink = |change: Value| one(json!({"sink": {"clickhouse": change}}));
+    let servers = [scene.pipeline.settings().clickhouse.clone(), format!("http://{}", nobody())];
     let bare = one(json!({"queue": {"mode": "Disabled", "size": null}}));
     [
         (Other::new(scene, "no-volumes", |_| {}, &bare), "without-volumes", reason::OK),
@@ -58,11 +68,15 @@ fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 2] {
             "table-not-managed",
             reason::NOT_MANAGED,
         ),
+        (
+            Other::new(scene, "two-servers", |_| {}, &sink(json!({"endpoints": servers}))),
+            "servers-not-reached",
+            reason::SERVERS_NOT_REACHED,
+        ),
     ]
 }
 
-/// Nobody has looked, and Kafka was asked. That the Job is at work is written only when a look falls into its second: it is exported, and not
-/// waited for.
+/// Nobody has looked, Kafka was asked, the Job is at work.
 async fn begun(versions: &Passing) -> Result<()> {
     let moves = |pipeline: &TracePipeline, schema: &str| {
         let status = pipeline.status.as_ref();
@@ -71,7 +85,8 @@ async fn begun(versions: &Passing) -> Result<()> {
         })
     };
     versions.was("unseen", |pipeline| conditions(pipeline) == 0).await?;
-    versions.was("not-asked", |pipeline| moves(pipeline, reason::NOT_PROBED)).await
+    versions.was("not-asked", |pipeline| moves(pipeline, reason::NOT_PROBED)).await?;
+    versions.was("schema-job-at-work", |pipeline| moves(pipeline, reason::JOB_RUNNING)).await
 }
 
 /// An edit that every gateway gets: before anybody has looked, before it is given to them, and while it is.

@@ -1,8 +1,11 @@
 //! What a container said when it ended: its termination message, which is the end of its log when it wrote none.
 //!
-//! A last line of JSON is a log line of ours, or an error: its `reason` is a word from the list of reasons, its `message`
-//! is for people; both may stand under `fields`, as the `tracing` crate nests them. Plain lines at the end are an error
-//! that was printed, such as all violations of a config, and are taken together.
+//! A line of JSON that has a `reason`, a word from the list of reasons, and a `message` for people, and nothing else, was written for this
+//! reader. It counts wherever it stands: the container runtime copies standard output and standard error one beside the other, so
+//! that what was written to the first may come behind what was written to the second after it.
+//!
+//! Else a last line of JSON is a log line of ours; both words may stand under `fields`, as the `tracing` crate nests them. Plain lines at
+//! the end are an error that was printed, such as all violations of a config, and are taken together.
 
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use serde_json::Value;
@@ -27,7 +30,8 @@ impl Termination {
     pub fn of(state: &ContainerStateTerminated) -> Self {
         let text = state.message.as_deref().unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let (reason, message) = match lines.last().and_then(|line| object(line)) {
+        let told = lines.iter().rev().filter_map(|line| object(line)).find(is_for_this_reader);
+        let (reason, message) = match told.or_else(|| object(lines.last()?)) {
             Some(json) => (word(&json, "reason"), word(&json, "message").unwrap_or_default()),
             None => (None, plain_end(&lines)),
         };
@@ -35,6 +39,13 @@ impl Termination {
         let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self { exit_code: state.exit_code, reason, message }
     }
+}
+
+/// Whether it has the two words of a program's end alone: a line of a log also has a level and a time.
+fn is_for_this_reader(json: &Value) -> bool {
+    json.as_object().is_some_and(|json| {
+        json.len() == 2 && json.contains_key("reason") && json.get("message").is_some_and(Value::is_string)
+    })
 }
 
 /// The lines behind the last one of JSON.
@@ -75,6 +86,13 @@ mod tests {
             ("noise\n{\"message\": \"last\"}", None, "last"),
             (r#"{"reason": "AuthFailed", "message": "no"}"#, Some("AuthFailed"), "no"),
             (r#"{"level":"ERROR","fields":{"message":"no","reason":"Timeout"}}"#, Some("Timeout"), "no"),
+            (
+                "{\"reason\": \"ServersNotReached\", \"message\": \"not reached: b\"}\n`d`.`t`\nas it must be",
+                Some("ServersNotReached"),
+                "not reached: b",
+            ),
+            ("{\"reason\": null, \"message\": \"no\"}\nthat was on standard output", None, "no"),
+            ("{\"level\": \"WARN\", \"reason\": \"Timeout\", \"message\": \"m\"}\nlast", None, "last"),
             ("{\"message\":", None, "{\"message\":"),
             ("[1]", None, "[1]"),
             ("", None, "Error"),
