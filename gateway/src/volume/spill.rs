@@ -3,18 +3,22 @@
 //! Place in the flow: delivery tells it of every block that comes in, and has it look at the pool of chunks now and then. Owner: the
 //! delivery task. It decides; the spool thread moves.
 //!
-//! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free. Workers that get no chunk stop reading until a whole block's
-//!   worth is free; what is free now is what they fill while blocks are on their way to the volume. The same of a shard's part of the
-//!   pool, for the blocks of that shard: its partitions stop when they have filled it, however much the others leave free. With
+//! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free, or a worker got no chunk and waits. It stops reading until a
+//!   whole block's worth is free, which may be long after the pool is no longer short: what was on its way to the volume when it stopped
+//!   is free then, and nothing else comes back while the sink is away. What is free in time is what workers fill while blocks are on their
+//!   way. The same of a shard's part of the pool, for the blocks of that shard: its partitions stop when they have filled it, however much the others leave free. With
 //!   `delivery.commit: AfterEnqueue` also a block that has waited for [`ENQUEUE_AFTER`], the oldest first: its offsets are committed once
 //!   it is on the volume, so that the consumer group's lag is what nobody has read yet, however long the sink is away or behind.
-//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter.
-//!   So they go in runs, and a queue of inserts that only grew for a moment goes on from memory.
+//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter. Of a
+//!   small pool never all, unless a worker waits for that. So they go in runs, and a queue of inserts that only grew for a moment goes on from memory.
 //! - **Which**: first those of shards into which nothing is inserted, the oldest first: the next run of this process can go on with what
 //!   follows the committed offset without a gap, and with nothing behind one. Then those that are inserted, if slowly, the newest first:
 //!   the oldest are sent next, from memory, without the way over the disk.
 //! - **Not**: a block that is being sent. Its chunks would not come back before the try is over. Once the process leaves, it is moved too:
 //!   the next run goes on with it.
+//! - **Behind them**: a block that was being sent when later ones went to the volume is moved as soon as it is not, while nothing is
+//!   inserted into its shard. Were it in memory alone when the process dies, the next run would read it and all behind it again, and if
+//!   Kafka had let go of it meanwhile, it would be lost.
 //!
 //! A block counts as one of the shard that its chunks were taken for. One whose range was first sent while there were fewer shards may go to
 //! another: of whose blocks it is one only says which are moved first.
@@ -50,6 +54,8 @@ pub struct Spill {
     spool: Spool,
     /// In the order in which they came.
     blocks: VecDeque<Waiting>,
+    /// How many have come.
+    came: u64,
     /// Those of them that were handed over and have not arrived, as of the last look.
     coming: Vec<Coming>,
     /// How many of them are kept before those are left out that are not in memory any more.
@@ -64,6 +70,8 @@ pub struct Spill {
 
 /// A block that has come.
 struct Waiting {
+    /// How many had come before.
+    number: u64,
     came: Instant,
     shard: usize,
     frames: Weak<BlockFrames>,
@@ -82,6 +90,8 @@ struct Part {
     is_short: bool,
     /// Bytes of it on their way to the volume, as of the last look.
     coming: u64,
+    /// The number of the last one of its blocks that were moved. What came before and is in memory leaves a gap before them.
+    moved_up_to: Option<u64>,
 }
 
 impl Spill {
@@ -92,6 +102,7 @@ impl Spill {
             pool,
             spool,
             blocks: VecDeque::new(),
+            came: 0,
             coming: Vec::new(),
             kept_max: KEPT_MIN,
             enqueues,
@@ -106,12 +117,15 @@ impl Spill {
             self.leave_out();
             self.kept_max = (2 * self.blocks.len()).max(KEPT_MIN);
         }
-        self.blocks.push_back(Waiting { came: now, shard, frames: Arc::downgrade(frames) });
+        let frames = Arc::downgrade(frames);
+        self.blocks.push_back(Waiting { number: self.came, came: now, shard, frames });
+        self.came += 1;
     }
 
     /// Moves blocks if there is reason to. `is_away`: whether inserts into a shard fail.
     pub fn look(&mut self, is_away: impl Fn(usize) -> bool, now: Instant) {
         self.move_overdue(now);
+        self.close_gaps(&is_away);
         let everything = self.spool.spills_everything();
         self.count_coming();
         let mut is_short = self.is_wanted();
@@ -128,7 +142,7 @@ impl Spill {
             }
             let shard = self.blocks[index].shard;
             if everything || self.is_wanted() || self.is_part_short(shard) {
-                self.parts[shard].coming += self.spill(index);
+                self.spill(index);
             }
         }
     }
@@ -157,20 +171,39 @@ impl Spill {
         }
     }
 
+    /// Moves what is in memory before blocks on the volume, of shards into which nothing is inserted.
+    fn close_gaps(&mut self, is_away: impl Fn(usize) -> bool) {
+        let moved_up_to = |(shard, part): (usize, &Part)| part.moved_up_to.filter(|_| is_away(shard));
+        let gaps: Vec<Option<u64>> = self.parts.iter().enumerate().map(moved_up_to).collect();
+        let Some(last) = gaps.iter().flatten().max() else { return };
+        self.leave_out();
+        for index in 0..self.blocks.partition_point(|block| block.number < *last) {
+            let Waiting { number, shard, .. } = self.blocks[index];
+            if !self.spool.takes_blocks() {
+                return;
+            }
+            if gaps[shard].is_some_and(|moved_up_to| number < moved_up_to) {
+                self.spill(index);
+            }
+        }
+    }
+
     /// Whether nothing that has come in needs memory any more.
     pub fn is_everything_kept(&mut self) -> bool {
         self.leave_out();
         self.blocks.is_empty()
     }
 
-    /// Hands one over; how many bytes are on their way for it, none if it may not be moved now.
-    fn spill(&mut self, index: usize) -> u64 {
-        let Waiting { shard, frames, .. } = &self.blocks[index];
+    /// Hands one over, unless it may not be moved now.
+    fn spill(&mut self, index: usize) {
+        let Waiting { number, shard, frames, .. } = &self.blocks[index];
         let bytes = frames.upgrade().map_or(0, |frames| self.spool.spill(&frames));
         if bytes > 0 {
+            let part = &mut self.parts[*shard];
+            part.coming += bytes;
+            part.moved_up_to = part.moved_up_to.max(Some(*number));
             self.coming.push(Coming { shard: *shard, frames: frames.clone() });
         }
-        bytes
     }
 
     /// Loses sight of what needs no memory any more.
@@ -193,9 +226,18 @@ impl Spill {
 
     /// Whether more memory is wanted than is free or on its way to be.
     fn is_wanted(&mut self) -> bool {
-        let (least, enough) = marks(self.pool.total_bytes(), self.pool.redo_bytes());
+        let redo = self.pool.redo_bytes();
+        let (least, enough) = marks(self.pool.total_bytes(), redo);
         let free = self.pool.free_bytes().saturating_add(usize_of(self.spool.spilling_bytes()));
-        self.is_short = free < if self.is_short { enough } else { least };
+        let waits = self.pool.is_waited_for();
+        let mark = if waits {
+            enough.max(redo)
+        } else if self.is_short {
+            enough
+        } else {
+            least
+        };
+        self.is_short = free < mark;
         self.is_short
     }
 
@@ -216,7 +258,7 @@ fn usize_of(bytes: u64) -> usize {
 /// Free bytes of the pool at which a run begins, and at which it ends.
 fn marks(total: usize, redo: usize) -> (usize, usize) {
     let least = total / SHORT_SHARE;
-    // Never all of it: open blocks have their chunks whatever is moved.
+    // Never all of it: open blocks have their chunks whatever is moved. Who waits for more has ended its own.
     (least, (redo + redo / 4).clamp(least, total - total / 4))
 }
 
@@ -262,6 +304,62 @@ mod tests {
         assert_eq!(marks(64 * MIB, 24 * MIB), (8 * MIB, 30 * MIB));
         assert_eq!(marks(1024 * MIB, 24 * MIB), (128 * MIB, 128 * MIB));
         assert_eq!(marks(32 * MIB, 28 * MIB), (4 * MIB, 24 * MIB));
+    }
+
+    #[test]
+    fn a_worker_that_waits_gets_the_room_it_waits_for() {
+        // As large as that of a gateway with little memory: where a run ends, there is less than a worker waits for.
+        const POOL: usize = 32 << 20;
+        let (volume, pool) = (Volume::new("waits"), Arc::new(Pool::new(POOL as u64, 1, 1)));
+        assert!(marks(POOL, pool.redo_bytes()).1 < pool.redo_bytes());
+        let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, false);
+        let start = Instant::now();
+        let count = (POOL / 2 / BLOCK_BYTES) as i64;
+        let blocks: Vec<_> = (0..count).map(|place| frames(&pool, 10 * place, false)).collect();
+        for frames in &blocks {
+            spill.add(frames, 0, start);
+        }
+        spill.look(|_| true, start);
+        assert!(!blocks.iter().any(was_moved), "half of it is free");
+        assert!(!pool.claim_redo(false));
+        let waiting = pool.wait();
+        while !pool.claim_redo(false) {
+            spill.look(|_| true, start);
+            assert!(blocks.iter().any(was_moved), "nothing is on its way");
+            std::thread::yield_now();
+        }
+        drop(waiting);
+        let moved = blocks.iter().filter(|frames| was_moved(frames)).count();
+        assert!(moved < blocks.len(), "no more than that");
+        spill.look(|_| true, start);
+        assert_eq!(blocks.iter().filter(|frames| was_moved(frames)).count(), moved, "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn no_gap_stays_before_what_was_moved_while_the_sink_is_away() {
+        let (volume, pool) = (Volume::new("gaps"), Arc::new(Pool::new(64 * CHUNK_BYTES as u64, 0, 0)));
+        let spool = volume.open(64 << 20);
+        let mut spill = Spill::new(pool.clone(), spool.clone(), 1, false);
+        let start = Instant::now();
+        // Three chunks each: seven of 64 are left, an eighth is eight.
+        let blocks: Vec<_> = (0..19).map(|place| frames(&pool, 10 * place, false)).collect();
+        for frames in &blocks {
+            spill.add(frames, 0, start);
+        }
+        let trying = blocks[0].load(Some(&spool), 5).await.unwrap();
+        spill.look(|_| true, start);
+        let moved = |blocks: &[Arc<BlockFrames>]| blocks.iter().filter(|frames| was_moved(frames)).count();
+        assert!(blocks[0].is_in_memory() && moved(&blocks[1..]) > 1);
+        let before = moved(&blocks[1..]);
+        drop(trying);
+        while spool.spilling_bytes() > 0 {
+            std::thread::yield_now();
+        }
+        spill.look(|_| false, start);
+        assert!(!was_moved(&blocks[0]), "it is inserted next");
+        spill.look(|_| true, start);
+        assert!(was_moved(&blocks[0]));
+        assert_eq!(moved(&blocks[1..]), before, "what came behind them leaves no gap");
     }
 
     #[test]

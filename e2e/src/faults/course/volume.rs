@@ -128,6 +128,10 @@ impl Volume {
         scene.wait_inserts(INSERTS_BEFORE).await?;
         // What is produced at once goes on with the numbers of the load.
         scene.stop_load().await?;
+        if self == Volume::TermAway {
+            // A block that is in while one before it is not leaves a gap, and what is behind it is read again.
+            scene.wait_stored().await?;
+        }
         scene.stage.servers.sink.go(Way::Refused);
         if self == Volume::DrainCommand {
             let left = leave_all_on_volume(scene).await;
