@@ -108,6 +108,7 @@ fn without_cluster(steps: &mut Steps) -> anyhow::Result<()> {
         "an action in Argo CD's menu changes what it says and nothing else",
         gitops::actions_change_what_they_say,
     );
+    steps.once("Argo CD reads the Applications and waits for them", gitops::applications_are_waited_for);
     interrupt::check()
 }
 

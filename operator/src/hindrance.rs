@@ -81,26 +81,31 @@ pub async fn tell_failure(pipeline: &Pipeline, key: &Key, (error, failures): (&E
     let said = pipeline.0.as_ref().ok().and_then(|pipeline| pipeline.status.as_ref());
     let said = said.map_or(&[][..], |status| &status.conditions);
     if let Some(hindrance) = of_counted(error, failures, said) {
-        tell(pipeline, key, &hindrance, world).await;
+        // It is tried again in any case.
+        let _is_told = tell(pipeline, key, &hindrance, world).await;
     }
 }
 
-/// Writes what hinders into the status as it is now, if it is not there; the rest of the status stays as it is.
-pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) {
+/// Writes what hinders into the status as it is now, if it is not there; the rest of the status stays as it is. `false` when the API server
+/// did not let it: nobody has been told then.
+pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: &World) -> bool {
     let resource = ApiResource::erase::<TracePipeline>(&());
     let api: Api<DynamicObject> =
         Api::namespaced_with(world.shared.client.clone(), &key.namespace, &resource);
     let now = match api.get_opt(&key.name).await {
         Ok(Some(now)) if now.uid() == pipeline.uid() => now,
-        Ok(_) => return,
-        Err(error) => return debug!(%error, pipeline = %key.name, "cannot look at the status"),
+        Ok(_) => return true,
+        Err(error) => {
+            debug!(%error, pipeline = %key.name, "cannot look at the status");
+            return false;
+        }
     };
     let before = &now.data["status"];
     let after = hindered(before, pipeline.meta().generation, hindrance, &Time(Timestamp::now()));
     let (of, conditions) = ((key.namespace.as_str(), key.name.as_str()), conditions(&after));
     world.shared.metrics.set_conditions(of, &conditions);
     if *before == after {
-        return;
+        return true;
     }
     world.shared.metrics.wrote("status");
     let full = json!({
@@ -111,9 +116,11 @@ pub async fn tell(pipeline: &Pipeline, key: &Key, hindrance: &Hindrance, world: 
     let written = api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await;
     if let Err(error) = written {
         // The metrics say it all the same.
-        return debug!(%error, pipeline = %key.name, "cannot write the status");
+        debug!(%error, pipeline = %key.name, "cannot write the status");
+        return false;
     }
     report::ready_changed(pipeline, (&self::conditions(before), &conditions), world).await;
+    true
 }
 
 fn conditions(status: &Value) -> Vec<Condition> {

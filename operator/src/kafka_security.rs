@@ -3,6 +3,7 @@
 //! It is part of a client's key: a Secret that changes makes another client, and the old one is closed when it is idle.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
 use sluice_crds::{
     KafkaSource, SaslMechanism, SecretUse,
     security::{CA_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY_KEY, USERNAME_KEY},
@@ -17,6 +18,25 @@ pub type KafkaSecrets = BTreeMap<SecretUse, Arc<Secret>>;
 pub struct KafkaSecurity {
     tls: Option<TlsPem>,
     sasl: Option<Login>,
+}
+
+/// Why Kafka cannot be connected to with the Secrets as they are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// One is missing or lacks a key; which one is said of the Secret.
+    #[error("Kafka is not asked before its Secrets are complete")]
+    Incomplete,
+    /// A value is there, and is no text.
+    #[error(
+        "Kafka is not asked: {key} of the Secret {secret} is no text in UTF-8; certificates and keys must be PEM (a file that begins \
+         with -----BEGIN), not DER or PKCS #12"
+    )]
+    NoText {
+        /// The Secret's name.
+        secret: String,
+        /// Which of its values.
+        key: &'static str,
+    },
 }
 
 /// PEM texts, as librdkafka takes them.
@@ -34,9 +54,12 @@ struct Login {
 }
 
 impl KafkaSecurity {
-    /// From the spec and the Secrets that it names; `None` while one of them is missing or incomplete.
-    pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Option<Self> {
-        let text = |of, key| text(secrets.get(&of)?, key);
+    /// From the spec and the Secrets that it names.
+    ///
+    /// # Errors
+    /// While one of them is missing or incomplete, or a value is no text.
+    pub fn of(kafka: &KafkaSource, secrets: &KafkaSecrets) -> Result<Self, Unreadable> {
+        let text = |of, key| text(secrets.get(&of).ok_or(Unreadable::Incomplete)?, key);
         let tls = match &kafka.tls {
             None => None,
             Some(tls) => Some(TlsPem {
@@ -61,7 +84,7 @@ impl KafkaSecurity {
                 password: text(SecretUse::KafkaUser, PASSWORD_KEY)?,
             }),
         };
-        Some(Self { tls, sasl })
+        Ok(Self { tls, sasl })
     }
 
     /// librdkafka's settings.
@@ -102,11 +125,12 @@ impl fmt::Debug for KafkaSecurity {
 }
 
 /// The value of a key without the one line end that an editor leaves: what the gateway reads from the file.
-fn text(secret: &Secret, key: &str) -> Option<String> {
-    let value = &secret.data.as_ref()?.get(key)?.0;
-    let text = String::from_utf8(value.clone()).ok()?;
+fn text(secret: &Secret, key: &'static str) -> Result<String, Unreadable> {
+    let value = secret.data.as_ref().and_then(|data| data.get(key)).ok_or(Unreadable::Incomplete)?;
+    let is_no_text = |_| Unreadable::NoText { secret: secret.name_any(), key };
+    let text = std::str::from_utf8(&value.0).map_err(is_no_text)?;
     let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-    Some(line.map_or_else(|| text.clone(), str::to_owned))
+    Ok(line.unwrap_or(text).to_owned())
 }
 
 fn name(mechanism: SaslMechanism) -> &'static str {
@@ -142,7 +166,11 @@ mod tests {
     fn the_settings_are_those_of_the_spec_and_its_secrets() {
         let user = secret(&[("username", "gateway\n"), ("password", "s3cret")]);
         let mut secrets: KafkaSecrets = [(SecretUse::KafkaUser, user)].into();
-        assert_eq!(KafkaSecurity::of(&kafka(), &secrets), None, "without the authorities nothing is tried");
+        assert_eq!(
+            KafkaSecurity::of(&kafka(), &secrets),
+            Err(Unreadable::Incomplete),
+            "without the authorities nothing is tried"
+        );
         secrets.insert(SecretUse::KafkaAuthorities, secret(&[("ca.crt", "PEM")]));
         let security = KafkaSecurity::of(&kafka(), &secrets).unwrap();
         assert_eq!(
@@ -156,6 +184,19 @@ mod tests {
                 ("sasl.password", "s3cret"),
             ]
         );
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_is_named() {
+        let der = Secret {
+            data: Some([("ca.crt".to_owned(), ByteString(vec![0x30, 0x82, 0xff]))].into()),
+            metadata: serde_json::from_value(json!({"name": "ca"})).unwrap(),
+            ..Secret::default()
+        };
+        let said = KafkaSecurity::of(&kafka(), &[(SecretUse::KafkaAuthorities, Arc::new(der))].into());
+        assert_eq!(said, Err(Unreadable::NoText { secret: "ca".into(), key: "ca.crt" }));
+        let text = said.unwrap_err().to_string();
+        assert!(text.contains("ca.crt of the Secret ca") && text.contains("PEM"), "{text}");
     }
 
     #[test]

@@ -98,8 +98,8 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let (secrets, of_kafka) = secrets(pipeline, &key, world).await?;
     let source_spec = &pipeline.spec.source.kafka;
     let answer = match KafkaSecurity::of(source_spec, &of_kafka) {
-        Some(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
-        None => Err(sample::Error::unasked()),
+        Ok(security) => world.shared.sampler.sample(&source(pipeline, &names, security)).await,
+        Err(why) => Err(sample::Error::unasked(&why)),
     };
     let kafka = answer.as_ref().ok().cloned();
     let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);

@@ -53,9 +53,10 @@ async fn look(pipeline: &Pipeline, key: &Key, world: &World) -> Result<(Reconcil
             Ok((ReconcileResult::Refused, Action::await_change()))
         }
         Err(invalid) => {
-            malformed(pipeline, key, &invalid.error, world).await;
+            let is_told = malformed(pipeline, key, &invalid.error, world).await;
             let again = match replacement::let_all_go(&key.namespace, &key.name, world).await {
-                Ok(()) => Action::await_change(),
+                Ok(()) if is_told => Action::await_change(),
+                Ok(()) => Action::requeue(Duration::from_secs(REFUSED_SECONDS)),
                 Err(error) => {
                     warn!(namespace = %key.namespace, pipeline = %key.name, error = described(&error), "its pods are still held");
                     Action::requeue(Duration::from_secs(REFUSED_SECONDS))
@@ -93,17 +94,17 @@ async fn failed(pipeline: &Pipeline, key: &Key, error: Error, world: &World) -> 
 
 /// A pipeline that cannot be read as one: the schema of the installed CRD is not this operator's. What was said of it before is of
 /// another spec.
-async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) {
+async fn malformed(pipeline: &Pipeline, key: &Key, why: &str, world: &World) -> bool {
     let message = format!(
         "this operator cannot read the object, and changes nothing of what runs: {}; the definition in the cluster \
          (kubectl get crd tracepipelines.sluice.dev) is not that of this operator's version",
         report::shortened(why)
     );
     let hindrance = Hindrance { reason: reason::MALFORMED, message, stays: true };
-    hindrance::tell(pipeline, key, &hindrance, world).await;
     if world.shared.memory.failed(key, why).is_news {
         warn!(namespace = %key.namespace, pipeline = %key.name, error = why, "cannot read this TracePipeline");
     }
+    hindrance::tell(pipeline, key, &hindrance, world).await
 }
 
 /// What a panic said.

@@ -367,8 +367,18 @@ mod tests {
             let queue = Some(QueueStatus { blocks, bytes: 1 });
             TracePipelineStatus { queue, ..status(reason::RUNNING, 1) }
         };
-        assert!(!is_worth_writing(&with(1), &with(2), || false));
-        assert!(is_worth_writing(&with(1), &with(2), || true));
+        let promising = |guarantee: &str| {
+            let delivery = Some(DeliveryStatus { guarantee: guarantee.to_owned(), reason: None });
+            TracePipelineStatus { delivery, ..with(1) }
+        };
+        for (before, after) in [
+            (with(1), with(2)),
+            (with(1), promising(EXACTLY_ONCE)),
+            (promising(EXACTLY_ONCE), promising("at_least_once")),
+        ] {
+            assert!(!is_worth_writing(&before, &after, || false));
+            assert!(is_worth_writing(&before, &after, || true));
+        }
     }
 
     #[test]

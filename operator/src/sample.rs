@@ -17,6 +17,7 @@ use crate::kafka::{
     clients::{CLIENTS_MAX, Clients, Connected, Connection, IDLE_SECONDS_MAX},
     cluster::Cluster,
 };
+use crate::kafka_security::Unreadable;
 use rdkafka::types::RDKafkaErrorCode;
 use sluice_plan::{SourceFailure, scale::PartitionSample};
 use std::{
@@ -113,10 +114,9 @@ impl Error {
         Self { failure, message: error.to_string() }
     }
 
-    /// Kafka was not asked, since a Secret is missing or incomplete; which one is said of the Secret.
-    pub fn unasked() -> Self {
-        let message = "Kafka is not asked before its Secrets are complete".to_owned();
-        Self { failure: SourceFailure::Unreachable, message }
+    /// Kafka was not asked, since its Secrets cannot be used.
+    pub fn unasked(why: &Unreadable) -> Self {
+        Self { failure: SourceFailure::Unreachable, message: why.to_string() }
     }
 
     fn slow(source: &Source) -> Self {

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use super::step::printed;
 use crate::stack::{helm, paths};
 
+/// What the operator makes of the smallest sample.
+const PLANNED: &str = "operator/plan/tests/golden/tracepipeline.yaml";
+
 /// Everything that is off unless it is asked for.
 const EVERYTHING: [&str; 2] = [
     "--set",
@@ -140,8 +143,19 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     let selected = &found("ServiceMonitor")?["spec"]["selector"]["matchLabels"];
     let is_selected = selected.as_object().is_some_and(|labels| labels.iter().all(|(k, v)| service[k] == *v));
     ensure!(is_selected, "the ServiceMonitor selects {selected}, the Service has {service}");
+    let endpoint = &found("ServiceMonitor")?["spec"]["endpoints"][0];
+    let ports = &found("Service")?["spec"]["ports"];
+    ensure!(
+        has_port(ports, &endpoint["port"]),
+        "the ServiceMonitor asks {endpoint}, the Service has {ports}"
+    );
+    ensure!(
+        endpoint["honorLabels"] == true,
+        "what is told of a pipeline gets the operator's namespace: {endpoint}"
+    );
     let gateways = &found("PodMonitor")?["spec"];
     ensure!(gateways["namespaceSelector"]["any"] == true, "the PodMonitor looks into {gateways}");
+    scraped(gateways)?;
     let groups = &found("PrometheusRule")?["spec"]["groups"];
     let is_whole = groups.as_array().is_some_and(|groups| {
         groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).all(|rule| {
@@ -158,6 +172,43 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The gateways as the operator makes them are what the `PodMonitor` selects, at a port that they have, and get the label `pipeline`, by
+/// which alerts and dashboards tell them apart.
+fn scraped(monitor: &Value) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join(PLANNED))
+        .with_context(|| format!("read {PLANNED}"))?;
+    let planned: Vec<Value> =
+        serde_saphyr::from_multiple(&text).with_context(|| format!("understand {PLANNED}"))?;
+    let workload =
+        of_kind(&planned, "StatefulSet").with_context(|| format!("{PLANNED} has no StatefulSet"))?;
+    let pod = &workload["spec"]["template"];
+    let labels = &pod["metadata"]["labels"];
+    let selected =
+        monitor["selector"]["matchLabels"].as_object().context("the PodMonitor selects every pod")?;
+    ensure!(
+        !selected.is_empty() && selected.iter().all(|(key, value)| labels[key] == *value),
+        "the PodMonitor selects {selected:?}, gateways have {labels}"
+    );
+    let endpoint = &monitor["podMetricsEndpoints"][0];
+    let ports = &pod["spec"]["containers"][0]["ports"];
+    ensure!(has_port(ports, &endpoint["port"]), "the PodMonitor asks {endpoint}, gateways have {ports}");
+    // As Prometheus writes the label `app.kubernetes.io/instance`, in which a gateway has its pipeline's name.
+    let is_named = endpoint["relabelings"].as_array().is_some_and(|all| {
+        all.iter().any(|one| {
+            one["sourceLabels"] == json!(["__meta_kubernetes_pod_label_app_kubernetes_io_instance"])
+                && one["targetLabel"] == "pipeline"
+        })
+    });
+    ensure!(is_named, "gateways get no label `pipeline`: {endpoint}");
+    let pipeline = &workload["metadata"]["ownerReferences"][0]["name"];
+    ensure!(labels["app.kubernetes.io/instance"] == *pipeline, "gateways of {pipeline} have {labels}");
+    Ok(())
+}
+
+fn has_port(ports: &Value, name: &Value) -> bool {
+    name.is_string() && ports.as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == *name))
 }
 
 /// The operators' own: selects their pods, and lets probes and metrics in.

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 
+	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
 	"github.com/argoproj/gitops-engine/pkg/health"
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 // Health is what two tools make of an object.
@@ -19,6 +21,11 @@ type Health struct {
 }
 
 func healths(settings *settings, object *unstructured.Unstructured) (Health, error) {
+	if object.GetKind() == "Application" {
+		if err := readable(object); err != nil {
+			return Health{}, fmt.Errorf("as Argo CD reads it: %w", err)
+		}
+	}
 	// As Argo CD asks: the scripts of its settings first, then what is built into it.
 	argo, err := health.GetResourceHealth(object, settings.overrides)
 	if err != nil {
@@ -37,4 +44,13 @@ func healths(settings *settings, object *unstructured.Unstructured) (Health, err
 		Kstatus:        result.Status.String(),
 		KstatusMessage: result.Message,
 	}, nil
+}
+
+// readable fails for an Application with a field that Argo CD does not know, or of another type.
+func readable(object *unstructured.Unstructured) error {
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return yaml.UnmarshalStrict(text, &v1alpha1.Application{})
 }

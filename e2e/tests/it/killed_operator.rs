@@ -31,6 +31,7 @@ use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::while_operator_rests;
 use crate::life::events;
+use crate::objects::assert_memory;
 use crate::scene::{self, Scene, Uses};
 use crate::volumes;
 use lives::Lives;
@@ -38,6 +39,9 @@ use whole::{objects, wait_complete, wait_pods, wait_whole};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
+
+/// Memory that gateways are changed to: more than they have by themselves.
+const MEMORY: &str = "320Mi";
 
 /// Load of numbered spans: enough to see one that is missing or doubled at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
@@ -78,8 +82,12 @@ async fn play(scene: &Scene) -> Result<()> {
     Box::pin(grown(&mut lives)).await?;
     let config = json!({"gateway": {"logLevel": "debug"}});
     Box::pin(changed(&mut lives, "config", &config)).await?;
-    let memory = merged(&config, &json!({"gateway": {"resources": {"memory": "320Mi"}}}));
+    let memory = merged(&config, &json!({"gateway": {"resources": {"memory": MEMORY}}}));
     Box::pin(changed(&mut lives, "memory", &memory)).await?;
+    for pod in scene.pipeline.gateways().list().await? {
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        assert_memory(container.context("a gateway without a container")?, MEMORY)?;
+    }
     Box::pin(taken_back(&mut lives, &memory)).await?;
     Box::pin(suspended(&mut lives, &memory)).await?;
     Box::pin(resumed(&mut lives, &memory)).await?;

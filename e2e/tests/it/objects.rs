@@ -92,7 +92,8 @@ fn gateway_container(spec: &PodSpec) -> Result<&Container> {
         .context("no container is called gateway")
 }
 
-fn assert_memory(container: &Container, memory: &str) -> Result<()> {
+/// Asked for and allowed is the same.
+pub fn assert_memory(container: &Container, memory: &str) -> Result<()> {
     let resources = container.resources.clone().context("the gateway has no resources")?;
     for (kind, quantities) in [("limit", resources.limits), ("request", resources.requests)] {
         let found = quantities.unwrap_or_default().get("memory").map(|quantity| quantity.0.clone());

@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
+use sluice_plan::names::KEPT_OUT;
 
 use crate::malformed::good;
 use crate::scene::{self, Scene, Uses};
@@ -154,16 +155,50 @@ async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
     .await?;
     let letter = list.json(0)?;
     ensure!(letter["partition"] == 3 && letter["topic"] == scene.topic.name(), "{letter}");
+    plugin.run("dead-letter traces show --limit 1").await?.has(0, scene.topic.name())?;
+    let would_be = format!("would be replayed to {}/3", scene.topic.name());
+    plugin.run("dead-letter traces replay --dry-run --limit 1").await?.has(0, &would_be)?;
     // A wrong word is the gateway's to refuse, and its status is passed on.
     plugin.run("dead-letter traces list --nonsense").await?.has(64, "--nonsense")
 }
 
-/// `drain` until nothing is held, and back.
+/// `drain` until nothing is held, while which the operator leaves the gateway alone, and back.
 async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let pods = scene.pipeline.gateways().list().await?;
     let pod = pods.first().context("no gateway")?.name_any();
+    has_partitions(plugin, &pod, |count| count == PARTITIONS / 2).await?;
     let held = plugin.run(&format!("drain {pod} --json --timeout 60")).await?.json(0)?;
     ensure!(held["blocks"] == 0 && held["uncommitted"] == 0, "{held}");
+    has_partitions(plugin, &pod, |count| count == 0).await?;
+    ensure!(is_kept_out(scene, &pod).await?, "the operator is not told that {pod} is kept out");
     plugin.run(&format!("drain {pod} --resume")).await?.has(0, "takes part again")?;
+    ensure!(!is_kept_out(scene, &pod).await?, "{pod} is still marked as kept out");
+    has_partitions(plugin, &pod, |count| count > 0).await?;
     plugin.run("drain traces-gateway-77").await?.has(66, "there is no pod traces-gateway-77")
+}
+
+/// Waits until every partition has a gateway, and this one as many as it says.
+async fn has_partitions(plugin: &Plugin, pod: &str, wanted: impl Fn(i32) -> bool) -> Result<()> {
+    until(&format!("the partitions of {pod}"), SOON, async || {
+        let lag = plugin.run("lag traces --json").await?.json(0)?;
+        let owners: Vec<Option<&str>> = lag["partitions"]
+            .as_array()
+            .context("no partitions")?
+            .iter()
+            .map(|one| one["gateway"].as_str())
+            .collect();
+        let count = i32::try_from(owners.iter().filter(|owner| **owner == Some(pod)).count())?;
+        Ok(if owners.iter().all(Option::is_some) && wanted(count) {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{owners:?}"))
+        })
+    })
+    .await
+}
+
+async fn is_kept_out(scene: &Scene, pod: &str) -> Result<bool> {
+    let pods = scene.pipeline.gateways().list().await?;
+    let pod = pods.iter().find(|one| one.name_any() == pod).with_context(|| format!("{pod} is gone"))?;
+    Ok(pod.annotations().contains_key(KEPT_OUT))
 }

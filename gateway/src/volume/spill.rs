@@ -314,7 +314,7 @@ mod tests {
         assert!(marks(POOL, pool.redo_bytes()).1 < pool.redo_bytes());
         let mut spill = Spill::new(pool.clone(), volume.open(64 << 20), 1, false);
         let start = Instant::now();
-        let count = (POOL / 2 / BLOCK_BYTES) as i64;
+        let count = i64::try_from(POOL / 2 / BLOCK_BYTES).unwrap();
         let blocks: Vec<_> = (0..count).map(|place| frames(&pool, 10 * place, false)).collect();
         for frames in &blocks {
             spill.add(frames, 0, start);

@@ -169,6 +169,12 @@ async fn a_pipeline_that_cannot_be_read_says_so_and_does_not_stop_the_others() {
     });
     bench.create("prod");
     bench.server.take_events();
+    bench.server.refuse("tracepipelines/malformed/status", 500);
+    let again = bench.reconcile("malformed").await.unwrap();
+    assert_ne!(again, Action::await_change(), "nobody was told");
+    bench.server.take_writes();
+    bench.server.take_events();
+    bench.server.relent();
     for _ in 0..2 {
         assert_eq!(bench.reconcile("malformed").await.unwrap(), Action::await_change());
     }

@@ -24,6 +24,9 @@ const REVISIONS: [(&str, &str); 2] =
 /// The revision of the full sample with every field.
 const REVISION_OF_ALL: &str = "354c51839d";
 
+/// The revision of the sample with shards, which the full one cannot have beside its endpoints.
+const REVISION_OF_SHARDS: &str = "8e27f3ba41";
+
 /// A word that is nowhere else.
 const VERSION: &str = "77.66.55";
 
@@ -43,8 +46,13 @@ fn the_revisions_of_the_samples_are_those_of_every_released_operator() {
 
 #[test]
 fn the_revision_of_every_field_is_that_of_every_operator_that_knows_them() {
-    let pipeline = sample("tracepipeline-full.yaml");
-    assert_eq!(rollout::revision(&planned(&pipeline, &observed(&pipeline, 12))), REVISION_OF_ALL);
+    for (name, expected) in
+        [("tracepipeline-full.yaml", REVISION_OF_ALL), ("tracepipeline-sharded.yaml", REVISION_OF_SHARDS)]
+    {
+        let pipeline = sample(name);
+        let found = rollout::revision(&planned(&pipeline, &observed(&pipeline, 12)));
+        assert_eq!(found, expected, "{name}: see the test above");
+    }
 }
 
 #[test]

@@ -67,6 +67,16 @@ fn a_running_pipeline_says_so_with_every_count() {
     assert_eq!(status.image.as_deref(), Some("sluice-gateway:0.1.0"));
     assert!(status.selector.unwrap().contains("app.kubernetes.io/instance=demo"));
     assert_eq!(status.observed_generation, Some(1));
+    let mut derived = serde_json::to_value(&status.derived).unwrap();
+    let advice = derived.as_object_mut().unwrap().remove("advice").unwrap();
+    assert_eq!(
+        derived,
+        json!({
+            "partitionsPerGateway": 4, "partitionsActivePerGateway": 8, "workers": 1, "memory": "256Mi",
+            "memoryForBlocks": "136Mi", "queue": "972Mi", "insertConcurrency": 2, "deduplicationWindow": 20_000,
+        })
+    );
+    assert!(advice.is_object(), "{advice}");
     assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(1)));
 }
 
