@@ -292,6 +292,38 @@ proptest! {
     }
 }
 
+#[test]
+fn a_volume_that_is_not_empty_in_time_stays_its_gateway_takes_part_and_it_is_tried_again() {
+    const STEP_SECONDS: u64 = 10;
+    let mut cluster = Cluster::new();
+    let timeout = u64::from(Terms::of(&cluster.pipeline.spec).unwrap().timeout_seconds);
+    cluster.act(&Action::Written);
+    let mut states = Vec::new();
+    for _ in 0..3 * timeout / STEP_SECONDS {
+        cluster.act(&Action::Reconciled { is_stale: false, writes: 9, silent: None, seconds: STEP_SECONDS });
+        cluster.act(&Action::Controlled);
+        let state = cluster.written.as_ref().map(|written| (written.state, written.gateway));
+        if let Some((DrainState::Waiting, gateway)) = state {
+            let reason = &cluster.written.as_ref().unwrap().reason;
+            assert_eq!(
+                *reason,
+                format!(
+                    "not ended within {timeout} s: it holds 1 blocks, or something that is not committed"
+                )
+            );
+            // It is told so with the next look.
+            cluster.act(&Action::Reconciled { is_stale: false, writes: 9, silent: None, seconds: 1 });
+            assert!(!cluster.gateways[gateway as usize].is_drained, "it is kept from reading");
+        }
+        states.extend(state.map(|(state, _)| state).filter(|state| states.last() != Some(state)));
+    }
+    assert_eq!(states[..3], [DrainState::Draining, DrainState::Waiting, DrainState::Draining]);
+    assert_eq!(cluster.replaced, 0);
+    for (id, gateway) in (0..).zip(&cluster.gateways) {
+        assert_eq!((gateway.pod, gateway.claim, gateway.process), (id, id, id), "{gateway:?}");
+    }
+}
+
 fn outdated(queue: serde_json::Value, class: StorageClassSeen) -> (TracePipeline, Observed) {
     let (_, facts) = running(&json!({}), &[]);
     let mut pipeline = sample("tracepipeline.yaml");
