@@ -1,7 +1,7 @@
 //! The operator is killed after every single write that it makes, through all that is done to a pipeline in its life: made, its volumes
-//! grown, changed in config and in memory, changed to what fails and is taken back, suspended, resumed, its volumes replaced by smaller ones,
-//! one gateway fewer, deleted. Numbered spans flow through all of it but its beginning and its end: none is lost, none doubled. What is done
-//! to it from outside its spec is in [`outside`].
+//! grown, changed in config and in memory, changed to what fails and is taken back by the operator, and to what waits and is taken back by
+//! an edit, suspended, resumed, its volumes replaced by smaller ones, one gateway fewer, deleted. Numbered spans flow through all of it but
+//! its beginning and its end: none is lost, none doubled. What is done to it from outside its spec is in [`outside`].
 //!
 //! ```text
 //! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is kept back
@@ -89,6 +89,7 @@ async fn play(scene: &Scene) -> Result<()> {
         assert_memory(container.context("a gateway without a container")?, MEMORY)?;
     }
     Box::pin(taken_back(&mut lives, &memory)).await?;
+    Box::pin(healed(&mut lives, &memory)).await?;
     Box::pin(suspended(&mut lives, &memory)).await?;
     Box::pin(resumed(&mut lives, &memory)).await?;
     let smaller = merged(&memory, &json!({"queue": {"size": "1Gi"}}));
@@ -147,6 +148,25 @@ async fn taken_back(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
         wait_whole(scene, 2).await
     };
     lives.act("roll-back", done).await?.ensure_pods(&[1, 3])
+}
+
+/// An edit takes an image back that nobody has, while one gateway waits for it; the other one never notices.
+async fn healed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
+    let scene = lives.scene;
+    let nowhere = json!({
+        "gateway": {"image": "sluice.local/gateway:no-such-version"},
+        // A Job of that image would be waited for first.
+        "sink": {"clickhouse": {"schema": {"management": "None"}}},
+    });
+    let done = async {
+        scene.pipeline.apply(&spec(2, &merged(change, &nowhere))).await?;
+        let waits = ("False", reason::REPLICAS_NOT_READY);
+        scene.pipeline.wait_condition(kind::READY, waits, LONGEST).await?;
+        scene.pipeline.apply(&spec(2, change)).await?;
+        wait_complete(scene, 2).await?;
+        wait_whole(scene, 2).await
+    };
+    lives.act("heal", done).await?.ensure_pods(&[1, 3])
 }
 
 /// All gateways leave, and what they need to come back stays.
