@@ -258,8 +258,13 @@ impl Release<'_> {
         let mut helm = command(tokio::task::spawn_blocking(helm::path).await.context("find helm")??);
         helm.current_dir(paths::workspace()).env("KUBECONFIG", &self.target.kubeconfig);
         helm.args(words).args(["--namespace", self.namespace.name()]);
-        // A tag of digits alone would be taken for a number.
-        let how = |value: &str| if value.starts_with("image.") { "--set-string" } else { "--set" };
+        let how = |value: &str| match value {
+            // A tag of digits alone would be taken for a number.
+            value if value.starts_with("image.") => "--set-string",
+            // Else the empty list has an empty text in it.
+            value if value.ends_with("=[]") => "--set-json",
+            _ => "--set",
+        };
         helm.args(values.iter().flat_map(|value| [how(value), value]));
         let ran = tokio::task::spawn_blocking(move || output(&mut helm)).await;
         ran.context("the thread that runs helm ended")?

@@ -34,8 +34,8 @@ const OTHER_VALUES: [&str; 7] = [
     "clusterRole.tracePipelines=true",
 ];
 
-/// The namespaces that are looked after are what the chart says of itself: all of them.
-const EVERYWHERE: &str = "watchNamespaces=null";
+/// All namespaces are looked after. `null`, the word for what the chart says by itself, leaves with `--reuse-values` what was there.
+const EVERYWHERE: &str = "watchNamespaces=[]";
 
 /// Every kind that the chart has a template of.
 const KINDS: [&str; 14] = [
@@ -97,8 +97,9 @@ impl Release<'_> {
         let changed: Vec<&str> = OTHER_VALUES.into_iter().chain([watched.as_str()]).collect();
         let upgrade = ["upgrade", RELEASE, CHART, "--reuse-values", "--wait", "--timeout", HELM_TIMEOUT];
         self.helm(&upgrade, &changed).await?;
-        let values: Vec<&str> = values.into_iter().chain(changed).collect();
-        self.all_in_sync(&values).await.context("after an upgrade")?;
+        let values: Vec<&str> = values.into_iter().chain(OTHER_VALUES).collect();
+        let narrowed: Vec<&str> = values.iter().copied().chain([watched.as_str()]).collect();
+        self.all_in_sync(&narrowed).await.context("after an upgrade")?;
         let now = self.namespace.inventory().await?;
         let of_all = format!("ClusterRole {RELEASE}");
         let of_one = format!("Role {RELEASE}");
@@ -109,7 +110,6 @@ impl Release<'_> {
         ensure!(self.workload().await? == workload, "an upgrade of the operator changed the gateways");
 
         self.helm(&upgrade, &[EVERYWHERE]).await?;
-        let values: Vec<&str> = values.into_iter().chain([EVERYWHERE]).collect();
         self.all_in_sync(&values).await.context("after an upgrade back to all namespaces")?;
         let now = self.namespace.inventory().await?;
         ensure!(now.contains(&of_all), "the rights in all namespaces are not back");
