@@ -25,7 +25,7 @@
 //!
 //! Limits: one weak pointer for each block in memory, and as many again, at least [`KEPT_MIN`], for what has left it meanwhile; another one
 //! for each block on its way to the volume, of which there are [`SPILLS_MAX`](crate::volume::spool::SPILLS_MAX). Only these are looked at
-//! with every block that comes.
+//! with every block that comes, and all in memory while the pool is short, or while a shard is away of which blocks have gone to the volume.
 
 use crate::{
     blocks::buffers::{Pool, Share},
@@ -54,8 +54,8 @@ pub struct Spill {
     spool: Spool,
     /// In the order in which they came.
     blocks: VecDeque<Waiting>,
-    /// How many have come.
-    came: u64,
+    /// How many have come: the number of the next one.
+    next: u64,
     /// Those of them that were handed over and have not arrived, as of the last look.
     coming: Vec<Coming>,
     /// How many of them are kept before those are left out that are not in memory any more.
@@ -102,7 +102,7 @@ impl Spill {
             pool,
             spool,
             blocks: VecDeque::new(),
-            came: 0,
+            next: 0,
             coming: Vec::new(),
             kept_max: KEPT_MIN,
             enqueues,
@@ -118,8 +118,8 @@ impl Spill {
             self.kept_max = (2 * self.blocks.len()).max(KEPT_MIN);
         }
         let frames = Arc::downgrade(frames);
-        self.blocks.push_back(Waiting { number: self.came, came: now, shard, frames });
-        self.came += 1;
+        self.blocks.push_back(Waiting { number: self.next, came: now, shard, frames });
+        self.next += 1;
     }
 
     /// Moves blocks if there is reason to. `is_away`: whether inserts into a shard fail.
