@@ -5,12 +5,14 @@
 //!
 //! - **When**: less than one chunk in [`SHORT_SHARE`] of the pool is free, or a worker got no chunk and waits. It stops reading until a
 //!   whole block's worth is free, which may be long after the pool is no longer short: what was on its way to the volume when it stopped
-//!   is free then, and nothing else comes back while the sink is away. What is free in time is what workers fill while blocks are on their
-//!   way. The same of a shard's part of the pool, for the blocks of that shard: its partitions stop when they have filled it, however much the others leave free. With
-//!   `delivery.commit: AfterEnqueue` also a block that has waited for [`ENQUEUE_AFTER`], the oldest first: its offsets are committed once
-//!   it is on the volume, so that the consumer group's lag is what nobody has read yet, however long the sink is away or behind.
-//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter. Of a
-//!   small pool never all, unless a worker waits for that. So they go in runs, and a queue of inserts that only grew for a moment goes on from memory.
+//!   is free then, and nothing else comes back while the sink is away. What is free in time is what workers fill while blocks are on
+//!   their way. The same of a shard's part of the pool, for the blocks of that shard: its partitions stop when they have filled it,
+//!   however much the others leave free. With `delivery.commit: AfterEnqueue` also a block that has waited for [`ENQUEUE_AFTER`], the
+//!   oldest first: its offsets are committed once it is on the volume, so that the consumer group's lag is what nobody has read yet,
+//!   however long the sink is away or behind.
+//! - **How many**: until so much is free that a worker which had to stop may go on, and a quarter more; of a shard's part, a quarter. Of
+//!   a small pool never all, unless a worker waits for that. So they go in runs, and a queue of inserts that only grew for a moment goes
+//!   on from memory.
 //! - **Which**: first those of shards into which nothing is inserted, the oldest first: the next run of this process can go on with what
 //!   follows the committed offset without a gap, and with nothing behind one. Then those that are inserted, if slowly, the newest first:
 //!   the oldest are sent next, from memory, without the way over the disk.
