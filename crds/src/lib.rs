@@ -32,6 +32,7 @@ pub use trace_pipeline::{
     Schedule, Schema, SchemaManagement, SecretRef, SettingValue, Shard, Sink, Source, TracePipeline,
     TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
+pub use trace_pipeline::{Observability, PodMonitoring};
 
 /// The API group.
 pub const GROUP: &str = "sluice.dev";

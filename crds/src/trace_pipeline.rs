@@ -9,6 +9,7 @@ mod delivery;
 mod gateway;
 mod insert;
 mod lifecycle;
+mod observability;
 mod pod_template;
 mod protection;
 mod queue;
@@ -22,6 +23,7 @@ pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, MemoryResizing, Resources, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
+pub use observability::{Observability, PodMonitoring};
 pub use pod_template::{AnnotationValue, LabelValue, PodTemplate};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
@@ -159,6 +161,10 @@ pub struct TracePipelineSpec {
     /// Whom pods may be reached by, and whom they may reach. When it is not set, there is a NetworkPolicy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<NetworkRules>,
+
+    /// What reads the gateways' metrics. When it is not set, nothing that the operator makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observability: Option<Observability>,
 
     /// Whether the pipeline rests. Its gateways insert and commit what they hold, for scaling.drain.timeout at the longest, and
     /// are taken away; offsets, configs, queue volumes and the table stay. Without it as many come back as there were. Kafka forgets

@@ -42,6 +42,9 @@ const PARTITIONS: i32 = 4;
 const SLICES: u64 = 30;
 const SLICE_NS: u64 = 120_000_000_000;
 
+/// Spans of [`short`]: a message and a bit of every slice.
+const SHORT_SPANS: u64 = 3_000;
+
 /// Time between two looks at the group's lag.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -107,6 +110,28 @@ pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
         fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
     }
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Every variant and every question once, with few spans; the figures mean nothing.
+///
+/// # Errors
+/// What failed, and a table that has no row or a question that was not answered.
+pub fn short(gateway: &Path) -> Result<()> {
+    let args = SchemaBenchArgs { spans: SHORT_SPANS, times: 1, only: Vec::new(), gateway: None, json: None };
+    let mut report = Report::default();
+    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
+    runtime.block_on(measure(&args, gateway, &mut report))?;
+    ensure!(report.variants.len() == VARIANTS.len(), "{} variants were measured", report.variants.len());
+    for variant in &report.variants {
+        ensure!(variant.bytes_per_row > 0.0, "{} has no rows", variant.name);
+        ensure!(variant.insert_cpu_seconds > 0.0, "the inserts of {} cost nothing", variant.name);
+        for name in question::NAMES {
+            let answer = variant.questions.iter().find(|answer| answer.name == name);
+            let rows = answer.map_or(0, |answer| answer.read_rows);
+            ensure!(rows > 0, "{}: {name} read no row", variant.name);
+        }
+    }
+    Ok(())
 }
 
 async fn measure(args: &SchemaBenchArgs, gateway: &Path, report: &mut Report) -> Result<()> {

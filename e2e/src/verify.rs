@@ -24,8 +24,9 @@ use crate::faults;
 use crate::fuzz;
 use crate::install::{self, ImageArgs, Images};
 use crate::process::interrupt;
+use crate::schema_bench;
 use crate::simulate;
-use crate::stack::{self, TargetArgs};
+use crate::stack::{self, TargetArgs, images};
 use step::Steps;
 
 /// A thread for each end-to-end test: they wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer, those that run alone
@@ -135,12 +136,19 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
         stack::discard_leftovers()?;
         ran_before = stack::up(&program)?.ran_before;
     }
+    let is_ours = target.needs_stack();
     let outcome = target.resolve().and_then(|resolved| {
         if args.only.is_none() {
             steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
             steps.once("faults: nothing lost or doubled in a short selection", faults_short);
         }
+        if args.only.is_none() && is_ours {
+            steps.once("schema-bench makes, fills and asks every table", schema_bench_short);
+        }
         let images = install::images(&resolved, &args.images)?;
+        if args.only.is_none() && args.images.operator_image.is_none() {
+            steps.once("images are small", images::are_small);
+        }
         install::operator(&resolved.kubeconfig, &images)?;
         let ran = steps.tests(end_to_end(args, &images));
         ran.and(install::remove(&resolved.kubeconfig))
@@ -160,6 +168,11 @@ fn on_servers(clickhouse: &str, kafka: &str) -> Command {
 fn faults_short() -> anyhow::Result<()> {
     step::quiet("gateway", cargo(&["test", "--workspace", "--test", "live", "--no-run"]))?;
     faults::short(&target_folder().join("debug/sluice-gateway"))
+}
+
+/// With the same gateway: what is counted is that every table is filled and answers, not how fast.
+fn schema_bench_short() -> anyhow::Result<()> {
+    schema_bench::short(&target_folder().join("debug/sluice-gateway"))
 }
 
 fn end_to_end(args: &VerifyArgs, images: &Images) -> Command {

@@ -199,6 +199,16 @@ pub async fn apply_one<K: Appliable>(
     writer.apply(live, desired).await
 }
 
+/// Writes one object of the pipeline of which the server was just asked what it has.
+pub async fn apply_over<K: Appliable>(
+    pipeline: &TracePipeline,
+    live: Option<&K>,
+    desired: K,
+    world: &World,
+) -> Result<K, Error> {
+    Writer::of(pipeline, world).apply_over(live, desired).await
+}
+
 /// Whether an object of the pipeline's namespace is the pipeline's; or was that of one with the same name, and belongs to nobody since.
 pub(crate) fn is_of<K: Resource>(object: &K, pipeline: &str, uid: &str) -> bool {
     let labels = object.labels();
@@ -244,15 +254,23 @@ impl<'a> Writer<'a> {
     }
 
     async fn apply<K: Appliable>(&self, live: &Store<K>, desired: K) -> Result<K, Error> {
+        let (name, namespace) = (desired.name_any(), desired.namespace().unwrap_or_default());
+        let live = find(live, &namespace, &name);
+        if live.is_none() {
+            // The copies hold what carries our label; something else may be called the same.
+            self.leave_others_alone::<K>(&namespace, &name).await?;
+        }
+        self.apply_over(live.as_deref(), desired).await
+    }
+
+    async fn apply_over<K: Appliable>(&self, live: Option<&K>, desired: K) -> Result<K, Error> {
         let (kind, name) = (<K as k8s_openapi::Resource>::KIND, desired.name_any());
         let namespace = desired.namespace().unwrap_or_default();
         let stamped = drift::stamp(json_of(&desired));
-        match find(live, &namespace, &name) {
-            Some(live) if !self.may_change(&*live) => return Err(Error::Foreign { kind, name }),
-            Some(live) if drift::is_as_desired(&stamped, &json_of(&*live)) => return Ok(K::clone(&live)),
-            Some(_) => {}
-            // The copies hold what carries our label; something else may be called the same.
-            None => self.leave_others_alone::<K>(&namespace, &name).await?,
+        match live {
+            Some(live) if !self.may_change(live) => return Err(Error::Foreign { kind, name }),
+            Some(live) if drift::is_as_desired(&stamped, &json_of(live)) => return Ok(live.clone()),
+            Some(_) | None => {}
         }
         self.world.shared.metrics.wrote(kind);
         let how = PatchParams::apply(OBJECTS).force();

@@ -27,6 +27,7 @@ pub mod kafka_security;
 pub mod lease;
 pub mod memory;
 pub mod metrics;
+pub mod monitor;
 pub mod next;
 pub mod observe;
 pub mod offsets;

@@ -26,6 +26,10 @@ const LAG_SECONDS: u64 = 60;
 /// starts: a right that is granted is one that somebody waits for, and nothing depends on it. Chosen.
 const DELETION_SECONDS: u64 = 3_600;
 
+/// A PodMonitor that is wanted is looked at once in this many seconds, as it is not watched: what somebody else changed of it is taken
+/// back within that time, and so long after its kind has appeared it is made. Chosen.
+pub const MONITOR_SECONDS: u64 = 300;
+
 /// Namespace and name of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -42,9 +46,19 @@ struct Remembered {
     lag_written: Option<Instant>,
     deletion_asked: Option<Instant>,
     is_offsets_due: bool,
+    monitor: Option<MonitorLooked>,
     waits: u32,
     /// The generation that it waits with.
     waits_with: Option<i64>,
+}
+
+/// When a PodMonitor was looked at last.
+#[derive(Debug, Clone)]
+struct MonitorLooked {
+    /// UID and generation of the pipeline.
+    pipeline: (String, i64),
+    is_without_kind: bool,
+    at: Instant,
 }
 
 /// A failure, and what to do about it.
@@ -121,6 +135,38 @@ impl Memory {
         let mut pipelines = self.pipelines();
         let remembered = pipelines.entry(key.clone()).or_default();
         is_due(&mut remembered.deletion_asked, DELETION_SECONDS, now)
+    }
+
+    /// Whether the PodMonitor of a pipeline of this UID and generation is to be looked at; one that is not wanted only once.
+    pub fn is_monitor_due(
+        &self,
+        key: &Key,
+        (pipeline, is_wanted): (&(String, i64), bool),
+        now: Instant,
+    ) -> bool {
+        let pipelines = self.pipelines();
+        let looked = pipelines.get(key).and_then(|remembered| remembered.monitor.as_ref());
+        let is_late =
+            |at| is_wanted && now.saturating_duration_since(at) >= Duration::from_secs(MONITOR_SECONDS);
+        looked.is_none_or(|looked| looked.pipeline != *pipeline || is_late(looked.at))
+    }
+
+    /// Whether it was said of this UID and generation that the cluster does not know the kind.
+    pub fn is_monitor_without_kind(&self, key: &Key, pipeline: &(String, i64)) -> bool {
+        let pipelines = self.pipelines();
+        let looked = pipelines.get(key).and_then(|remembered| remembered.monitor.as_ref());
+        looked.is_some_and(|looked| looked.pipeline == *pipeline && looked.is_without_kind)
+    }
+
+    /// Remembers that it was looked at, and whether it is wanted of a cluster that does not know the kind.
+    pub fn looked_at_monitor(
+        &self,
+        key: &Key,
+        (pipeline, is_without_kind): ((String, i64), bool),
+        at: Instant,
+    ) {
+        let looked = MonitorLooked { pipeline, is_without_kind, at };
+        self.pipelines().entry(key.clone()).or_default().monitor = Some(looked);
     }
 
     /// Whether a pipeline that came back from a rest waits for Kafka to say whether it still has the group's offsets.

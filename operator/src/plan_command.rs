@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
 use sluice_plan::{
     Advice, Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, Server, TopicSeen, Violations, advice,
-    build, derived, plan,
+    build, derived, plan, pod_monitor,
 };
 use std::{
     fmt::Write as _,
@@ -114,12 +114,13 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
 
 impl Outline {
     fn of(plan: &Plan, assumed: &Assumed) -> Self {
+        let monitor = pod_monitor(plan).map(|monitor| json!(monitor));
         Self {
             replicas: plan.replicas(),
             partitions: plan.partitions(),
             derived: derived(plan),
             advice: advice(plan, assumed.server),
-            objects: build(plan).parts().documents(),
+            objects: build(plan).parts().documents().into_iter().chain(monitor).collect(),
         }
     }
 
@@ -283,6 +284,7 @@ mod tests {
     fn the_samples_are_planned_without_a_cluster() {
         for (name, sample) in samples() {
             let outline = outline(&sample, &assumed(12)).unwrap_or_else(|found| panic!("{name}: {found}"));
+            let monitor = name.contains("full").then_some("PodMonitor");
             let kinds: Vec<_> =
                 outline.objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
             assert_eq!(
@@ -297,6 +299,9 @@ mod tests {
                     "Job",
                     "StatefulSet",
                 ]
+                .into_iter()
+                .chain(monitor)
+                .collect::<Vec<_>>()
             );
             let yaml = outline.to_yaml().unwrap();
             assert_eq!(yaml.matches("\n---\n").count(), kinds.len());

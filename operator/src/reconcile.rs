@@ -16,6 +16,7 @@ use crate::{
     finalizer, hindrance,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
+    monitor,
     next::{Next, WAITING_SECONDS, next},
     observe::{self, Facts},
     offsets::{self, Judgement},
@@ -141,6 +142,9 @@ pub enum Error {
     /// While giving gateways more memory.
     #[error(transparent)]
     Resize(#[from] resize::Error),
+    /// While having their metrics read.
+    #[error(transparent)]
+    Monitor(#[from] monitor::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -166,6 +170,7 @@ impl Error {
             Self::Replacement(error) => error.class(),
             Self::Rollout(error) => error.class(),
             Self::Resize(error) => error.class(),
+            Self::Monitor(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
             Self::Panicked(_) => ErrorClass::Panicked,
@@ -393,7 +398,7 @@ async fn carry_out_spec(
     facts.observed.volumes.not_replaced = discarded?.or(facts.observed.volumes.not_replaced.take());
     tended?;
     facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
-    Ok(())
+    Ok(Box::pin(monitor::tend(pipeline, plan, world)).await?)
 }
 
 /// Applies the objects with the workload as the next step of its rollout wants it, and heals pods that are stuck.

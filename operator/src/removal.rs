@@ -46,11 +46,12 @@ use k8s_openapi::{
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+    core::PartialObjectMeta,
 };
 use serde_json::json;
 use sluice_crds::{QueueMode, TracePipeline};
 use sluice_plan::{
-    Names, WorkloadSeen,
+    Names, PodMonitor, WorkloadSeen,
     lifecycle::{KeptVolumes, LetGo, Removal, is_past_waiting, removal, there},
     removing, rollout,
     scale::drain::Step,
@@ -341,6 +342,10 @@ async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     owned.orphan::<ServiceAccount>().await?;
     owned.orphan::<PodDisruptionBudget>().await?;
     owned.orphan::<NetworkPolicy>().await?;
+    let observability = pipeline.spec.observability.as_ref();
+    if observability.is_some_and(|observability| observability.pod_monitor.enabled) {
+        owned.orphan_monitor().await?;
+    }
     owned.orphan::<Job>().await
 }
 
@@ -361,20 +366,39 @@ impl Owned<'_> {
         let api: Api<K> = Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
         let listed = api.list_metadata(&ListParams::default().labels(&selector)).await;
         let listed = listed.map_err(|source| Error::List { kind, source: source.into() })?;
-        for object in listed.items.iter().filter(|object| is_owned(*object, &self.uid)) {
-            let name = object.name_any();
-            let others: Vec<_> =
-                object.owner_references().iter().filter(|owner| owner.uid != self.uid).collect();
-            let patch = json!({"metadata": {"uid": object.uid(), "ownerReferences": others}});
-            let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
-            self.world.shared.metrics.wrote(kind);
-            match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {
-                Ok(_) => {}
-                // Gone already, and so is nothing to keep.
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(source) => return Err(Error::Orphan { kind, name, source: source.into() }),
-            }
+        for object in &listed.items {
+            self.leave(&api, object).await?;
         }
         Ok(())
+    }
+
+    /// There is at most one, of a kind that the cluster may not know.
+    async fn orphan_monitor(&self) -> Result<(), Error> {
+        let kind = <PodMonitor as k8s_openapi::Resource>::KIND;
+        let name = self.names.gateway();
+        let api: Api<PodMonitor> = Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
+        match api.get_metadata(&name).await {
+            Ok(found) => self.leave(&api, &found).await,
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(source) => Err(Error::Orphan { kind, name, source: source.into() }),
+        }
+    }
+
+    /// Takes the pipeline out of the owners of an object, if it is one of them.
+    async fn leave<K: Appliable>(&self, api: &Api<K>, object: &PartialObjectMeta<K>) -> Result<(), Error> {
+        if !is_owned(object, &self.uid) {
+            return Ok(());
+        }
+        let (kind, name) = (<K as k8s_openapi::Resource>::KIND, object.name_any());
+        let others: Vec<_> = object.owner_references().iter().filter(|owner| owner.uid != self.uid).collect();
+        let patch = json!({"metadata": {"uid": object.uid(), "ownerReferences": others}});
+        let how = PatchParams { field_manager: Some(OBJECTS.to_owned()), ..PatchParams::default() };
+        self.world.shared.metrics.wrote(kind);
+        match api.patch_metadata(&name, &how, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(()),
+            // Gone already, and so is nothing to keep.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(source) => Err(Error::Orphan { kind, name, source: source.into() }),
+        }
     }
 }

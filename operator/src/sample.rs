@@ -34,7 +34,8 @@ const ASK_SECONDS: u64 = 5;
 const WAIT_SECONDS: u64 = 2;
 /// An answer is used again for this many seconds: reconciles come in bursts while pods roll.
 const FRESH_SECONDS: u64 = 5;
-/// A success counts for this many seconds while a newer answer is late.
+/// An answer counts for this many seconds while none comes that is newer: one question that fails while a broker restarts does not make
+/// Kafka unreachable, the second one in a row, half a minute later, does. Scaling decides by no answer that is older than its last look.
 const GOOD_SECONDS: u64 = 60;
 /// What is known about a source that nobody asked for is dropped after this many seconds.
 const KNOWN_SECONDS_MAX: u64 = 2 * IDLE_SECONDS_MAX;
@@ -114,6 +115,14 @@ impl Error {
         Self { failure, message: error.to_string() }
     }
 
+    /// Whether nobody has answered; not that the answer was no.
+    fn is_silence(&self) -> bool {
+        match self.failure {
+            SourceFailure::Unreachable | SourceFailure::Timeout => true,
+            SourceFailure::AuthFailed | SourceFailure::TlsFailed => false,
+        }
+    }
+
     /// Kafka was not asked, since its Secrets cannot be used.
     pub fn unasked(why: &Unreadable) -> Self {
         Self { failure: SourceFailure::Unreachable, message: why.to_string() }
@@ -141,7 +150,32 @@ impl Error {
 #[derive(Debug, Default)]
 struct Known {
     asking: bool,
-    answer: Option<(Instant, Result<Sample, Error>)>,
+    /// When the last question ended; `None` while there was none.
+    ended: Option<Instant>,
+    /// What came of it, where it was no answer.
+    error: Option<Error>,
+    /// The last answer, and when it came.
+    good: Option<(Instant, Sample)>,
+}
+
+impl Known {
+    fn learn(&mut self, answer: Result<Sample, Error>) {
+        let now = Instant::now();
+        (self.asking, self.ended) = (false, Some(now));
+        self.error = match answer {
+            Ok(sample) => {
+                self.good = Some((now, sample));
+                None
+            }
+            Err(error) => Some(error),
+        };
+    }
+
+    /// The last answer, if it is not older than so many seconds.
+    fn good(&self, seconds: u64) -> Option<&Sample> {
+        let (at, sample) = self.good.as_ref()?;
+        (at.elapsed() < Duration::from_secs(seconds)).then_some(sample)
+    }
 }
 
 /// Asks Kafka, and remembers.
@@ -172,9 +206,7 @@ impl Sampler {
     /// Closes idle clients and forgets sources that nobody asks for. Call it now and then.
     pub async fn tidy(&self) {
         let age_max = Duration::from_secs(KNOWN_SECONDS_MAX);
-        self.known().retain(|_, known| {
-            known.asking || known.answer.as_ref().is_some_and(|(at, _)| at.elapsed() < age_max)
-        });
+        self.known().retain(|_, known| known.asking || known.ended.is_some_and(|at| at.elapsed() < age_max));
         let clients = Arc::clone(&self.clients);
         // Closing a client waits for its threads. A panic there is none of ours.
         let close = move || clients.close_idle(Duration::from_secs(IDLE_SECONDS_MAX));
@@ -187,10 +219,9 @@ impl Sampler {
 
     fn fresh(&self, source: &Source) -> Option<Sample> {
         let known = self.known();
-        let (at, answer) = known.get(source)?.answer.as_ref()?;
+        let known = known.get(source).filter(|known| known.error.is_none())?;
         // What is missing is looked for every time: somebody waits for it to appear.
-        let sample = answer.as_ref().ok().filter(|sample| sample.missing.is_empty())?;
-        (at.elapsed() < Duration::from_secs(FRESH_SECONDS)).then(|| sample.clone())
+        known.good(FRESH_SECONDS).filter(|sample| sample.missing.is_empty()).cloned()
     }
 
     /// Claims the question about a source, and says for how many seconds its answer is waited for; `None` when it is
@@ -198,7 +229,7 @@ impl Sampler {
     fn begin(&self, source: &Source) -> Option<u64> {
         let mut known = self.known();
         let known = known.entry(source.clone()).or_default();
-        let wait_seconds = if known.answer.is_some() { WAIT_SECONDS } else { ASK_SECONDS + 1 };
+        let wait_seconds = if known.ended.is_some() { WAIT_SECONDS } else { ASK_SECONDS + 1 };
         (!std::mem::replace(&mut known.asking, true)).then_some(wait_seconds)
     }
 
@@ -207,20 +238,21 @@ impl Sampler {
             Some(connected) => answer(connected, &source).await,
             None => Err(Error::too_many(&source)),
         };
-        self.known().insert(source, Known { asking: false, answer: Some((Instant::now(), answer)) });
+        self.known().entry(source).or_default().learn(answer);
     }
 
-    /// What the last question brought. While another one is under way a success still counts for a while: one slow
-    /// answer does not make Kafka unreachable.
+    /// What the last question brought. A success still counts for a while when another question is under way, and when one found nobody
+    /// who answers; that Kafka refuses counts at once.
     fn last(&self, source: &Source) -> Result<Sample, Error> {
         let known = self.known();
-        let Some(Known { asking, answer: Some((at, answer)) }) = known.get(source) else {
-            return Err(Error::slow(source));
+        let Some(known) = known.get(source) else { return Err(Error::slow(source)) };
+        let error = match (&known.error, &known.good) {
+            (None, Some((_, sample))) if !known.asking => return Ok(sample.clone()),
+            (Some(error), _) if !error.is_silence() => return Err(error.clone()),
+            (Some(error), _) => error.clone(),
+            (None, _) => Error::slow(source),
         };
-        match answer {
-            Ok(_) if *asking && at.elapsed() >= Duration::from_secs(GOOD_SECONDS) => Err(Error::slow(source)),
-            answer => answer.clone(),
-        }
+        known.good(GOOD_SECONDS).cloned().ok_or(error)
     }
 }
 
@@ -403,6 +435,32 @@ mod tests {
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
         assert!(begun.elapsed() < Duration::from_secs(ASK_SECONDS), "{:?}", begun.elapsed());
         asked.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_for_a_while_when_the_next_question_finds_nobody() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("spans", 4, 1).unwrap();
+        let source = source(&cluster.bootstrap_servers());
+        let sampler = Sampler::default();
+        let known = sampler.sample(&source).await.unwrap();
+        let silent = Error { failure: SourceFailure::Unreachable, message: "nobody".into() };
+        let refused = Error { failure: SourceFailure::AuthFailed, message: "no".into() };
+        sampler.known().get_mut(&source).unwrap().learn(Err(silent.clone()));
+        assert_eq!(sampler.last(&source), Ok(known.clone()));
+        sampler.known().get_mut(&source).unwrap().learn(Err(refused.clone()));
+        assert_eq!(sampler.last(&source), Err(refused), "who refuses has answered");
+        // A minute later nothing has come that is newer.
+        let past = Instant::now().checked_sub(Duration::from_secs(GOOD_SECONDS)).unwrap();
+        let age = || sampler.known().get_mut(&source).unwrap().good = Some((past, known.clone()));
+        sampler.known().get_mut(&source).unwrap().learn(Err(silent.clone()));
+        age();
+        assert_eq!(sampler.last(&source), Err(silent));
+        sampler.known().get_mut(&source).unwrap().learn(Ok(known.clone()));
+        age();
+        assert_eq!(sampler.last(&source), Ok(known.clone()), "nobody has asked since");
+        sampler.known().get_mut(&source).unwrap().asking = true;
+        assert_eq!(sampler.last(&source), Err(Error::slow(&source)));
     }
 
     #[tokio::test]

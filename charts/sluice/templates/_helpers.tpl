@@ -68,6 +68,10 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
+# Of a kind that the cluster may not have: it comes with the Prometheus operator.
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, create, patch, delete]
 # Configs and schema Jobs are named by their content, so old ones are left behind by each change; Jobs that drain volumes end.
 - apiGroups: [""]
   resources: [configmaps]

@@ -371,6 +371,31 @@ pub const VALUES: &[Case] = &[
         message: "progressDeadline is a whole number",
     },
     Case {
+        pointer: "/spec/observability",
+        taken: &[
+            "{}",
+            r#"{"podMonitor": {"interval": "1s"}}"#,
+            r#"{"podMonitor": {"enabled": true, "interval": "10m"}}"#,
+        ],
+        refused: &[
+            r#"{"podMonitor": {"interval": "0s"}}"#,
+            r#"{"podMonitor": {"interval": "11m"}}"#,
+            r#"{"podMonitor": {"interval": "1h"}}"#,
+            r#"{"podMonitor": {"interval": "500ms"}}"#,
+            r#"{"podMonitor": {"interval": ""}}"#,
+        ],
+        message: "interval is a whole number of s or m",
+    },
+    Case {
+        pointer: "/spec/observability",
+        taken: &[r#"{"podMonitor": {"labels": {"release": "kube-prometheus-stack", "team.example/a": ""}}}"#],
+        refused: &[
+            r#"{"podMonitor": {"labels": {"app.kubernetes.io/name": "a"}}}"#,
+            r#"{"podMonitor": {"labels": {"release": "a", "sluice.dev/x": "a"}}}"#,
+        ],
+        message: "labels of podMonitor cannot begin with",
+    },
+    Case {
         pointer: "/spec/rollout/canary/duration",
         taken: &[r#""1s""#, r#""1m""#, r#""24h""#],
         refused: &[r#""0s""#, r#""25h""#, r#""60""#, r#""soon""#],

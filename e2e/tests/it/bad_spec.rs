@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::pipeline::{CREDENTIALS, Settings, condition};
+use e2e::pipeline::{CREDENTIALS, Settings, TABLE, condition};
 use e2e::stack::volumes::provide_also;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
@@ -82,12 +82,37 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
             .pipeline
             .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
             .await?;
-        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, e2e::pipeline::TABLE).await?;
+        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
         gitops::assert_state(&scene.pipeline, "table-missing").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
     })
     .await
+}
+
+/// The spec stays as it is: only the table comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_table_is_found_when_somebody_else_makes_it() -> Result<()> {
+    scene::run("a_missing_table_is_found", Uses::Servers, 4, async |scene: &mut Scene| {
+        scene.start_default().await?;
+        scene.pipeline.delete(READY).await?;
+        let (ours, elsewhere) = (TABLE.to_owned(), format!("{TABLE}_elsewhere"));
+        rename(scene, (&ours, &elsewhere)).await?;
+        scene
+            .pipeline
+            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
+            .await?;
+        expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
+        rename(scene, (&elsewhere, &ours)).await?;
+        expect_mended(scene).await
+    })
+    .await
+}
+
+async fn rename(scene: &Scene, (from, to): (&str, &str)) -> Result<()> {
+    let database = scene.database.name();
+    let query = format!("RENAME TABLE `{database}`.`{from}` TO `{database}`.`{to}`");
+    scene.environment.server.execute(&query).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,7 +109,7 @@ async fn definition(cluster: &Cluster) -> Result<Option<CustomResourceDefinition
 }
 
 /// The image that is asked for, else that of the operator that is installed.
-async fn operator_image(cluster: &Cluster) -> Result<String> {
+pub async fn operator_image(cluster: &Cluster) -> Result<String> {
     if let Ok(image) = std::env::var(OPERATOR_IMAGE) {
         return Ok(image);
     }

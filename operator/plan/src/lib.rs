@@ -42,7 +42,7 @@ pub use derived::{Advice, Server, advice, derived};
 pub use lifecycle::Intent;
 pub use names::Names;
 pub use news::{News, news};
-pub use objects::{Applied, Desired, Objects, Parts, build, drain_job};
+pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
     ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, Hindrance, HolderSeen,
     MemorySeen, Observed, Partitions, PodSeen, ProvedSeen, ScalingSeen, SchemaFailed, SchemaFailure,

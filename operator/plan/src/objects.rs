@@ -8,6 +8,7 @@ mod disruption_budget;
 mod drain_job;
 mod network_policy;
 mod pod;
+mod pod_monitor;
 pub(crate) mod proved;
 mod schema_job;
 mod service;
@@ -15,6 +16,7 @@ mod service_account;
 mod workload;
 
 pub use drain_job::drain_job;
+pub use pod_monitor::{PodMonitor, pod_monitor};
 
 use crate::{
     Plan, hash,

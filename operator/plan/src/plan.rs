@@ -6,6 +6,7 @@ use crate::{
     hash,
     image::Image,
     lifecycle,
+    pod_template::check_labels,
     resources::{self, Sized},
     rollout,
     scale::{Policy, drain::Terms},
@@ -16,7 +17,7 @@ use crate::{
     topics::{partitions_known, sum, topics},
     volumes::{Growth, Volume},
 };
-use sluice_crds::{DrainState, ScalingMode, TopicStatus, TracePipeline, status::reason};
+use sluice_crds::{DrainState, PodMonitoring, ScalingMode, TopicStatus, TracePipeline, status::reason};
 use sluice_gateway_config::{
     ByteSize, CheckedConfig, Duration, Format, InsertFormat, Sizing, Violations, parse,
 };
@@ -86,6 +87,8 @@ pub struct Plan {
     pub(crate) operator_version: String,
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
+    /// `None` without a PodMonitor.
+    pub(crate) pod_monitoring: Option<PodMonitoring>,
     pub(crate) operator_pods: Option<OperatorPods>,
     /// Whether gateways would be told of brokers or credentials with which Kafka does not answer.
     pub(crate) holds_source: bool,
@@ -189,7 +192,8 @@ pub fn plan(
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
-    let (identity, sized) = both(identity, Sizes::of(pipeline))?;
+    let (identity, (sized, pod_monitoring)) =
+        both(identity, both(Sizes::of(pipeline), pod_monitoring(pipeline)))?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
@@ -223,6 +227,7 @@ pub fn plan(
                 operator_version: defaults.operator_version.clone(),
                 operator_pods: defaults.operator_pods.clone(),
                 has_network_policy: pipeline.spec.network_policy.unwrap_or_default().enabled,
+                pod_monitoring,
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
             };
             // What is next for volumes depends on the pod template, which has nothing of them but where they are mounted.
@@ -249,6 +254,14 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
         );
     }
     found.or(identity)
+}
+
+/// How a PodMonitor is to read the gateways' metrics; `None` where none is asked for.
+fn pod_monitoring(pipeline: &TracePipeline) -> Result<Option<PodMonitoring>, Violations> {
+    let mut found = Violations::default();
+    let asked = pipeline.spec.observability.clone().unwrap_or_default().pod_monitor;
+    check_labels(&asked.labels, "spec.observability.podMonitor.labels", &mut found);
+    found.or(Some(asked).filter(|asked| asked.enabled))
 }
 
 /// Both, or all that is wrong with either.

@@ -129,7 +129,7 @@ fn without_nothing(toleration: Toleration) -> Toleration {
 
 fn check(template: &PodTemplate, found: &mut Violations) {
     let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
-    check_keys(template.labels.keys(), &at("labels"), found);
+    check_labels(&template.labels, &at("labels"), found);
     check_keys(template.annotations.keys(), &at("annotations"), found);
     for key in template.labels.keys() {
         let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
@@ -137,7 +137,6 @@ fn check(template: &PodTemplate, found: &mut Violations) {
             format!("{key:?} cannot be set here: Kubernetes sets it")
         });
     }
-    check_values(&template.labels, &at("labels"), found);
     for key in template.node_selector.keys().filter(|key| !is_key(key)) {
         found.add(at("nodeSelector"), not_key(key));
     }
@@ -164,6 +163,12 @@ fn check(template: &PodTemplate, found: &mut Violations) {
             found,
         );
     }
+}
+
+/// Labels as Kubernetes takes them, and none that the operator sets.
+pub(crate) fn check_labels(labels: &BTreeMap<String, LabelValue>, at: &str, found: &mut Violations) {
+    check_keys(labels.keys(), at, found);
+    check_values(labels, at, found);
 }
 
 /// Annotations are spelt as labels are.

@@ -13,8 +13,15 @@ const ROUNDS_MAX: usize = 12;
 /// `scaling.drain.timeout` when a spec does not say.
 const LIMIT_SECONDS: u64 = 900;
 /// The kinds of objects that a pipeline of the bench has.
-const KINDS: [&str; 6] =
-    ["statefulsets", "configmaps", "services", "serviceaccounts", "poddisruptionbudgets", "networkpolicies"];
+const KINDS: [&str; 7] = [
+    "statefulsets",
+    "configmaps",
+    "services",
+    "serviceaccounts",
+    "poddisruptionbudgets",
+    "networkpolicies",
+    "podmonitors",
+];
 
 impl Scene {
     /// Reconciles by another operator each time until `done`, two seconds apart, and gives how many it took.
@@ -327,9 +334,13 @@ async fn a_pipeline_that_goes_at_once_is_not_held() {
 #[tokio::test]
 pub async fn orphans_go_on_and_are_taken_over_by_a_pipeline_of_the_same_name() {
     let mut scene = Scene::with(2, json!({"mode": "Fixed"})).await;
-    scene.change_spec(|spec| spec["deletionPolicy"] = "Orphan".into());
+    scene.change_spec(|spec| {
+        spec["deletionPolicy"] = "Orphan".into();
+        spec["observability"] = json!({"podMonitor": {"enabled": true}});
+    });
     scene.bench.settle("prod").await;
     let before = scene.uids();
+    assert_eq!(scene.bench.server.list("podmonitors").len(), 1);
     let spec = scene.pipeline().unwrap()["spec"].clone();
     scene.delete();
     // The first time it does not come to the end.

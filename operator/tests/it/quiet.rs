@@ -67,6 +67,76 @@ pub async fn what_is_switched_off_goes_and_comes_back_with_the_switch() {
 }
 
 #[tokio::test]
+pub async fn a_pod_monitor_comes_and_goes_with_its_switch_and_is_looked_at_no_more_than_that() {
+    let mut bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    let object = "podmonitors/prod-gateway";
+    let server = bench.server.clone();
+    let looks = || server.take_reads().into_iter().filter(|read| read == object).count();
+    assert_eq!(looks(), 1, "one may be left of before");
+    for (generation, is_on) in [(2, true), (3, false), (4, true)] {
+        bench.server.change("tracepipelines/prod", |pipeline| {
+            pipeline["metadata"]["generation"] = generation.into();
+            pipeline["spec"]["observability"] = json!({"podMonitor": {"enabled": is_on}});
+        });
+        bench.settle("prod").await;
+        bench.reconcile("prod").await.unwrap();
+        assert_eq!(bench.server.get(object).is_some(), is_on, "{generation}");
+        assert_eq!(looks(), 1, "{generation}");
+    }
+    // Another operator, which remembers nothing, finds it as it must be, and takes back what somebody changed.
+    bench
+        .server
+        .change(object, |monitor| monitor["spec"]["podMetricsEndpoints"][0]["interval"] = "1h".into());
+    bench.restart();
+    bench.reconcile("prod").await.unwrap();
+    let monitor = bench.server.get(object).unwrap();
+    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["interval"], "30s");
+}
+
+#[tokio::test]
+async fn a_cluster_without_pod_monitors_is_told_of_once_and_keeps_nothing_waiting() {
+    let mut bench = Bench::start().await;
+    bench.create("prod");
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["observability"] = json!({"podMonitor": {"enabled": true}});
+    });
+    // What a server says of a kind that it does not know is no status.
+    bench.server.refuse_saying("podmonitors", 404, json!("404 page not found"));
+    bench.settle("prod").await;
+    bench.reconcile("prod").await.unwrap();
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some());
+    let told = bench.server.take_events();
+    let told: Vec<_> = told.iter().filter(|event| event["reason"] == "NoPodMonitors").collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    bench.restart();
+    bench.server.relent();
+    bench.reconcile("prod").await.unwrap();
+    assert!(bench.server.get("podmonitors/prod-gateway").is_some());
+}
+
+#[tokio::test]
+async fn a_pod_monitor_of_somebody_else_is_left_alone_and_gateways_run() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.server.put(
+        "podmonitors/prod-gateway",
+        json!({
+            "apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor",
+            "metadata": {"name": "prod-gateway", "namespace": "tracing"}, "spec": {"theirs": true},
+        }),
+    );
+    bench.server.change("tracepipelines/prod", |pipeline| {
+        pipeline["spec"]["observability"] = json!({"podMonitor": {"enabled": true}});
+    });
+    let failed = bench.reconcile("prod").await.unwrap_err().to_string();
+    assert!(failed.contains("there is a PodMonitor prod-gateway that does not belong"), "{failed}");
+    assert!(bench.server.get("statefulsets/prod-gateway").is_some() || bench.server.list("jobs").len() == 1);
+    assert_eq!(bench.server.get("podmonitors/prod-gateway").unwrap()["spec"], json!({"theirs": true}));
+}
+
+#[tokio::test]
 async fn what_is_switched_off_goes_also_when_a_pipeline_before_has_left_it_to_itself() {
     let bench = Bench::start().await;
     bench.create("prod");

@@ -18,7 +18,7 @@ use sluice_operator::lease::{Lease, LeaseName};
 use std::collections::BTreeSet;
 
 /// Together they do all that the operator does; each of them is a test by itself.
-const SCENES: [fn(); 13] = [
+const SCENES: [fn(); 14] = [
     watches::each_watch_sees_what_the_table_says_and_no_more,
     a_lease_is_made_held_and_given_back,
     what_happens_twice_is_one_event,
@@ -29,6 +29,7 @@ const SCENES: [fn(); 13] = [
     schema::a_failed_job_is_read_and_run_again_and_what_runs_goes_on,
     resize::a_killed_gateway_is_given_more_in_place_once_and_it_is_said,
     quiet::what_is_switched_off_goes_and_comes_back_with_the_switch,
+    quiet::a_pod_monitor_comes_and_goes_with_its_switch_and_is_looked_at_no_more_than_that,
     quiet::another_spec_rolls_the_gateways_and_leaves_few_configs_behind,
     quiet::a_secret_is_read_again_once_it_has_changed,
     told::pods_that_kubernetes_does_not_make_are_told_in_its_words,

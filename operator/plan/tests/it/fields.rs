@@ -1,10 +1,10 @@
 //! Fields that reach one place of one object, and no place when nobody set them.
 
-use crate::{observed, planned, with};
+use crate::{defaults, observed, planned, with};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Parts, build};
+use sluice_plan::{Parts, build, plan, pod_monitor};
 
 /// The gateways' config of a pipeline with 12 partitions.
 fn config(pipeline: &TracePipeline) -> Value {
@@ -58,6 +58,44 @@ fn what_surrounds_gateways_can_be_switched_off_and_changes_no_gateway() {
         assert_eq!(parts.network_policy.is_some(), has_policy, "{field} {value}");
         assert_eq!(parts.workload, plain.workload, "{field} {value}");
         assert_eq!(parts.schema_job, plain.schema_job, "{field} {value}");
+    }
+}
+
+#[test]
+fn a_pod_monitor_is_made_where_it_is_asked_for_and_selects_the_gateways_alone() {
+    let monitor = |observability: Value| {
+        let pipeline = with("/spec/observability", observability);
+        let plan = planned(&pipeline, &observed(&pipeline, 12));
+        pod_monitor(&plan).map(|monitor| (json!(monitor), build(&plan).into_parts().workload.unwrap()))
+    };
+    for none in
+        [Value::Null, json!({}), json!({"podMonitor": {}}), json!({"podMonitor": {"interval": "10s"}})]
+    {
+        assert_eq!(monitor(none.clone()), None, "{none}");
+    }
+    let asked =
+        json!({"podMonitor": {"enabled": true, "labels": {"release": "prometheus"}, "interval": "10s"}});
+    let (monitor, workload) = monitor(asked).unwrap();
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    assert_eq!(monitor["metadata"]["labels"]["app.kubernetes.io/managed-by"], "sluice-operator");
+    let selected = &monitor["spec"]["selector"]["matchLabels"];
+    let template = workload.spec.unwrap().template;
+    let labels = json!(template.metadata.unwrap().labels.unwrap());
+    assert!(selected.as_object().unwrap().iter().all(|(key, value)| labels[key] == *value), "{selected}");
+    assert_eq!(selected["app.kubernetes.io/component"], "gateway", "the pods of Jobs have no such port");
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["interval"], "10s");
+    let ports = template.spec.unwrap().containers.remove(0).ports.unwrap();
+    assert!(ports.iter().any(|port| json!(port.name) == endpoint["port"]), "{ports:?}");
+}
+
+#[test]
+fn labels_of_a_pod_monitor_that_are_spelt_wrong_are_refused() {
+    for labels in [json!({"a b": "c"}), json!({"a": "b c"}), json!({"app.kubernetes.io/name": "a"})] {
+        let pipeline = with("/spec/observability", json!({"podMonitor": {"labels": labels}}));
+        let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err();
+        let paths: Vec<&str> = found.iter().map(|one| one.path.as_str()).collect();
+        assert_eq!(paths, ["spec.observability.podMonitor.labels"], "{labels}");
     }
 }
 

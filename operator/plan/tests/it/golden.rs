@@ -3,7 +3,7 @@
 
 use crate::{observed, planned, sample};
 use serde::Serialize;
-use sluice_plan::{Parts, build};
+use sluice_plan::{Parts, Plan, build, pod_monitor};
 
 #[test]
 fn the_objects_of_the_samples_are_the_golden_ones() {
@@ -11,7 +11,7 @@ fn the_objects_of_the_samples_are_the_golden_ones() {
     for (name, partitions) in samples.map(|name| (name, 12)) {
         let pipeline = sample(name);
         let plan = planned(&pipeline, &observed(&pipeline, partitions));
-        let found = yaml(build(&plan).into_parts());
+        let found = yaml(&plan);
         let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&path, &found).unwrap();
@@ -25,7 +25,7 @@ fn the_objects_of_the_samples_are_the_golden_ones() {
 }
 
 /// All objects as one stream of documents, in the order in which they are applied.
-pub fn yaml(parts: Parts) -> String {
+pub fn yaml(plan: &Plan) -> String {
     let Parts {
         service_account,
         config_map,
@@ -35,7 +35,7 @@ pub fn yaml(parts: Parts) -> String {
         schema_config_map,
         schema_job,
         workload,
-    } = parts;
+    } = build(plan).into_parts();
     let documents = [
         Some(document(&service_account)),
         Some(document(&config_map)),
@@ -45,6 +45,7 @@ pub fn yaml(parts: Parts) -> String {
         schema_config_map.as_ref().map(document),
         schema_job.as_ref().map(document),
         workload.as_ref().map(document),
+        pod_monitor(plan).as_ref().map(document),
     ];
     documents.into_iter().flatten().collect::<Vec<_>>().join("---\n")
 }

@@ -5,7 +5,7 @@ use sluice_crds::TracePipeline;
 use sluice_plan::{Defaults, Planned, build, plan, rollout};
 
 /// Fields that came later than the first revision of the full sample below. Without them it is what it was.
-const LATER: [&str; 9] = [
+const LATER: [&str; 10] = [
     "/spec/gateway/upgradeStrategy",
     "/spec/gateway/imagePullSecrets",
     "/spec/gateway/podTemplate",
@@ -14,6 +14,7 @@ const LATER: [&str; 9] = [
     "/spec/delivery/deadLetter/topic",
     "/spec/podDisruptionBudget",
     "/spec/networkPolicy",
+    "/spec/observability",
     "/spec/sink/clickhouse/insert/format",
 ];
 

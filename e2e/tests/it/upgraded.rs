@@ -1,0 +1,94 @@
+//! An operator that is upgraded to one with another default image, and downgraded again: gateways of a pipeline that names no image run on
+//! with the one that they began with, and one that is replaced for another reason gets it, too. Numbered spans flow through all of it: none
+//! is lost, none doubled.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::cluster::{Seen, until};
+use e2e::install::{self, Images};
+use e2e::pipeline::{Pipeline, Settings};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams};
+use serde_json::json;
+
+use crate::chart::operator_image;
+use crate::environment::READY;
+use crate::scene::{self, Scene, Uses};
+
+/// Nobody has it: a gateway that were given it would not start.
+const OTHER_IMAGE: &str = "sluice.local/none:1";
+
+/// Load of numbered spans.
+const SPANS_PER_SECOND: u64 = 1_000;
+
+/// Spans that must come between two steps: two seconds' worth.
+const SPANS_BETWEEN: u64 = 2_000;
+
+/// Time for a load to pass, and for a gateway to leave and come back.
+const FLOW: Duration = Duration::from_mins(2);
+
+/// The gateway that is replaced in between.
+const REPLACED: &str = "traces-gateway-1";
+
+/// Alone: the operator is everybody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
+    scene::run("upgraded", Uses::ServersAlone, 4, async |scene: &mut Scene| {
+        let operator = operator_image(&scene.environment.cluster).await?;
+        let images = Images { operator, gateway: scene.environment.gateway_image.clone() };
+        let unnamed = Settings { image: String::new(), ..scene.pipeline.settings().clone() };
+        scene.pipeline = Pipeline::new(&scene.namespace, unnamed);
+        let played = play(scene, &images).await;
+        // Also after a failure: other tests come with what is installed.
+        played.and(install(scene, &images).await)
+    })
+    .await
+}
+
+async fn play(scene: &Scene, images: &Images) -> Result<()> {
+    scene.start(&json!({"replicas": 2})).await?;
+    let before = scene.pipeline.gateways().uids().await?;
+    let load = scene.load(SPANS_PER_SECOND);
+    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+
+    install(scene, &Images { gateway: OTHER_IMAGE.to_owned(), ..images.clone() }).await?;
+    wait_told(scene, OTHER_IMAGE).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    ensure!(scene.pipeline.gateways().uids().await? == before, "the upgrade replaced a gateway");
+
+    let pods: Api<Pod> = scene.namespace.api();
+    pods.delete(REPLACED, &DeleteParams::default()).await.context("delete a gateway")?;
+    until("the gateway in its place", FLOW, async || {
+        let now = scene.pipeline.gateways().uids().await?;
+        let is_back = now.get(REPLACED).is_some_and(|uid| Some(uid) != before.get(REPLACED));
+        Ok(if is_back { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+    })
+    .await?;
+    scene.pipeline.wait_ready(FLOW).await.context("with the gateway in its place")?;
+    let after = scene.pipeline.gateways().uids().await?;
+
+    install(scene, images).await?;
+    wait_told(scene, &images.gateway).await?;
+    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    ensure!(scene.pipeline.gateways().uids().await? == after, "the downgrade replaced a gateway");
+    let verdict = scene.assert_nothing_lost(&load.stop().await?).await?;
+    ensure!(verdict.doubled == 0, "{} spans are doubled", verdict.doubled);
+    Ok(())
+}
+
+/// Waits until an operator with this default image has looked at the pipeline, which is Ready with the image that it began with.
+async fn wait_told(scene: &Scene, default: &str) -> Result<()> {
+    let began_with = scene.environment.gateway_image.clone();
+    let other = Some(default).filter(|default| *default != began_with);
+    let told = |status: &sluice_crds::TracePipelineStatus| status.operator_image.as_deref() == other;
+    let status = scene.pipeline.wait(&format!("looked after with {default}"), READY, told).await?;
+    ensure!(status.image.as_deref() == Some(began_with.as_str()), "its image is {:?}", status.image);
+    scene.pipeline.wait_ready(READY).await.map(drop)
+}
+
+async fn install(scene: &Scene, images: &Images) -> Result<()> {
+    let (kubeconfig, images) = (scene.environment.kubeconfig()?, images.clone());
+    let installed = tokio::task::spawn_blocking(move || install::operator(&kubeconfig, &images)).await;
+    installed.context("the thread that runs helm ended")?
+}
