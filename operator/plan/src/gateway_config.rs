@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// closed and for the process to end before it is killed.
 const LEAVE_SECONDS: u64 = 10;
 
+/// The shortest and the longest termination grace period, as the definition has them: what is left of it is at least 5 s to the gateway.
+const GRACE: (Duration, Duration) = (Duration::secs(15), Duration::secs(3_600));
+
 /// Where the bound of the queue stands.
 const QUEUE_MAX_BYTES: &str = "spec.queue.maxBytes";
 
@@ -66,8 +69,12 @@ pub(crate) fn build(
 
 /// Reads the termination grace period.
 pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> Option<Duration> {
-    let text = &spec.gateway.termination_grace_period;
-    text.parse().map_err(|e| found.add("spec.gateway.terminationGracePeriod", format!("{e}"))).ok()
+    let (text, at) = (&spec.gateway.termination_grace_period, "spec.gateway.terminationGracePeriod");
+    let grace = text.parse::<Duration>().map_err(|e| found.add(at, e.to_string())).ok()?;
+    let (shortest, longest) = GRACE;
+    let is_possible = (shortest..=longest).contains(&grace);
+    found.add_if(!is_possible, at, || format!("{grace} are not between {shortest} and {longest}"));
+    Some(grace).filter(|_| is_possible)
 }
 
 /// Reads the largest record batch.

@@ -332,11 +332,12 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         (
             "/spec/gateway/resources/memory",
             json!("64Mi"),
-            "spec.gateway.resources.memory: 64Mi are too small",
+            "spec.gateway.resources.memory: 64Mi are too small for 1 workers and record batches of 1MiB; the smallest limit that \
+             would do is 127Mi",
         ),
-        ("/spec/gateway/resources/memory", json!("much"), "spec.gateway.resources.memory"),
-        ("/spec/gateway/resources/cpuRequest", json!("much"), "spec.gateway.resources.cpuRequest"),
-        ("/spec/gateway/terminationGracePeriod", json!("5s"), "spec.gateway.terminationGracePeriod"),
+        ("/spec/gateway/resources/memory", json!("much"), "memory: \"much\" is not a size: expected a whole number"),
+        ("/spec/gateway/resources/cpuRequest", json!("much"), "cpuRequest: \"much\" is not a number of cores, such as"),
+        ("/spec/gateway/terminationGracePeriod", json!("5s"), "terminationGracePeriod: 5s are not between 15s and 1h"),
         (
             "/spec/queue",
             json!({"size": "1Gi", "maxBytes": "1Gi"}),
@@ -354,8 +355,8 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
             json!({"deadLetter": {"topic": "otlp_spans"}}),
             "spec.delivery.deadLetter.topic: \"otlp_spans\" is a topic of the source",
         ),
-        ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "spec.source.kafka.recordBatchBytesMax"),
-        ("/spec/source/kafka/topics", json!(["a b"]), "spec.source.kafka.topics"),
+        ("/spec/source/kafka/recordBatchBytesMax", json!("1M"), "recordBatchBytesMax: \"1M\" is not a size"),
+        ("/spec/source/kafka/topics", json!(["a b"]), "topics: \"a b\" is not a topic: 1 to 249 of"),
         (
             "/spec/source/kafka/properties",
             json!({"ssl.ca.location": "/ca"}),
@@ -374,11 +375,11 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         (
             "/spec/sink/clickhouse/schema",
             json!({"columns": [{"name": "a", "type": "String", "default": "1), DROP COLUMN (b"}]}),
-            "spec.sink.clickhouse.schema.columns.a.default",
+            "schema.columns.a.default: \"1), DROP COLUMN (b\" is not one whole expression: brackets and quotes",
         ),
-        ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "spec.sink.clickhouse.endpoints"),
-        ("/metadata/name", json!("a.b"), "metadata.name"),
-        ("/metadata/uid", Value::Null, "metadata.uid"),
+        ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "\"tcp://a:1\" is not http://host:port"),
+        ("/metadata/name", json!("a.b"), "metadata.name: \"a.b\" must be a-z, 0-9"),
+        ("/metadata/uid", Value::Null, "metadata.uid: must be set"),
     ] {
         let pipeline = with(pointer, value.clone());
         let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
