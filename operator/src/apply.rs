@@ -260,7 +260,8 @@ impl<'a> Writer<'a> {
             // The copies hold what carries our label; something else may be called the same.
             self.leave_others_alone::<K>(&namespace, &name).await?;
         }
-        self.apply_over(live.as_deref(), desired).await
+        // A Job is 10 KB, of which one copy is enough on the way.
+        Box::pin(self.apply_over(live.as_deref(), desired)).await
     }
 
     async fn apply_over<K: Appliable>(&self, live: Option<&K>, desired: K) -> Result<K, Error> {

@@ -26,7 +26,7 @@ const LAG_SECONDS: u64 = 60;
 /// starts: a right that is granted is one that somebody waits for, and nothing depends on it. Chosen.
 const DELETION_SECONDS: u64 = 3_600;
 
-/// A PodMonitor that is wanted is looked at once in this many seconds, as it is not watched: what somebody else changed of it is taken
+/// A `PodMonitor` that is wanted is looked at once in this many seconds, as it is not watched: what somebody else changed of it is taken
 /// back within that time, and so long after its kind has appeared it is made. Chosen.
 pub const MONITOR_SECONDS: u64 = 300;
 
@@ -52,7 +52,7 @@ struct Remembered {
     waits_with: Option<i64>,
 }
 
-/// When a PodMonitor was looked at last.
+/// When a `PodMonitor` was looked at last.
 #[derive(Debug, Clone)]
 struct MonitorLooked {
     /// UID and generation of the pipeline.
@@ -137,7 +137,7 @@ impl Memory {
         is_due(&mut remembered.deletion_asked, DELETION_SECONDS, now)
     }
 
-    /// Whether the PodMonitor of a pipeline of this UID and generation is to be looked at; one that is not wanted only once.
+    /// Whether the `PodMonitor` of a pipeline of this UID and generation is to be looked at; one that is not wanted only once.
     pub fn is_monitor_due(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! The PodMonitor of a pipeline's gateways: a kind that a cluster may not have, and may get later. So it is not watched; it is looked at
+//! The `PodMonitor` of a pipeline's gateways: a kind that a cluster may not have, and may get later. So it is not watched; it is looked at
 //! when the pipeline's spec has changed, when an operator starts, and, where one is wanted, every [`LOOK_SECONDS`].
 //!
 //! Nothing waits for it: gateways run with metrics that nobody reads.
@@ -62,7 +62,7 @@ enum Found {
     NoKind,
 }
 
-/// Makes the PodMonitor what the plan wants, or deletes it where the plan wants none.
+/// Makes the `PodMonitor` what the plan wants, or deletes it where the plan wants none.
 pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Result<(), Error> {
     let names = plan.names();
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };

@@ -85,12 +85,14 @@ fn of_rules(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(rules.filter_map(|rule| rule["expr"].as_str().map(str::to_owned)).collect())
 }
 
-/// The queries of all panels, wherever they stand. A variable of Grafana's stands in a label's value, where every text is right.
+/// The queries of all panels and of all variables, wherever they stand. A variable of Grafana's stands in a label's value, where every text
+/// is right.
 fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
     fn collect(value: &Value, into: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {
                 into.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
+                into.extend(fields.get("query").and_then(Value::as_str).and_then(of_variable));
                 fields.values().for_each(|field| collect(field, into));
             }
             Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
@@ -100,6 +102,15 @@ fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     collect(&serde_json::from_str(text)?, &mut found);
     Ok(found)
+}
+
+/// What a variable takes its values from, as a query: `label_values(METRIC, LABEL)` are Grafana's words for the values of a label.
+fn of_variable(text: &str) -> Option<String> {
+    let inside = text.strip_prefix("label_values(")?;
+    let (metric, label) =
+        inside.strip_suffix(')').and_then(|inside| inside.rsplit_once(',')).unwrap_or((inside, ""));
+    // One that cannot be taken apart is no query either, and found out by Prometheus.
+    Some(format!("count by ({}) ({})", label.trim(), metric.trim()))
 }
 
 fn asked(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
@@ -208,6 +219,9 @@ mod tests {
         let board =
             r#"{"panels": [{"targets": [{"expr": "a"}]}, {"panels": [{"targets": [{"expr": "b"}, {}]}]}]}"#;
         assert_eq!(of_dashboard(board).unwrap(), ["a", "b"]);
+        let board = r#"{"templating": {"list": [{"query": "prometheus"}, {"query": "label_values(a{b=~\"$c\"}, d)"}]}}"#;
+        assert_eq!(of_dashboard(board).unwrap(), [r#"count by (d) (a{b=~"$c"})"#]);
+        assert_eq!(of_variable("label_values(a)").unwrap(), "count by () (a))", "which nobody can read");
         let rules = "groups: [{rules: [{alert: A, expr: a}]}, {rules: [{record: r, expr: b}]}]";
         assert_eq!(of_rules(rules).unwrap(), ["a", "b"]);
     }

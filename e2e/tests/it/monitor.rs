@@ -1,4 +1,4 @@
-//! The PodMonitor of a pipeline's gateways, of a kind that a cluster may get later.
+//! The `PodMonitor` of a pipeline's gateways, of a kind that a cluster may get later.
 
 use std::time::Duration;
 

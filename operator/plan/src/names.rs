@@ -112,7 +112,7 @@ impl Names {
         &self.pipeline
     }
 
-    /// StatefulSet, headless Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and PodMonitor of the gateways.
+    /// StatefulSet, headless Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and `PodMonitor` of the gateways.
     pub fn gateway(&self) -> String {
         format!("{}-gateway", self.pipeline)
     }

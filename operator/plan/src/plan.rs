@@ -87,7 +87,7 @@ pub struct Plan {
     pub(crate) operator_version: String,
     pub(crate) drain_seconds: u32,
     pub(crate) has_network_policy: bool,
-    /// `None` without a PodMonitor.
+    /// `None` without a `PodMonitor`.
     pub(crate) pod_monitoring: Option<PodMonitoring>,
     pub(crate) operator_pods: Option<OperatorPods>,
     /// Whether gateways would be told of brokers or credentials with which Kafka does not answer.
@@ -256,7 +256,7 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
     found.or(identity)
 }
 
-/// How a PodMonitor is to read the gateways' metrics; `None` where none is asked for.
+/// How a `PodMonitor` is to read the gateways' metrics; `None` where none is asked for.
 fn pod_monitoring(pipeline: &TracePipeline) -> Result<Option<PodMonitoring>, Violations> {
     let mut found = Violations::default();
     let asked = pipeline.spec.observability.clone().unwrap_or_default().pod_monitor;

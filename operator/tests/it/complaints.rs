@@ -113,7 +113,7 @@ const COMPLAINTS: &[Complaint] = &[
         "a wrong spec shows as a crash loop, or makes the operator panic",
         "opentelemetry-operator#1771, #2628",
         &[
-            (PLAN, "a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do"),
+            (PLAN, "gateways_that_cannot_work_are_refused_with_each_field_and_the_number_that_would_do"),
             (E2E, "a_hundred_mutated_pipelines_leave_operator_and_others_unharmed"),
         ],
     ),

@@ -64,7 +64,8 @@ pub fn program(state: &Path) -> Command {
     containerd
 }
 
-/// Gives it an image, unless it has it.
+/// Gives it an image, unless it has it: in the words in which `kind load image-archive` does it on a node of its own, so that what this
+/// node takes, such a node takes.
 ///
 /// # Errors
 /// When containerd does not answer or refuses the archive.
@@ -74,7 +75,7 @@ pub fn import(socket: &Path, image: &Image) -> anyhow::Result<()> {
     if known.context("ask containerd for its images")?.contains(&image.reference) {
         return Ok(());
     }
-    output(ctr(socket).args(["images", "import"]).arg(&image.archive))
+    output(ctr(socket).args(["images", "import", "--all-platforms", "--digests"]).arg(&image.archive))
         .map(drop)
         .with_context(|| format!("give {} to containerd", image.reference))
 }

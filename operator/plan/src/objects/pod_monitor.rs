@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The port of a gateway's pods that has metrics.
 const PORT: &str = "admin";
 
-/// A PodMonitor as far as it is ours. Its definition comes with the Prometheus operator:
+/// A `PodMonitor` as far as it is ours. Its definition comes with the Prometheus operator:
 /// <https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor>.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +43,7 @@ impl k8s_openapi::Metadata for PodMonitor {
     }
 }
 
-/// The PodMonitor; `None` where the spec asks for none.
+/// The `PodMonitor`; `None` where the spec asks for none.
 pub fn pod_monitor(plan: &Plan) -> Option<PodMonitor> {
     use k8s_openapi::Resource;
     let asked = plan.pod_monitoring.as_ref()?;

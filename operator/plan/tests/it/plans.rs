@@ -321,8 +321,8 @@ fn while_kafka_is_away_the_remembered_partitions_are_kept() {
 }
 
 #[test]
-fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
-    for (pointer, value, expected) in [
+fn gateways_that_cannot_work_are_refused_with_each_field_and_the_number_that_would_do() {
+    assert_refused(&[
         (
             "/spec/gateway/workers",
             json!(8),
@@ -335,9 +335,21 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
             "spec.gateway.resources.memory: 64Mi are too small for 1 workers and record batches of 1MiB; the smallest limit that \
              would do is 127Mi",
         ),
-        ("/spec/gateway/resources/memory", json!("much"), "memory: \"much\" is not a size: expected a whole number"),
-        ("/spec/gateway/resources/cpuRequest", json!("much"), "cpuRequest: \"much\" is not a number of cores, such as"),
-        ("/spec/gateway/terminationGracePeriod", json!("5s"), "terminationGracePeriod: 5s are not between 15s and 1h"),
+        (
+            "/spec/gateway/resources/memory",
+            json!("much"),
+            "memory: \"much\" is not a size: expected a whole number",
+        ),
+        (
+            "/spec/gateway/resources/cpuRequest",
+            json!("much"),
+            "cpuRequest: \"much\" is not a number of cores, such as",
+        ),
+        (
+            "/spec/gateway/terminationGracePeriod",
+            json!("5s"),
+            "terminationGracePeriod: 5s are not between 15s and 1h",
+        ),
         (
             "/spec/queue",
             json!({"size": "1Gi", "maxBytes": "1Gi"}),
@@ -350,6 +362,12 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
             json!({"size": "1Gi", "maxBytes": "16Mi"}),
             "spec.queue.maxBytes: must be at least 32MiB",
         ),
+    ]);
+}
+
+#[test]
+fn a_source_or_sink_that_cannot_work_is_refused_with_what_would_do() {
+    assert_refused(&[
         (
             "/spec/delivery",
             json!({"deadLetter": {"topic": "otlp_spans"}}),
@@ -380,7 +398,12 @@ fn a_spec_that_cannot_work_names_each_field_and_the_number_that_would_do() {
         ("/spec/sink/clickhouse/endpoints", json!(["tcp://a:1"]), "\"tcp://a:1\" is not http://host:port"),
         ("/metadata/name", json!("a.b"), "metadata.name: \"a.b\" must be a-z, 0-9"),
         ("/metadata/uid", Value::Null, "metadata.uid: must be set"),
-    ] {
+    ]);
+}
+
+/// Each of these values alone, at its place, is refused with these words.
+fn assert_refused(cases: &[(&str, Value, &str)]) {
+    for (pointer, value, expected) in cases {
         let pipeline = with(pointer, value.clone());
         let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
         assert!(found.contains(expected), "{pointer} {value}: {found}");
