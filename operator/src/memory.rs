@@ -239,6 +239,28 @@ mod tests {
         assert_eq!([wait(2), wait(2)], [5, 10], "an event");
     }
 
+    #[test]
+    fn a_pod_monitor_is_looked_at_once_for_a_spec_and_now_and_then_where_it_is_wanted() {
+        let memory = Memory::default();
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let of = |generation| ("uid".to_owned(), generation);
+        let is_due =
+            |generation, is_wanted, now| memory.is_monitor_due(&key("a"), (&of(generation), is_wanted), now);
+        assert!(is_due(1, false, begun));
+        memory.looked_at_monitor(&key("a"), (of(1), true), begun);
+        assert!(!is_due(1, false, after(100 * MONITOR_SECONDS)));
+        assert!(!is_due(1, true, after(MONITOR_SECONDS - 1)));
+        assert!(is_due(1, true, after(MONITOR_SECONDS)));
+        assert!(is_due(2, false, begun), "another spec");
+        assert!(
+            memory.is_monitor_due(&key("a"), (&("other".to_owned(), 1), false), begun),
+            "another pipeline"
+        );
+        assert!(memory.is_monitor_without_kind(&key("a"), &of(1)));
+        assert!(!memory.is_monitor_without_kind(&key("a"), &of(2)), "it is said of each spec");
+    }
+
     /// Ten reconciles at a time, two seconds for each look at a cluster that is away: after two minutes a healthy pipeline that is
     /// edited in any second finds a free place.
     #[test]
