@@ -11,6 +11,7 @@ use e2e::pipeline::{Pipeline, Settings};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
+use sluice_crds::TracePipelineStatus;
 
 use crate::chart::operator_image;
 use crate::environment::READY;
@@ -81,7 +82,7 @@ async fn play(scene: &Scene, images: &Images) -> Result<()> {
 async fn wait_told(scene: &Scene, default: &str) -> Result<()> {
     let began_with = scene.environment.gateway_image.clone();
     let other = Some(default).filter(|default| *default != began_with);
-    let told = |status: &sluice_crds::TracePipelineStatus| status.operator_image.as_deref() == other;
+    let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == other;
     let status = scene.pipeline.wait(&format!("looked after with {default}"), READY, told).await?;
     ensure!(status.image.as_deref() == Some(began_with.as_str()), "its image is {:?}", status.image);
     scene.pipeline.wait_ready(READY).await.map(drop)
