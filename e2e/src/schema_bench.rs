@@ -7,7 +7,8 @@
 //!
 //! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: a command of its own; a local stack
 //! that does not run is brought up for it; and, with few spans, a step of verify. CPU times are the server's own (`system.query_log`),
-//! since wall times on shared cores say little; merges are not part of an insert's. Every variant gets the same spans, an hour of a web shop's, from the same topic. Limits: one variant at a time.
+//! since wall times on shared cores say little; merges are not part of an insert's. Every variant gets the same spans, an hour of a web
+//! shop's, from the same topic. Limits: one variant at a time.
 
 mod question;
 mod report;

@@ -141,9 +141,9 @@ fn on_cluster(args: &VerifyArgs, steps: &mut Steps) -> anyhow::Result<()> {
         if args.only.is_none() {
             steps.tests(on_servers(&resolved.clickhouse.host, &resolved.kafka.host))?;
             steps.once("faults: nothing lost or doubled in a short selection", faults_short);
-        }
-        if args.only.is_none() && is_ours {
-            steps.once("schema-bench makes, fills and asks every table", schema_bench_short);
+            if is_ours {
+                steps.once("schema-bench makes, fills and asks every table", schema_bench_short);
+            }
         }
         let images = install::images(&resolved, &args.images)?;
         if args.only.is_none() && args.images.operator_image.is_none() {

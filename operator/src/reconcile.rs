@@ -16,11 +16,10 @@ use crate::{
     finalizer, hindrance,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
-    monitor,
     next::{Next, WAITING_SECONDS, next},
     observe::{self, Facts},
     offsets::{self, Judgement},
-    outcome, prune, release, removal, replacement, report, resize,
+    outcome, pod_monitor, prune, release, removal, replacement, report, resize,
     rollout::{self, Rollouts},
     sample::Sampler,
     scaling::{self, Scaling},
@@ -144,7 +143,7 @@ pub enum Error {
     Resize(#[from] resize::Error),
     /// While having their metrics read.
     #[error(transparent)]
-    Monitor(#[from] monitor::Error),
+    PodMonitor(#[from] pod_monitor::Error),
     /// While writing the status.
     #[error(transparent)]
     Report(#[from] report::Error),
@@ -170,7 +169,7 @@ impl Error {
             Self::Replacement(error) => error.class(),
             Self::Rollout(error) => error.class(),
             Self::Resize(error) => error.class(),
-            Self::Monitor(error) => error.class(),
+            Self::PodMonitor(error) => error.class(),
             Self::Report(error) => error.class(),
             Self::Timeout => ErrorClass::Timeout,
             Self::Panicked(_) => ErrorClass::Panicked,
@@ -398,7 +397,7 @@ async fn carry_out_spec(
     facts.observed.volumes.not_replaced = discarded?.or(facts.observed.volumes.not_replaced.take());
     tended?;
     facts.observed.memory_resizes = Some(Box::pin(resize::look_after(pipeline, plan, facts, world)).await?);
-    Ok(Box::pin(monitor::tend(pipeline, plan, world)).await?)
+    Ok(Box::pin(pod_monitor::tend(pipeline, plan, world)).await?)
 }
 
 /// Applies the objects with the workload as the next step of its rollout wants it, and heals pods that are stuck.

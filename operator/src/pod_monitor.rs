@@ -1,14 +1,12 @@
 //! The `PodMonitor` of a pipeline's gateways: a kind that a cluster may not have, and may get later. So it is not watched; it is looked at
-//! when the pipeline's spec has changed, when an operator starts, and, where one is wanted, every [`LOOK_SECONDS`].
+//! when the pipeline's spec has changed, when an operator starts, and, where one is wanted, every [`MONITOR_SECONDS`].
 //!
 //! Nothing waits for it: gateways run with metrics that nobody reads.
-//!
-//! [`LOOK_SECONDS`]: crate::memory::MONITOR_SECONDS
 
 use crate::{
     api_error::{ApiError, ErrorClass},
     apply::{self, is_of},
-    memory::Key,
+    memory::{Key, MONITOR_SECONDS},
     prune,
     reconcile::World,
     report,
@@ -56,8 +54,7 @@ impl Error {
 
 /// What there is.
 enum Found {
-    Monitor(Box<PodMonitor>),
-    None,
+    Object(Option<Box<PodMonitor>>),
     /// The cluster does not know the kind.
     NoKind,
 }
@@ -77,7 +74,7 @@ pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Resul
         // Nobody asked for one, and who may not look has made none.
         Err(error) if desired.is_none() && ErrorClass::of(&error) == ErrorClass::Forbidden => {
             debug!(%error, pod_monitor = %name, "may not look for one that is not wanted");
-            Found::None
+            Found::Object(None)
         }
         found => found.map_err(|source| Error::Look { name, source: source.into() })?,
     };
@@ -85,14 +82,11 @@ pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Resul
     match (desired, found) {
         (Some(_), Found::NoKind) if memory.is_monitor_without_kind(&key, &of) => {}
         (Some(_), Found::NoKind) => tell_of_no_kind(pipeline, world).await,
-        (Some(desired), Found::Monitor(live)) => {
-            apply::apply_over(pipeline, Some(&*live), desired, world).await?;
+        (Some(desired), Found::Object(live)) => {
+            apply::apply_over(pipeline, live.as_deref(), desired, world).await?;
         }
-        (Some(desired), Found::None) => {
-            apply::apply_over(pipeline, None, desired, world).await?;
-        }
-        (None, Found::Monitor(live)) => switch_off(pipeline, &live, world).await?,
-        (None, Found::None | Found::NoKind) => {}
+        (None, Found::Object(Some(live))) => switch_off(pipeline, &live, world).await?,
+        (None, Found::Object(None) | Found::NoKind) => {}
     }
     memory.looked_at_monitor(&key, (of, is_without_kind), now);
     Ok(())
@@ -101,8 +95,10 @@ pub async fn tend(pipeline: &TracePipeline, plan: &Plan, world: &World) -> Resul
 async fn look(namespace: &str, name: &str, world: &World) -> Result<Found, kube::Error> {
     let api: Api<PodMonitor> = Api::namespaced(world.shared.client.clone(), namespace);
     match api.get(name).await {
-        Ok(found) => Ok(Found::Monitor(Box::new(found))),
-        Err(kube::Error::Api(status)) if status.code == 404 && status.reason == NO_OBJECT => Ok(Found::None),
+        Ok(found) => Ok(Found::Object(Some(Box::new(found)))),
+        Err(kube::Error::Api(status)) if status.code == 404 && status.reason == NO_OBJECT => {
+            Ok(Found::Object(None))
+        }
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Found::NoKind),
         Err(error) => Err(error),
     }
@@ -120,8 +116,7 @@ async fn switch_off(pipeline: &TracePipeline, live: &PodMonitor, world: &World) 
 async fn tell_of_no_kind(pipeline: &TracePipeline, world: &World) {
     let note = format!(
         "spec.observability.podMonitor is enabled, and the cluster has no definition of {KIND}: the Prometheus operator brings it. It is \
-         looked for again every {} s; until then nobody is told to read the gateways' metrics",
-        crate::memory::MONITOR_SECONDS
+         looked for again every {MONITOR_SECONDS} s; until then nobody is told to read the gateways' metrics"
     );
     report::tell(pipeline, "NoPodMonitors", &note, &world.shared).await;
 }
