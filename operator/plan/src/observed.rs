@@ -18,6 +18,7 @@ pub use gateway::GatewaySeen;
 pub use hindrance::Hindrance;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};
+pub(crate) use schema::is_said_by_the_job;
 pub use schema::{SchemaFailed, SchemaFailure, SchemaSeen};
 pub use secret::{SecretSeen, Secrets};
 pub use source::{Partitions, SourceFailure, TopicSeen};

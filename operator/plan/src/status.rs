@@ -44,7 +44,10 @@ pub fn status(
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
-        .map(|(kind, verdict)| verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now))
+        .map(|(kind, verdict)| match verdict::said_before(&verdict, kind, observed, &before.conditions) {
+            Some(said) => said.clone(),
+            None => verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now),
+        })
         .collect();
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
     let plan = outcome.ok().and_then(Planned::ready);

@@ -151,6 +151,11 @@ impl SchemaFailure {
     }
 }
 
+/// Whether a condition with this reason was said of a schema Job that ended.
+pub(crate) fn is_said_by_the_job(said: &str) -> bool {
+    [reason::OK, reason::JOB_FAILED].contains(&said) || NAMED.contains(&said)
+}
+
 fn named(reason: Option<&str>) -> &'static str {
     NAMED.into_iter().find(|name| reason == Some(name)).unwrap_or(reason::JOB_FAILED)
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     Intent, Observed, SchemaSeen, TopicSeen,
+    observed::is_said_by_the_job,
     scale::{Hold, Limit},
     secrets::mounted,
     sink::SinkSeen,
@@ -217,6 +218,20 @@ pub(super) fn reconciliation_paused(intent: Intent) -> Verdict {
             Verdict::no(reason::MANAGED, "the pipeline's objects are kept as the spec says")
         }
     }
+}
+
+/// What the schema Job last said of the sink or the table, while no Job can be planned and so none is looked at: the spec is refused, or
+/// a Secret is gone. The condition keeps the generation of the spec that it was said of.
+pub(super) fn said_before<'a>(
+    verdict: &Verdict,
+    kind: &str,
+    observed: &Observed,
+    before: &'a [Condition],
+) -> Option<&'a Condition> {
+    let is_of_job = matches!(kind, condition::SINK_REACHABLE | condition::SCHEMA_READY);
+    let is_unseen = is_of_job && verdict.reason == reason::NOT_PROBED && observed.schema_job.is_none();
+    let mut before = before.iter().filter(|one| one.type_ == kind && is_said_by_the_job(&one.reason));
+    before.next().filter(|_| is_unseen)
 }
 
 fn not_yet(schema: &SchemaSeen) -> Verdict {
