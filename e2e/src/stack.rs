@@ -164,7 +164,7 @@ pub fn down(purge: bool) -> anyhow::Result<()> {
         rustix::process::geteuid().is_root(),
         "taking the local stack down needs root, as bringing it up does"
     );
-    let lock = paths.lock()?;
+    let lock = paths.lock_to_stop()?;
     stop_all(&paths)?;
     say::progress("stack", "stopped");
     if purge {

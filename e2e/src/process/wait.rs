@@ -11,14 +11,26 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// When the time is over, or we are asked to stop.
-pub fn until<T>(patience: Duration, mut probe: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub fn until<T>(patience: Duration, probe: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    while_allowed(patience, interrupt::check, probe)
+}
+
+/// As [`until`], for as long as `allowed` has no error: what has to be done on the way out goes on when we are asked to stop.
+///
+/// # Errors
+/// When the time is over, or that of `allowed`.
+pub fn while_allowed<T>(
+    patience: Duration,
+    allowed: impl Fn() -> anyhow::Result<()>,
+    mut probe: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let end = Instant::now() + patience;
     loop {
         let said = match probe() {
             Ok(value) => return Ok(value),
             Err(said) => said,
         };
-        interrupt::check()?;
+        allowed()?;
         if Instant::now() >= end {
             return Err(said.context(format!("not within {} s", patience.as_secs())));
         }

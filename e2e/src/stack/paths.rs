@@ -87,13 +87,25 @@ impl Paths {
     /// the state folder, so that it outlives a purge.
     ///
     /// # Errors
-    /// When the lock file cannot be made, or another command holds it too long.
+    /// When the lock file cannot be made, another command holds it too long, or we are asked to stop while it does.
     pub fn lock(&self) -> anyhow::Result<StackLock> {
+        self.lock_while(interrupt::check)
+    }
+
+    /// The same on the way out: who was asked to stop has to take down what it brought up, and waits for that.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made, or another command holds it too long.
+    pub fn lock_to_stop(&self) -> anyhow::Result<StackLock> {
+        self.lock_while(|| Ok(()))
+    }
+
+    fn lock_while(&self, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<StackLock> {
         let file = self.state.with_added_extension("lock");
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         }
-        let held = lock(&file, "another command is changing the stack; waiting for it")?;
+        let held = lock(&file, "another command is changing the stack; waiting for it", allowed)?;
         Ok(StackLock { file, _held: held })
     }
 }
@@ -112,10 +124,10 @@ impl StackLock {
     }
 }
 
-/// Waits for a lock, and says so when it has to.
-fn lock(file: &Path, waits: &str) -> anyhow::Result<File> {
+/// Waits for a lock for as long as that is `allowed`, and says so when it has to. One that is free is taken in any case.
+fn lock(file: &Path, waits: &str, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<File> {
     let mut told = false;
-    wait::until(LOCK_PATIENCE, || {
+    wait::while_allowed(LOCK_PATIENCE, allowed, || {
         let held = try_lock(file);
         if held.is_err() && !std::mem::replace(&mut told, true) {
             say::progress("stack", waits);
@@ -125,7 +137,6 @@ fn lock(file: &Path, waits: &str) -> anyhow::Result<File> {
 }
 
 fn try_lock(file: &Path) -> anyhow::Result<File> {
-    interrupt::check()?;
     let held = OpenOptions::new()
         .create(true)
         .append(true)
@@ -210,7 +221,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     }
     let waits = format!("somebody else makes {}; waiting for it", folder.display());
-    let _held = lock(&folder.with_added_extension("lock"), &waits)?;
+    let _held = lock(&folder.with_added_extension("lock"), &waits, interrupt::check)?;
     if folder.is_dir() {
         return Ok(());
     }
@@ -293,6 +304,17 @@ mod tests {
             second.join().unwrap().unwrap();
         });
         remove_filled(&folder);
+    }
+
+    #[test]
+    fn who_is_asked_to_stop_takes_a_lock_that_is_free_and_waits_for_no_other() {
+        let file = std::env::temp_dir().join(format!("sluice-stop-{}.lock", std::process::id()));
+        let asked_to_stop = || bail!("interrupted");
+        let held = lock(&file, "it is held", asked_to_stop).unwrap();
+        assert_eq!(lock(&file, "it is held", asked_to_stop).unwrap_err().to_string(), "interrupted");
+        drop(held);
+        lock(&file, "it is held", asked_to_stop).unwrap();
+        fs::remove_file(file).unwrap();
     }
 
     fn remove_filled(folder: &Path) {
