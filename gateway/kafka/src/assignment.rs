@@ -85,6 +85,8 @@ pub struct Assignment {
     last_commit: Instant,
     /// Why the last commit was refused; `None` when it was not.
     last_refusal: Option<RDKafkaErrorCode>,
+    /// When that was last told.
+    refusal_told: Option<Instant>,
     /// When brokers were asked last which topics these are, and the one that is another now.
     last_identified: Instant,
     made_anew: Option<TopicMadeAnew>,
@@ -155,6 +157,7 @@ impl Assignment {
             stopped: Vec::new(),
             last_commit: Instant::now(),
             last_refusal: None,
+            refusal_told: None,
             last_identified: Instant::now(),
             made_anew: None,
             has_read: false,
@@ -415,7 +418,8 @@ impl Assignment {
 
     /// Lets partitions begin anew that are at rest, or whose blocks are gone: those that a worker has let go unasked, and those that it
     /// was asked to when the group was to be left, which it is not, or when they were [held back](Self::hold_back). Returns those that librdkafka keeps, and those that it must be rid
-    /// of: in a partition of which Kafka does not have the next offset it has stopped, and goes nowhere else.
+    /// of: in a partition of which Kafka does not have the next offset it has stopped, and one whose next batch it could not read it may
+    /// have passed over.
     fn renew(&mut self) -> (Vec<PartitionId>, Vec<PartitionId>) {
         let (mut keep, mut unassign) = (Vec::new(), Vec::new());
         let is_left = |owned: &Owned| owned.is_released && (owned.renew.is_some() || !self.drains);
@@ -425,7 +429,7 @@ impl Assignment {
         for (id, why) in self.owned.iter().filter(|(_, owned)| rests(owned)).map(|(id, o)| (id, o.renew)) {
             tracing::info!(partition = %id, ?why, "the partition begins anew where it is committed");
             match why {
-                Some(Renew::OutOfRange) => unassign.push(id.clone()),
+                Some(Renew::OutOfRange | Renew::Batch) => unassign.push(id.clone()),
                 None | Some(Renew::Rule | Renew::Memory | Renew::Letter) => keep.push(id.clone()),
             }
         }

@@ -45,8 +45,20 @@ const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
 /// done in time; then it does not begin, and is asked about again. Blocks, for some seconds at the most: commits wait for it.
 pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning) -> bool + Send + Sync>;
 
+/// A commit to be made of a partition.
+pub type Commitment = (PartitionId, Generation, Commit);
+
 /// Commits to be made.
-pub type Commits = Vec<(PartitionId, Generation, Commit)>;
+pub type Commits = Vec<Commitment>;
+
+/// Commits that were not stored, or of which it is not known.
+#[derive(Debug)]
+pub struct Refused {
+    /// What was said of the first of them.
+    pub error: KafkaError,
+    /// Which, in the order in which they were asked for; at least one.
+    pub partitions: Vec<PartitionId>,
+}
 
 /// What the thread is asked for.
 enum Request {
@@ -66,7 +78,7 @@ pub enum Outcome {
         /// Partition by partition.
         partitions: Vec<(PartitionId, Generation, CommitOutcome)>,
         /// What was said of those that were not stored.
-        problem: Option<KafkaError>,
+        problem: Option<Refused>,
     },
     /// Of reading. Every partition that was asked for is there.
     Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
@@ -166,10 +178,7 @@ impl Committer {
         let answer = move |request| {
             let Request::Commit(commits) = request else { return None };
             let result = answers.next()?;
-            let outcome = sort(&result);
-            let partitions =
-                commits.into_iter().map(|(id, generation, _)| (id, generation, outcome)).collect();
-            Some(Outcome::Committed { partitions, problem: result.err() })
+            Some(outcome(commits, |_| result.clone()))
         };
         Self::answering(answer).unwrap()
     }
@@ -223,36 +232,62 @@ impl Committer {
 }
 
 fn commit(consumer: &BaseConsumer<Rebalancing>, commits: Commits) -> Outcome {
-    let mut list = TopicPartitionList::with_capacity(commits.len());
-    for (id, _, commit) in &commits {
-        let mut element = list.add_partition(&id.topic, id.partition);
-        element
-            .set_offset(Offset::Offset(commit.offset))
-            .expect("a position is one past the offset of a message, which is valid in a list");
-        element.set_metadata(&commit.metadata);
+    outcome(commits, |commits| {
+        let mut list = TopicPartitionList::with_capacity(commits.len());
+        for (id, _, commit) in commits {
+            let mut element = list.add_partition(&id.topic, id.partition);
+            element
+                .set_offset(Offset::Offset(commit.offset))
+                .expect("a position is one past the offset of a message, which is valid in a list");
+            element.set_metadata(&commit.metadata);
+        }
+        consumer.commit(&list, CommitMode::Sync)
+    })
+}
+
+/// Makes all commits in one request, and again in halves, down to single partitions, where some were refused for what they are themselves:
+/// librdkafka tells of a request only that one of its partitions was refused, not which, while the coordinator has stored the others.
+/// Refused alone, a partition stops alone. `store` makes a request.
+///
+/// Cost: one request; of n partitions with k to be refused, about 2 k log2(n) more.
+fn outcome(commits: Commits, mut store: impl FnMut(&[Commitment]) -> KafkaResult<()>) -> Outcome {
+    let mut outcomes = vec![CommitOutcome::Unknown; commits.len()];
+    let mut problem = None;
+    // The first half of what was refused is made first.
+    let mut requests = vec![0..commits.len()];
+    while let Some(request) = requests.pop() {
+        let stored = store(&commits[request.clone()]);
+        match stored {
+            Err(error) if request.len() > 1 && is_of_a_partition(&error) => {
+                let middle = request.start + request.len() / 2;
+                requests.extend([middle..request.end, request.start..middle]);
+            }
+            stored => {
+                outcomes[request.clone()].fill(sort(&stored));
+                if let Err(error) = stored {
+                    let refused = problem.get_or_insert_with(|| Refused { error, partitions: Vec::new() });
+                    refused.partitions.extend(commits[request].iter().map(|(id, ..)| id.clone()));
+                }
+            }
+        }
     }
-    let result = consumer.commit(&list, CommitMode::Sync);
-    let mut problem = result.as_ref().err().cloned();
-    // The list is updated in place. What it does not say is as the whole request went.
-    let said: BTreeMap<(String, i32), KafkaResult<()>> = list
-        .elements()
-        .iter()
-        .map(|element| ((element.topic().to_owned(), element.partition()), element.error()))
-        .collect();
-    let outcome = |id: &PartitionId| {
-        let own = said.get(&(id.topic.to_string(), id.partition)).cloned().unwrap_or(Ok(()));
-        own.and_then(|()| result.clone())
-    };
-    let partitions = commits
-        .into_iter()
-        .map(|(id, generation, _)| {
-            let outcome = outcome(&id);
-            let sorted = sort(&outcome);
-            problem = problem.take().or(outcome.err());
-            (id, generation, sorted)
-        })
-        .collect();
+    let partitions = commits.into_iter().zip(outcomes);
+    let partitions = partitions.map(|((id, generation, _), outcome)| (id, generation, outcome)).collect();
     Outcome::Committed { partitions, problem }
+}
+
+/// Whether a coordinator says this of single partitions, and stores the others of the request: of a topic that may not be read, that is not
+/// there any more, and of metadata that is larger than the broker keeps (`offset.metadata.max.bytes`).
+fn is_of_a_partition(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::OffsetMetadataTooLarge
+                | RDKafkaErrorCode::InvalidCommitOffsetSize
+        )
+    )
 }
 
 /// What a coordinator's answer says of this member. That it was left behind in a rebalance does not end a generation: the group
@@ -313,7 +348,7 @@ fn committed(consumer: &BaseConsumer<Rebalancing>, ids: &[PartitionId]) -> Kafka
     let answered = consumer.committed_offsets(asked, ASK_TIMEOUT)?;
     let commit = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
         element.error()?;
-        // metadata_text.c has made text of it.
+        // foreign_text.c has made text of it.
         Ok(match element.offset() {
             Offset::Offset(offset) => Some((offset, element.metadata().to_owned())),
             _ => None,
@@ -344,6 +379,54 @@ mod tests {
         let gapless: Vec<i64> = (0..30).filter(|offset| begins(Some(*offset)).is_gapless()).collect();
         assert_eq!(gapless, (10..=20).collect::<Vec<i64>>());
         assert!(!begins(None).is_gapless());
+    }
+
+    /// What comes of commits of so many partitions, of which these are refused with this code, and the requests that it took.
+    fn committed(
+        count: i32,
+        refused: &[i32],
+        code: RDKafkaErrorCode,
+    ) -> (Vec<CommitOutcome>, Vec<i32>, Vec<usize>) {
+        let commit = |partition| {
+            let commit = Commit { offset: 1, metadata: String::new() };
+            (PartitionId { topic: "spans".into(), partition }, Generation(1), commit)
+        };
+        let mut requests = Vec::new();
+        let made = outcome((0..count).map(commit).collect(), |commits| {
+            requests.push(commits.len());
+            let is_refused = commits.iter().any(|(id, ..)| refused.contains(&id.partition));
+            if is_refused { Err(KafkaError::ConsumerCommit(code)) } else { Ok(()) }
+        });
+        let Outcome::Committed { partitions, problem } = made else { panic!("{made:?}") };
+        let numbers: Vec<i32> = partitions.iter().map(|(id, ..)| id.partition).collect();
+        assert_eq!(numbers, (0..count).collect::<Vec<_>>());
+        let named = problem.map_or_else(Vec::new, |problem| problem.partitions);
+        let named = named.into_iter().map(|id| id.partition).collect();
+        (partitions.into_iter().map(|(.., outcome)| outcome).collect(), named, requests)
+    }
+
+    #[test]
+    fn a_partition_whose_commit_is_refused_is_refused_alone() {
+        use CommitOutcome::{Stored, Unknown};
+        let code = RDKafkaErrorCode::TopicAuthorizationFailed;
+        assert_eq!(committed(4, &[], code), (vec![Stored; 4], vec![], vec![4]));
+        let (outcomes, named, requests) = committed(4, &[2], code);
+        assert_eq!((outcomes, named), (vec![Stored, Stored, Unknown, Stored], vec![2]));
+        assert_eq!(requests, [4, 2, 2, 1, 1]);
+        assert_eq!(committed(1, &[0], code), (vec![Unknown], vec![0], vec![1]));
+        let (outcomes, named, requests) = committed(1_000, &[0, 999], code);
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Unknown).count(), 2);
+        assert_eq!(named, [0, 999]);
+        assert!(requests.len() < 50, "{requests:?}");
+    }
+
+    #[test]
+    fn what_is_said_of_the_member_is_not_asked_again_in_parts() {
+        for code in [RDKafkaErrorCode::IllegalGeneration, RDKafkaErrorCode::RequestTimedOut] {
+            let (outcomes, named, requests) = committed(3, &[1], code);
+            assert_eq!((outcomes, requests), (vec![CommitOutcome::Unknown; 3], vec![3]), "{code}");
+            assert_eq!(named, [0, 1, 2]);
+        }
     }
 
     #[test]

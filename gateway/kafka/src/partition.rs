@@ -227,6 +227,8 @@ pub enum Renew {
     Rule,
     /// Kafka does not have the next offset.
     OutOfRange,
+    /// The next batch cannot be read, which may have happened on its way: it is fetched once more.
+    Batch,
     /// An open range may not be ended, and no memory is left to fill it: its memory was given back.
     Memory,
     /// It waited for a dead letter, and what was read of it was given back meanwhile.

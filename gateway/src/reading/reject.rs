@@ -94,6 +94,14 @@ impl BadBatch {
         }
     }
 
+    /// Whether it may be whole when it is fetched once more: then it was damaged on its way.
+    pub fn may_be_read_again(&self) -> bool {
+        match self {
+            Self::Broken | Self::Foreign => true,
+            Self::TooLarge { .. } => false,
+        }
+    }
+
     /// One log line for the partition that stops. `position` is the offset behind the last message that was read.
     pub fn log(&self, id: &PartitionId, position: i64, sizing: &Sizing) {
         let (topic, partition) = (&*id.topic, id.partition);
@@ -103,7 +111,7 @@ impl BadBatch {
             partition,
             offset = position,
             reason = %self,
-            "the record batch cannot be read; its partition stops here until the batch is dealt with{advice}"
+            "the record batch cannot be read; its partition stops here until the batch is dealt with and the gateway is started anew{advice}"
         );
     }
 

@@ -21,6 +21,7 @@
 mod lettering;
 mod memory;
 mod partition;
+mod refetches;
 mod room;
 mod seal;
 mod wait;
@@ -47,6 +48,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use lettering::Letters;
 use memory::Told;
 use partition::{Owned, Reading, State};
+use refetches::Refetches;
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
@@ -125,6 +127,8 @@ pub struct Worker {
     letters: Letters,
     /// The partition that may fill the pool with a block that may not be ended early.
     replays: Option<(PartitionId, Generation)>,
+    /// Batches that could not be read.
+    refetches: Refetches,
     /// Time of this turn that went into handing blocks over.
     handing: Duration,
     /// What it was said to hold.
@@ -156,6 +160,7 @@ impl Worker {
             unsealed: false,
             letters: Letters::default(),
             replays: None,
+            refetches: Refetches::default(),
             handing: Duration::ZERO,
             told: Told::default(),
         }
@@ -298,7 +303,7 @@ impl Worker {
         progressed
     }
 
-    /// Stops a partition whose next batch cannot be read; other errors pass.
+    /// Stops a partition whose next batch cannot be read, however often it is fetched; other errors pass.
     fn heed(&mut self, reading: &mut Reading, error: &KafkaError) {
         let batch = match QueueProblem::of(error, self.parts.sizing.record_batch_bytes_max.get()) {
             QueueProblem::ReadAgain => return,
@@ -319,8 +324,15 @@ impl Worker {
             QueueProblem::Undecompressed { bytes: None } => BadBatch::Broken,
             QueueProblem::Unreadable => BadBatch::Foreign,
         };
+        let (id, position) = (&reading.place.id, reading.cutter.position());
+        if batch.may_be_read_again() && self.refetches.fetches(id, position) {
+            tracing::warn!(partition = %id, offset = position, reason = %batch, "the record batch is fetched once more");
+            reading.begin_anew(Renew::Batch);
+            return;
+        }
+        self.refetches.forget(id);
         self.parts.metrics.rejected.with_label_values(&[batch.label()]).inc();
-        batch.log(&reading.place.id, reading.cutter.position(), &self.parts.sizing);
+        batch.log(id, position, &self.parts.sizing);
         self.stop(reading);
     }
 

@@ -6,12 +6,12 @@
 use super::{Assignment, Owned, PartitionId};
 use crate::{
     clock,
-    committer::{Committer, Outcome, Unread},
+    committer::{Committer, Outcome, Refused, Unread},
     partition::{Generation, Order},
     ranges::{CommitOutcome, Urgency},
     stats::ConsumerStats,
 };
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::RDKafkaErrorCode;
 use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -35,6 +35,22 @@ const REBALANCES: [RDKafkaErrorCode; 3] = [
     RDKafkaErrorCode::RebalanceInProgress,
     RDKafkaErrorCode::StaleMemberEpoch,
 ];
+
+/// How often it is told that the same is said of commits again and again: they are made ten times a second.
+const REFUSAL_TOLD_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How many partitions a line of the log names.
+const PARTITIONS_NAMED_MAX: usize = 8;
+
+/// The first of them, and how many more there are.
+fn listed(partitions: &[PartitionId]) -> String {
+    let named = partitions.iter().take(PARTITIONS_NAMED_MAX).map(ToString::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    match partitions.len().saturating_sub(PARTITIONS_NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
 
 /// Counts what Kafka no longer had once the group's offset lies behind it: before that, an owner that comes next finds the same gap, and
 /// would count it again.
@@ -104,7 +120,7 @@ impl Assignment {
     pub(super) fn take_committed(
         &mut self,
         partitions: &[(PartitionId, Generation, CommitOutcome)],
-        problem: Option<&KafkaError>,
+        problem: Option<&Refused>,
         stats: &ConsumerStats,
     ) {
         for (id, generation, outcome) in partitions {
@@ -123,13 +139,22 @@ impl Assignment {
                 }
             }
         }
-        self.last_refusal = problem.and_then(KafkaError::rdkafka_error_code);
-        if let Some(error) = problem {
+        let refusal = problem.and_then(|refused| refused.error.rdkafka_error_code());
+        if let Some(Refused { error, partitions }) = problem {
             stats.commit_failures.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "offsets were not committed; they are with the next commit");
+            let is_old = |told: Instant| told.elapsed() >= REFUSAL_TOLD_INTERVAL;
+            if refusal != self.last_refusal || self.refusal_told.is_none_or(is_old) {
+                self.refusal_told = Some(Instant::now());
+                tracing::warn!(
+                    %error,
+                    partitions = %listed(partitions),
+                    "offsets were not committed; they are with the next commit"
+                );
+            }
         } else {
             stats.commits.fetch_add(1, Ordering::Relaxed);
         }
+        self.last_refusal = refusal;
     }
 
     /// Begins what is due, unless a request is in flight.
