@@ -14,6 +14,7 @@
 
 mod admin;
 mod course;
+mod failing_disk;
 mod foreign_commit;
 mod gate;
 mod gateway;
@@ -27,7 +28,6 @@ mod segments;
 mod servers;
 mod sink_front;
 mod small_volume;
-mod sync_fails;
 mod wall_clock;
 
 use std::path::{Path, PathBuf};

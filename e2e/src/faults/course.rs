@@ -4,6 +4,7 @@ pub mod broker;
 pub mod clock;
 pub mod columns;
 pub mod damage;
+pub mod disk;
 pub mod failover;
 pub mod foreign;
 pub mod format_change;
@@ -23,7 +24,6 @@ mod shard_added;
 mod shard_audit;
 pub mod spooled;
 pub mod storm;
-pub mod sync;
 pub mod trickle;
 pub mod volume;
 
@@ -71,7 +71,7 @@ fn change(fault: Fault) -> Value {
         Fault::OnlyCopy(only_copy) => only_copy.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::ShardLost(lost) => lost.change(),
-        Fault::SyncFails { enqueues } => sync::change(enqueues),
+        Fault::Disk(disk) => disk.change(),
         Fault::Columns(columns) => columns.change(),
         Fault::RuleChange(change) => change.change(0),
         Fault::Kill(_)
@@ -107,7 +107,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::ShardAdded => shard_added::play(scene).await,
         Fault::ShardAudit => shard_audit::play(scene).await,
         Fault::Failover => failover::play(scene).await,
-        Fault::SyncFails { .. } => sync::play(scene).await,
+        Fault::Disk(disk) => disk.play(scene).await,
         Fault::Columns(columns) => columns.play(scene).await,
         Fault::Volume(volume) => volume.play(scene).await,
         Fault::Spooled(spooled) => spooled.play(scene).await,

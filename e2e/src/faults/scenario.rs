@@ -1,10 +1,10 @@
 //! What is tried: each fault with its name, in the order of the path of a span.
 
 use super::course::{
-    broker::Broker, columns::Columns, damage::Damage, input::Input, kill::Step, leave::Leave,
+    broker::Broker, columns::Columns, damage::Damage, disk, input::Input, kill::Step, leave::Leave,
     only_copy::OnlyCopy, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows,
-    rule_change::RuleChange, server::Server, shard::Lost, spooled::Spooled, storm::Storm, sync,
-    trickle::Trickle, volume::Volume,
+    rule_change::RuleChange, server::Server, shard::Lost, spooled::Spooled, storm::Storm, trickle::Trickle,
+    volume::Volume,
 };
 
 /// Rounds of a scenario that takes long or that does not depend on the moment.
@@ -63,11 +63,8 @@ pub enum Fault {
     Spooled(Spooled),
     /// Blocks on it are damaged.
     Damage(Damage),
-    /// Its disk fails to sync.
-    SyncFails {
-        /// Offsets are committed once rows are on it.
-        enqueues: bool,
-    },
+    /// Its disk fails.
+    Disk(disk::Disk),
     /// The table changes while blocks are on it.
     Columns(Columns),
     /// ClickHouse is away for minutes under full load.
@@ -448,8 +445,7 @@ pub fn all() -> Vec<Scenario> {
         .map(|(trickle, name, rounds, describe)| scenario(name, Fault::Trickle(trickle), rounds, describe));
     let rows =
         Rows::ALL.map(|(rows, name, rounds, describe)| scenario(name, Fault::Rows(rows), rounds, describe));
-    let syncs = sync::ALL
-        .map(|(enqueues, name, describe)| scenario(name, Fault::SyncFails { enqueues }, FEW, describe));
+    let disks = disk::ALL.map(|(disk, name, describe)| scenario(name, Fault::Disk(disk), FEW, describe));
     let columns =
         Columns::ALL.map(|(columns, name, describe)| scenario(name, Fault::Columns(columns), FEW, describe));
     let only_copies = OnlyCopy::ALL.map(|(only_copy, name, rounds, describe)| {
@@ -471,7 +467,7 @@ pub fn all() -> Vec<Scenario> {
         &volumes,
         &spooled,
         &damages,
-        &syncs,
+        &disks,
         &columns,
         &[OUTAGE],
         &only_copies,

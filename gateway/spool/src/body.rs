@@ -5,15 +5,26 @@
 //!
 //! Owner: whoever drains; it outlives the queue and the removal of its segment.
 
-use crate::files::FileAt;
-use std::{io, sync::Arc};
+use crate::files::{Fatal, FileAt, is_short};
+use std::sync::Arc;
 
-/// A body cannot be read as it was written.
+/// Why a body was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The volume failed, which says nothing of the body.
+    #[error(transparent)]
+    Failed(#[from] Fatal),
+    /// It is not what was written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+}
+
+/// A body is not what was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// The system cannot read it.
-    #[error("cannot read a block's body: {0}")]
-    Read(#[source] io::Error),
+    /// Its file ends within it.
+    #[error("a block's body is cut off")]
+    Short,
     /// Its checksum is another one.
     #[error("a block's body is not what was written (checksum {found:08x}, expected {expected:08x})")]
     Checksum {
@@ -28,6 +39,8 @@ pub enum Damage {
 #[derive(Debug)]
 pub struct Body<F> {
     file: Arc<F>,
+    /// The file's name, for people.
+    name: Arc<str>,
     at: u64,
     left: u64,
     sum: u32,
@@ -37,13 +50,13 @@ pub struct Body<F> {
 /// The rest of it, to be read once more.
 impl<F> Clone for Body<F> {
     fn clone(&self) -> Self {
-        Self { file: self.file.clone(), ..*self }
+        Self { file: self.file.clone(), name: self.name.clone(), ..*self }
     }
 }
 
 impl<F: FileAt> Body<F> {
-    pub(crate) fn new(file: Arc<F>, at: u64, bytes: u64, expected: u32) -> Self {
-        Self { file, at, left: bytes, sum: 0, expected }
+    pub(crate) fn new((file, name): (Arc<F>, Arc<str>), (at, bytes): (u64, u64), expected: u32) -> Self {
+        Self { file, name, at, left: bytes, sum: 0, expected }
     }
 
     /// Bytes that are still to be read.
@@ -51,22 +64,25 @@ impl<F: FileAt> Body<F> {
         self.left
     }
 
-    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
+    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read, after a failure the same again.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, BodyError> {
         let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let Some(piece) = buffer.get_mut(..want).filter(|piece| !piece.is_empty()) else { return Ok(0) };
-        self.file.read_exact_at(piece, self.at).map_err(Damage::Read)?;
+        self.file.read_exact_at(piece, self.at).map_err(|error| match is_short(&error) {
+            true => BodyError::Damaged(Damage::Short),
+            false => BodyError::Failed(Fatal::of("read", &self.name)(error)),
+        })?;
         self.sum = crc32c::crc32c_append(self.sum, piece);
         self.at = self.at.saturating_add(want as u64);
         self.left = self.left.saturating_sub(want as u64);
         if self.left == 0 && self.sum != self.expected {
-            return Err(Damage::Checksum { found: self.sum, expected: self.expected });
+            return Err(Damage::Checksum { found: self.sum, expected: self.expected }.into());
         }
         Ok(want)
     }
 
     /// Reads the rest through a buffer, to see whether it is whole.
-    pub fn verify(mut self, buffer: &mut [u8]) -> Result<(), Damage> {
+    pub fn verify(mut self, buffer: &mut [u8]) -> Result<(), BodyError> {
         while self.read(buffer)? > 0 {}
         Ok(())
     }

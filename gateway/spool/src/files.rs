@@ -140,3 +140,8 @@ impl Fatal {
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+/// Whether a read failed for a file that ends too soon, which says what is in it; of any other failure that is not known.
+pub(crate) fn is_short(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}

@@ -5,9 +5,10 @@ use crate::{
     files::{Fatal, FileAt as _, Files},
     format::{Kind, VERSION, name, parse_name},
     queue::{Options, Queue},
-    recover::{Left, Partitions, Recovered, Recovery, SetAside, Verdict},
+    recover::{Left, Partitions, Recovery, Verdict},
+    recovered::{Recovered, SetAside},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 /// The buffer for reading segments, in bytes. Chosen: large enough that a disk reads at its full speed.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -69,7 +70,8 @@ impl<F: Files> Queue<F> {
     ) -> Result<(), OpenError> {
         let file_name = name(sequence, kind);
         let file = Arc::new(self.files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
-        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity: self.options.identity };
+        let (identity, failure) = (self.options.identity, Cell::default());
+        let left = Left { file: Arc::clone(&file), sequence, kind, newest, identity, failure };
         match left.recover(&mut self.partitions, recovery)? {
             Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
             Verdict::Ours(segment) => {

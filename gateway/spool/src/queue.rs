@@ -33,12 +33,13 @@ mod room;
 use crate::{
     body::Body,
     entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
-    files::{Fatal, Files},
+    files::{Fatal, Files, is_short},
     format::{
         RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX,
     },
     record::{BlockHead, RecordHeader},
-    recover::{Lost, Partitions},
+    recover::Partitions,
+    recovered::Lost,
     segment::{Segment, Stamp, WriteError, body_bytes},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -125,7 +126,7 @@ impl From<WriteError> for AppendError {
     }
 }
 
-/// Why a block cannot be read. What to do: [`Queue::set_aside`], then read its range again.
+/// Why a block cannot be read. What to do with one that is damaged: [`Queue::set_aside`], then read its range again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is not in the queue: settled, or never appended.
@@ -134,6 +135,9 @@ pub enum ReadError {
     /// Its header is not what was written.
     #[error("the header of block {0:?} is damaged")]
     Damaged(BlockId),
+    /// The volume failed, which says nothing of the block.
+    #[error(transparent)]
+    Failed(#[from] Fatal),
 }
 
 /// A block that is in the queue, as the index knows it.
@@ -296,12 +300,16 @@ impl<F: Files> Queue<F> {
         let entry = segment.entry(id.ordinal).filter(|entry| entry.state == State::Held);
         let at = entry.ok_or(ReadError::Absent(id))?.at;
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        let readable = crate::files::FileAt::read_exact_at(&*segment.file, &mut bytes, at);
-        let header = RecordHeader::decode(&bytes).filter(|_| readable.is_ok());
+        let is_whole = match crate::files::FileAt::read_exact_at(&*segment.file, &mut bytes, at) {
+            Err(error) if !is_short(&error) => return Err(Fatal::of("read", &segment.name)(error).into()),
+            read => read.is_ok(),
+        };
+        let header = RecordHeader::decode(&bytes).filter(|_| is_whole);
         let ours = |header: &RecordHeader| header.sequence == id.segment && header.ordinal == id.ordinal;
         let header = header.filter(ours).ok_or(ReadError::Damaged(id))?;
         let body_at = at.saturating_add(RECORD_HEADER_BYTES as u64);
-        let body = Body::new(Arc::clone(&segment.file), body_at, header.body_bytes, header.body_crc);
+        let file = (Arc::clone(&segment.file), segment.name.as_str().into());
+        let body = Body::new(file, (body_at, header.body_bytes), header.body_crc);
         Ok((header.head, body))
     }
 

@@ -12,92 +12,25 @@
 //! | a mark that is not whole | doubt | its block is held, as one that may have been sent; counted |
 //! | a segment of another queue, or under another's name | foreign | set aside, nothing in it is used |
 //!
+//! A read that fails says nothing of what is there: then nothing is decided, and the queue is not opened.
+//!
 //! A flipped bit in the last records before a crash looks like a torn tail; whichever it was, it is reported, with the
 //! offsets if its header can be read. A disk may have written a later record and not an earlier one; but what is whole is what was
 //! appended, synced or not, and somebody may rely on it.
 
 use crate::{
-    body::Body,
+    body::{Body, BodyError},
     entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
-    files::{Fatal, FileAt},
+    files::{Fatal, FileAt, is_short},
     format::{
         Kind, MARK_BYTES, MARKS_AT, MARKS_BYTES, MARKS_PER_BLOCK, RECORD_HEADER_BYTES, RECORD_MAGIC,
         RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, SEGMENT_HEADER_BYTES, VERSION, name,
     },
     record::{Mark, MarkKind, Place, RecordHeader, SegmentHeader},
+    recovered::{Cut, Lost, Recovered, SetAside},
     segment::Segment,
 };
-use std::{collections::BTreeSet, sync::Arc};
-
-/// What was found when a queue was opened. Nothing that was appended is missing without being named here.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Blocks that are in the queue.
-    pub blocks: u64,
-    /// Their rows.
-    pub rows: u64,
-    /// How many of them were sent, or may have been.
-    pub sent: u64,
-    /// Marks that were not whole: each of their blocks is held as one that may have been sent.
-    pub doubtful_marks: u64,
-    /// Records that were damaged after their blocks had been settled: nothing is lost with them.
-    pub damaged_when_settled: u64,
-    /// Torn tails.
-    pub cut: Vec<Cut>,
-    /// Segments with damage.
-    pub set_aside: Vec<SetAside>,
-}
-
-/// Records of a segment that were not written to their end: they are gone. Their sync had not returned, or they were damaged since. None of
-/// them was [kept](crate::Queue::keep_blocks), unless the power was lost as well.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The segment's file.
-    pub file: String,
-    /// Bytes at its end that were cut off.
-    pub bytes: u64,
-    /// Blocks whose headers can be read.
-    pub blocks: Vec<Coordinates>,
-    /// Records whose headers cannot be read either, one at least where so many bytes are not all zeros. A disk that lost its power
-    /// may leave zeros where nothing was synced, and nowhere else.
-    pub headless: usize,
-    /// Whether it was written down when somebody relies on blocks of this segment: then on none of these. A program that wrote that
-    /// nowhere may have marked nothing as kept either.
-    pub is_reliance_known: bool,
-}
-
-/// A segment with damage.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SetAside {
-    /// The name under which the file is kept.
-    pub file: String,
-    /// What is wrong with it first.
-    pub reason: String,
-    /// Whether it had been set aside before the queue was opened.
-    pub before: bool,
-    /// Blocks that cannot be read and are not settled. Each is reported again until it is settled.
-    pub lost: Vec<Lost>,
-}
-
-/// A block that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// To settle it with, once it was read again or counted.
-    pub id: BlockId,
-    /// What it covers; `None` when its header is damaged too.
-    pub coordinates: Option<Coordinates>,
-    /// Whether it was [marked](crate::Queue::mark_only_copy) as the only copy of its rows.
-    pub is_only_copy: bool,
-    /// Whether somebody may rely on it once it was kept; `None` where that was not written down.
-    pub relied_on: Option<bool>,
-}
-
-impl Lost {
-    pub(crate) fn of(id: BlockId, entry: &Entry, relied_on: Option<bool>) -> Self {
-        let is_only_copy = entry.only_copy.is_some();
-        Self { id, coordinates: entry.coordinates.clone(), is_only_copy, relied_on }
-    }
-}
+use std::{cell::Cell, collections::BTreeSet, sync::Arc};
 
 /// Partitions by name, each kept once.
 #[derive(Debug, Default)]
@@ -136,6 +69,8 @@ pub(crate) struct Left<F> {
     /// No segment has a higher sequence: only this one can have a torn tail.
     pub newest: bool,
     pub identity: u64,
+    /// Why a read failed, if one did for another reason than that the file ends too soon.
+    pub failure: Cell<Option<Fatal>>,
 }
 
 /// What a segment is.
@@ -181,8 +116,8 @@ impl<F: FileAt> Left<F> {
         let file_name = name(self.sequence, self.kind);
         let size = self.file.size().map_err(Fatal::of("read the size of", &file_name))?;
         let mut header_bytes = [0; SEGMENT_HEADER_BYTES];
-        let readable = self.file.read_exact_at(&mut header_bytes, 0);
-        let header = SegmentHeader::decode(&header_bytes).filter(|_| readable.is_ok());
+        let is_there = self.read(&mut header_bytes, 0);
+        let header = SegmentHeader::decode(&header_bytes).filter(|_| is_there);
         match header {
             Some(header) if header.version != VERSION => return Ok(Verdict::Newer(header.version)),
             Some(header) if (header.identity, header.sequence) != (self.identity, self.sequence) => {
@@ -200,7 +135,22 @@ impl<F: FileAt> Left<F> {
         if survey.sealed.is_none() && self.newest {
             report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
+        // Before anything is made of what could not be read.
+        self.failure.take().map_or(Ok(()), Err)?;
         Ok(Verdict::Ours(Box::new(self.segment(survey, partitions, report))))
+    }
+
+    /// Whether the bytes from a position are there, and read into the buffer.
+    fn read(&self, buffer: &mut [u8], at: u64) -> bool {
+        match self.file.read_exact_at(buffer, at) {
+            Ok(()) => true,
+            Err(error) => {
+                if !is_short(&error) {
+                    self.failure.set(Some(Fatal::of("read", &name(self.sequence, self.kind))(error)));
+                }
+                false
+            }
+        }
     }
 
     /// Takes out of the survey what was not written to its end: the tail, and what is torn in front of a whole record.
@@ -241,18 +191,18 @@ impl<F: FileAt> Left<F> {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
         let Some(bytes) = bytes.get_mut(..len) else { return false };
-        self.file.read_exact_at(bytes, at).is_err() || bytes.iter().any(|byte| *byte != 0)
+        !self.read(bytes, at) || bytes.iter().any(|byte| *byte != 0)
     }
 
     fn survey(&self, size: u64, buffer: &mut [u8]) -> Survey {
         let mut seal = [0; MARK_BYTES];
-        let readable = self.file.read_exact_at(&mut seal, SEAL_AT);
+        let is_there = self.read(&mut seal, SEAL_AT);
         let sealed = match Mark::decode(&seal, MarkKind::Seal, self.sequence) {
-            Place::Set(mark) if readable.is_ok() && mark.number <= SEGMENT_BLOCKS_MAX => Some(mark),
+            Place::Set(mark) if is_there && mark.number <= SEGMENT_BLOCKS_MAX => Some(mark),
             _ => None,
         };
         let mut marks = vec![0; MARKS_BYTES];
-        let marks = self.file.read_exact_at(&mut marks, MARKS_AT).is_ok().then_some(marks);
+        let marks = self.read(&mut marks, MARKS_AT).then_some(marks);
         let limit = sealed.map_or(size, |mark| mark.value.min(size));
         let (mut records, end) = self.walk(limit, buffer);
         let marked = (0..SEGMENT_BLOCKS_MAX).rev().find(|ordinal| self.is_marked(marks.as_ref(), *ordinal));
@@ -287,16 +237,29 @@ impl<F: FileAt> Left<F> {
             miss(&mut records, header.ordinal, at, "a record's header is damaged");
             let body_at = found.saturating_add(RECORD_HEADER_BYTES as u64);
             let end = body_at.saturating_add(header.body_bytes);
-            let body = Body::new(self.file.clone(), body_at, header.body_bytes, header.body_crc);
             let fault = if end > limit {
                 Some("a record is longer than the file".to_owned())
             } else {
-                body.verify(buffer).err().map(|damage| damage.to_string())
+                self.fault((body_at, header.body_bytes), header.body_crc, buffer)
             };
             records.push(Record { at: found, header: Some(header), fault, is_torn: false });
             at = end;
         }
         (records, at.min(limit))
+    }
+
+    /// What is wrong with a body.
+    fn fault(&self, place: (u64, u64), expected: u32, buffer: &mut [u8]) -> Option<String> {
+        let file = (self.file.clone(), name(self.sequence, self.kind).into());
+        match Body::new(file, place, expected).verify(buffer) {
+            Ok(()) => None,
+            Err(BodyError::Damaged(damage)) => Some(damage.to_string()),
+            Err(BodyError::Failed(failure)) => {
+                let said = failure.to_string();
+                self.failure.set(Some(failure));
+                Some(said)
+            }
+        }
     }
 
     /// The header at a position, if it is one of this segment and no earlier than expected.
@@ -305,7 +268,7 @@ impl<F: FileAt> Left<F> {
             return None;
         }
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        self.file.read_exact_at(&mut bytes, at).ok()?;
+        self.read(&mut bytes, at).then_some(())?;
         let header = RecordHeader::decode(&bytes)?;
         let ours = header.sequence == self.sequence && header.identity == self.identity;
         (ours && (expected..SEGMENT_BLOCKS_MAX).contains(&header.ordinal)).then_some(header)
@@ -319,7 +282,7 @@ impl<F: FileAt> Left<F> {
             let left = usize::try_from(limit.saturating_sub(at)).unwrap_or(usize::MAX);
             let len = left.min(buffer.len());
             let window = buffer.get_mut(..len)?;
-            self.file.read_exact_at(window, at).ok()?;
+            self.read(window, at).then_some(())?;
             for (offset, bytes) in window.windows(RECORD_MAGIC.len()).enumerate() {
                 if bytes == RECORD_MAGIC {
                     let candidate = at.saturating_add(offset as u64);

@@ -301,7 +301,9 @@ impl BlockFrames {
 
     /// Makes ready what lies on the volume, for a try that comes soon: other tries need not wait for the disk while they may send.
     pub async fn prepare(self: &Arc<Self>, spool: Option<&Spool>, now_ms: u64) -> Result<(), Unreadable> {
-        if self.is_in_memory() { Ok(()) } else { self.load(spool, now_ms).await.map(drop) }
+        let Some(spool) = spool.filter(|_| !self.is_in_memory()) else { return Ok(()) };
+        let _turn = spool.prepares().await;
+        self.load(Some(spool), now_ms).await.map(drop)
     }
 
     /// What a try sends, which begins now, `now_ms` since 1970. A record is marked as sent before, and read once to see whether it is

@@ -62,10 +62,10 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-/// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and [`SPILLS_MAX`] together, each of
-/// which has one at a time, so that nobody who asks is ever held up.
+/// Requests that wait for the thread. Chosen: above the tries of the largest `insert.concurrency`, [`SPILLS_MAX`] and [`PREPARED_MAX`]
+/// together, each of which has one at a time, so that nobody who asks is ever held up.
 const REQUESTS_MAX: usize = 256;
 
 /// How long a partition that is about to begin waits for the volume at a time. Chosen: as its leader is waited for; commits of others wait for
@@ -75,6 +75,10 @@ const BEGIN_WAIT: Duration = Duration::from_secs(3);
 /// Blocks that are on their way to the volume at the same time. What they hold is memory until they have arrived; more would not
 /// arrive sooner.
 pub const SPILLS_MAX: usize = 16;
+
+/// Blocks that are made ready for a try at the same time. Chosen: one thread reads them, one after another, and tries that are under way
+/// wait for what is in front of them, 32 MiB at the most; after a restart thousands of blocks may have a task each.
+const PREPARED_MAX: usize = 8;
 
 /// Why the queue cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +139,8 @@ enum Request {
     ColumnsOf { number: u64, answer: oneshot::Sender<Written<TableColumns>> },
     /// Look at the list of what has ended.
     Look,
+    /// A read has failed: the volume is not used any more.
+    Failed(Fatal),
     /// Leave everything durable behind, and end.
     Close { done: Sender<()> },
 }
@@ -161,6 +167,8 @@ struct Shared {
 /// The thread, as others see it.
 #[derive(Clone)]
 pub struct Spool {
+    /// See [`PREPARED_MAX`].
+    preparing: Arc<Semaphore>,
     requests: Sender<Request>,
     reads: Reads,
     shared: Arc<Shared>,
@@ -180,8 +188,14 @@ impl Spool {
         let (queue, recovered) = Queue::open(directory, options).map_err(Error::Open)?;
         let (requests, requests_in) = bounded(REQUESTS_MAX);
         let shared = Arc::new(Shared { syncs: options.relied_on, ..Shared::default() });
-        let reads = Reads::start().map_err(Error::Thread)?;
-        let left = Left::of(&queue, &recovered);
+        let of_reads = requests.clone();
+        let read_failed = move |fatal| {
+            if of_reads.send(Request::Failed(fatal)).is_err() {
+                // It has failed already, and the process ends.
+            }
+        };
+        let reads = Reads::start(read_failed).map_err(Error::Thread)?;
+        let left = Left::of(&queue, &recovered).map_err(|fatal| Error::Open(fatal.into()))?;
         let damaged = recovered.set_aside.iter().map(|aside| aside.lost.len() as u64).sum();
         shared.numbers.set_aside.store(damaged, Ordering::Relaxed);
         shared.numbers.bytes_max.store(options.bytes_max, Ordering::Relaxed);
@@ -189,7 +203,8 @@ impl Spool {
         let columns = ColumnFiles::open(path, &left.columns()).map_err(unopened)?;
         // By now how full the volume is has been told: nobody may think that nothing is on it.
         let keeper = Keeper::new(queue, shared.clone(), (left.clone(), notes, columns));
-        let spool = Self { requests, reads, shared, left };
+        let preparing = Arc::new(Semaphore::new(PREPARED_MAX));
+        let spool = Self { preparing, requests, reads, shared, left };
         named("spool", move || {
             if let Err(fatal) = keeper.run(&requests_in) {
                 failed(fatal);
@@ -304,6 +319,11 @@ impl Spool {
             self.ask(Request::Judge { id: id.clone(), logs: logs.clone(), done });
         }
         is_empty || judged.recv_timeout(patience).is_ok()
+    }
+
+    /// A turn to make a block ready before its try. It ends when it is dropped.
+    pub async fn prepares(&self) -> SemaphorePermit<'_> {
+        self.preparing.acquire().await.expect("it is never closed")
     }
 
     /// A block, to be read.

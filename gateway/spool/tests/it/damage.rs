@@ -5,7 +5,7 @@ use crate::{
     naive::{IDENTITY, Naive, ROWS_ELSEWHERE, open, options, read_all},
 };
 use sluice_spool::{
-    BlockId, Damage, Lost, OpenError, Options, Queue, ReadError, Recovered, Sent,
+    BlockId, BodyError, Damage, Lost, OpenError, Options, Queue, ReadError, Recovered, Sent,
     format::{MARKS_AT, RECORD_HEADER_BYTES, RECORDS_AT, SEAL_AT, SEGMENT_HEADER_BYTES},
 };
 use std::collections::BTreeSet;
@@ -209,7 +209,7 @@ fn damage_that_is_seen_while_draining_sets_the_segment_aside_once() {
     // The last piece is what would make a request whole.
     let mut buffer = [0; BODY - 1];
     assert_eq!(body.read(&mut buffer).unwrap(), BODY - 1);
-    assert!(matches!(body.read(&mut buffer), Err(Damage::Checksum { .. })));
+    assert!(matches!(body.read(&mut buffer), Err(BodyError::Damaged(Damage::Checksum { .. }))));
     assert_eq!(body.read(&mut buffer).unwrap(), 0);
     let lost = queue.set_aside(id).unwrap().unwrap();
     let coordinates = lost.coordinates.unwrap();

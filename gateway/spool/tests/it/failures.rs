@@ -6,7 +6,9 @@ use crate::{
     model_disk::{Fault, ModelDisk},
     naive::{Naive, open, options},
 };
-use sluice_spool::{AppendError, Full, Options, Queue, Unfit, format::RECORDS_AT};
+use sluice_spool::{
+    AppendError, BodyError, Full, OpenError, Options, Queue, ReadError, Unfit, format::RECORDS_AT,
+};
 
 #[test]
 fn a_device_without_room_at_any_call_refuses_and_loses_nothing() {
@@ -52,6 +54,64 @@ fn after_a_failed_sync_every_call_fails() {
     queue.settle(id).unwrap_err();
     queue.set_aside(id).unwrap_err();
     queue.close().unwrap_err();
+}
+
+#[test]
+fn a_queue_that_cannot_be_read_is_not_opened_and_nothing_of_it_is_changed() {
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    // More than one segment takes, all of it read when it is opened.
+    for _ in 0..12 {
+        naive.append(&mut queue, 1, 3_000).unwrap();
+    }
+    naive.sync(&mut queue).unwrap();
+    drop(queue);
+    let content = |disk: &ModelDisk| {
+        let names = disk.file_names();
+        names.into_iter().map(|name| (disk.content(&name), name)).collect::<Vec<_>>()
+    };
+    let before = content(&disk);
+    assert!(before.len() > 2, "{}", before.len());
+    let mut reads = 0;
+    loop {
+        disk.break_reads_after(reads);
+        let opened = Queue::open(disk.clone(), options(4));
+        match opened {
+            Err(OpenError::Fatal(fatal)) => {
+                assert!(fatal.to_string().starts_with("cannot read segment-"), "{fatal}");
+                assert!(fatal.to_string().ends_with("on the queue volume: input/output error"), "{fatal}");
+            }
+            Err(error) => panic!("{error}"),
+            Ok((queue, report)) => {
+                disk.mend_reads();
+                assert!(reads > 24, "the queue is opened with {reads} reads");
+                naive.adopt(&queue, &report);
+                assert_eq!((report.set_aside, report.cut), (vec![], vec![]));
+                break;
+            }
+        }
+        assert!(disk.mend_reads());
+        assert_eq!(content(&disk), before, "after {reads} reads");
+        reads += 1;
+    }
+}
+
+#[test]
+fn a_read_that_fails_says_nothing_of_the_block() {
+    let disk = ModelDisk::new(1);
+    let (mut queue, _) = open(&disk, 4);
+    let mut naive = Naive::default();
+    naive.append(&mut queue, 1, 100).unwrap();
+    let id = naive.blocks[0].id.unwrap();
+    disk.break_reads_after(0);
+    assert!(matches!(queue.read(id), Err(ReadError::Failed(_))));
+    disk.break_reads_after(1);
+    let (_, body) = queue.read(id).unwrap();
+    assert!(matches!(body.clone().verify(&mut [0; 64]), Err(BodyError::Failed(_))));
+    assert!(disk.mend_reads());
+    body.verify(&mut [0; 64]).unwrap();
+    naive.assert_same(&queue);
 }
 
 #[test]

@@ -55,7 +55,8 @@ struct State {
     fault: Option<(u64, Fault)>,
     room: Option<usize>,
     /// Nothing can be read.
-    unreadable: bool,
+    /// Reads that succeed before each fails.
+    readable: Option<u64>,
     off: bool,
     random: u64,
 }
@@ -81,7 +82,7 @@ impl ModelDisk {
             calls: 0,
             fault: None,
             room: None,
-            unreadable: false,
+            readable: None,
             off: false,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         })))
@@ -104,9 +105,14 @@ impl ModelDisk {
         self.0.borrow_mut().room = bytes;
     }
 
-    /// From now on every read fails with an input/output error.
-    pub fn break_reads(&self) {
-        self.0.borrow_mut().unreadable = true;
+    /// After so many reads each fails with an input/output error.
+    pub fn break_reads_after(&self, reads: u64) {
+        self.0.borrow_mut().readable = Some(reads);
+    }
+
+    /// Reads succeed again. Whether one had failed.
+    pub fn mend_reads(&self) -> bool {
+        self.0.borrow_mut().readable.take() == Some(0)
     }
 
     /// Bytes of all files.
@@ -362,9 +368,11 @@ impl FileAt for ModelFile {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
-        let state = self.disk.0.borrow();
-        if state.unreadable {
-            return Err(Error::other("input/output error"));
+        let mut state = self.disk.0.borrow_mut();
+        match &mut state.readable {
+            Some(0) => return Err(Error::other("input/output error")),
+            Some(left) => *left -= 1,
+            None => {}
         }
         let content = &state.inodes[self.inode].live;
         let from = usize::try_from(at).unwrap();

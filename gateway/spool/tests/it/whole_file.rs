@@ -98,7 +98,7 @@ fn an_error_of_the_device_is_told_and_tears_nothing() {
 fn one_that_cannot_be_read_is_not_taken_for_absent() {
     let disk = ModelDisk::new(1);
     disk.put(NAME, &one());
-    disk.break_reads();
+    disk.break_reads_after(0);
     let error = read(&disk, NAME, BYTES).unwrap_err();
     assert_eq!(error.to_string(), "input/output error");
     assert_eq!(read(&disk, "parts-b", BYTES).unwrap(), None);

@@ -7,13 +7,15 @@
 //! back until it is right. So a record that is damaged in between breaks the request off, and the server stores nothing; since that try
 //! has no answer, the whole is compared again before the next one ([`distrust`]), which finds it.
 //!
+//! A read that fails says nothing of the record: the volume has failed, and whoever asked has no answer before the process ends.
+//!
 //! [`distrust`]: crate::volume::block_frames::BlockFrames::distrust
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_clickhouse::body::{BodyPieces, BodySource, Broken, InsertBody};
 use sluice_gateway_config::budget::SPOOL_PIECE_BYTES;
-use sluice_spool::{BlockHead, Body, Damage};
+use sluice_spool::{BlockHead, Body, BodyError, Damage, Fatal};
 use std::{
     fs::File,
     pin::Pin,
@@ -27,7 +29,8 @@ use tokio::sync::oneshot;
 #[expect(clippy::cast_possible_truncation, reason = "a constant far below 2^32")]
 const PIECE_BYTES: usize = SPOOL_PIECE_BYTES as usize;
 
-/// Reads that wait for the thread. Chosen: above the tries of the largest `insert.concurrency`, each of which has one at a time.
+/// Reads that wait for the thread. Chosen: above the tries of the largest `insert.concurrency` and the blocks that are made ready for one,
+/// each of which has one at a time.
 const JOBS_MAX: usize = 128;
 
 /// A record cannot be read as it was written.
@@ -41,13 +44,13 @@ impl From<Damage> for Unreadable {
     }
 }
 
-type Piece = (Body<File>, Result<Bytes, Damage>);
+type Piece = (Body<File>, Result<Bytes, Unreadable>);
 
 enum Job {
     /// Read all of it, to see whether it is whole.
-    Verify { body: Body<File>, answer: oneshot::Sender<Result<(), Damage>> },
+    Verify { body: Body<File>, answer: oneshot::Sender<Result<(), Unreadable>> },
     /// Read the first bytes.
-    ReadFirst { body: Body<File>, bytes: usize, answer: oneshot::Sender<Result<Bytes, Damage>> },
+    ReadFirst { body: Body<File>, bytes: usize, answer: oneshot::Sender<Result<Bytes, Unreadable>> },
     /// Read a piece.
     Read { body: Body<File>, answer: oneshot::Sender<Piece> },
 }
@@ -57,9 +60,10 @@ enum Job {
 pub(super) struct Reads(Sender<Job>);
 
 impl Reads {
-    pub fn start() -> std::io::Result<Self> {
+    /// `failed` is told when the volume fails, each time.
+    pub fn start(failed: impl Fn(Fatal) + Send + 'static) -> std::io::Result<Self> {
         let (jobs, jobs_in) = bounded(JOBS_MAX);
-        thread::Builder::new().name("spool-read".to_owned()).spawn(move || read(&jobs_in))?;
+        thread::Builder::new().name("spool-read".to_owned()).spawn(move || read(&jobs_in, failed))?;
         Ok(Self(jobs))
     }
 
@@ -74,29 +78,35 @@ impl Reads {
     }
 }
 
-fn read(jobs: &Receiver<Job>) {
+fn read(jobs: &Receiver<Job>, failed: impl Fn(Fatal)) {
     let mut buffer = vec![0; PIECE_BYTES];
     for job in jobs {
-        match job {
+        // Who asked may have given the block up, or the try may have ended: then nobody takes the answer.
+        let was_read = match job {
             Job::Verify { body, answer } => {
-                if answer.send(body.verify(&mut buffer)).is_err() {
-                    // Whoever asked has given the block up.
-                }
+                sound(body.verify(&mut buffer)).map(|whole| drop(answer.send(whole)))
             }
             Job::ReadFirst { mut body, bytes, answer } => {
                 let mut first = vec![0; bytes];
-                if answer.send(body.read(&mut first).map(|_| Bytes::from(first))).is_err() {
-                    // Whoever asked has given the block up.
-                }
+                let read = sound(body.read(&mut first));
+                read.map(|read| drop(answer.send(read.map(|_| Bytes::from(first)))))
             }
             Job::Read { mut body, answer } => {
                 let mut piece = vec![0; PIECE_BYTES.min(usize::try_from(body.left()).unwrap_or(PIECE_BYTES))];
-                let read = body.read(&mut piece).map(|_| Bytes::from(piece));
-                if answer.send((body, read)).is_err() {
-                    // The try has ended.
-                }
+                let read = sound(body.read(&mut piece));
+                read.map(|read| drop(answer.send((body, read.map(|_| Bytes::from(piece))))))
             }
-        }
+        };
+        was_read.unwrap_or_else(&failed);
+    }
+}
+
+/// What was read, or what is wrong with it; an error when the volume has failed.
+fn sound<T>(read: Result<T, BodyError>) -> Result<Result<T, Unreadable>, Fatal> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(BodyError::Damaged(damage)) => Ok(Err(damage.into())),
+        Err(BodyError::Failed(fatal)) => Err(fatal),
     }
 }
 
@@ -112,7 +122,7 @@ impl Record {
     pub async fn verify(&self) -> Result<(), Unreadable> {
         let (answer, verified) = oneshot::channel();
         self.reads.ask(Job::Verify { body: self.body.clone(), answer });
-        Ok(super::answered(verified).await?)
+        super::answered(verified).await
     }
 
     /// What is kept with it.
@@ -120,7 +130,7 @@ impl Record {
         let (answer, read) = oneshot::channel();
         let bytes = usize::try_from(self.metadata_bytes).unwrap_or(usize::MAX);
         self.reads.ask(Job::ReadFirst { body: self.body, bytes, answer });
-        Ok(super::answered(read).await?)
+        super::answered(read).await
     }
 
     /// Its frames, as what an INSERT sends: read anew by each try.
@@ -132,8 +142,8 @@ impl Record {
 
 impl BodySource for Record {
     fn open(&self) -> Box<dyn BodyPieces> {
-        let mut pieces =
-            Pieces { reads: self.reads.clone(), unsent: self.metadata_bytes, coming: None, is_over: false };
+        let (reads, unsent) = (self.reads.clone(), self.metadata_bytes);
+        let mut pieces = Pieces { reads, unsent, coming: None, is_over: false, has_failed: false };
         pieces.read_on(self.body.clone());
         Box::new(pieces)
     }
@@ -146,6 +156,8 @@ struct Pieces {
     unsent: u64,
     coming: Option<oneshot::Receiver<Piece>>,
     is_over: bool,
+    /// The volume has failed, and the process ends.
+    has_failed: bool,
 }
 
 impl Pieces {
@@ -172,6 +184,9 @@ impl BodyPieces for Pieces {
             if self.is_over {
                 return Poll::Ready(None);
             }
+            if self.has_failed {
+                return Poll::Pending;
+            }
             let Some(coming) = &mut self.coming else {
                 return Poll::Ready(Some(Err(Broken("it was read to where it broke off".to_owned()))));
             };
@@ -186,7 +201,8 @@ impl BodyPieces for Pieces {
                     }
                 }
                 Ok((_, Err(damage))) => return Poll::Ready(Some(Err(Broken(damage.to_string())))),
-                Err(_) => return Poll::Ready(Some(Err(Broken("its reader has gone".to_owned())))),
+                // Broken, it would be taken for damage.
+                Err(_) => self.has_failed = true,
             }
         }
     }

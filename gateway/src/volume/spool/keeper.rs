@@ -145,13 +145,16 @@ impl Keeper {
                 while !self.spills.is_empty() {
                     self.append_next()?;
                 }
-                self.write_findings(self.find(&id, &logs))?;
+                self.write_findings(self.find(&id, &logs)?)?;
                 if done.send(()).is_err() {
                     // Whoever asked has lost patience, and asks again.
                 }
             }
             Request::Open { id, answer } => {
-                let opened = self.queue.read(id);
+                let opened = match self.queue.read(id) {
+                    Err(ReadError::Failed(fatal)) => return Err(fatal),
+                    opened => opened,
+                };
                 if matches!(opened, Err(ReadError::Damaged(_))) && self.set_aside(id)?.is_some() {
                     // Whoever asked says what is lost.
                 }
@@ -179,6 +182,7 @@ impl Keeper {
                 }
             }
             Request::Look => {}
+            Request::Failed(fatal) => return Err(fatal),
             Request::Close { done } => self.closing = Some(done),
         }
         Ok(())
@@ -196,19 +200,22 @@ impl Keeper {
     }
 
     /// Which blocks of a partition are only copies, by what is known of its log, and are not known as such.
-    fn find(&self, id: &PartitionId, logs: &Logs) -> Vec<Finding> {
+    fn find(&self, id: &PartitionId, logs: &Logs) -> Result<Vec<Finding>, Fatal> {
         let is_unjudged = |held: &Held<'_>| {
             let of = &held.coordinates.partition;
             held.only_copy.is_none() && (&of.topic, of.partition) == (&id.topic, id.partition)
         };
-        let read = |held: Held<'_>| LeftBlock::read(&self.queue, &held);
-        let blocks = self.queue.held().filter(is_unjudged).filter_map(read);
-        blocks
-            .filter_map(|(block, messages)| match logs.whereabouts(&block) {
-                Whereabouts::OnlyCopy(only) => Some(Finding::of(&block, only, messages.as_ref(), logs)),
-                Whereabouts::Settled | Whereabouts::InKafka => None,
-            })
-            .collect()
+        let mut findings = Vec::new();
+        for held in self.queue.held().filter(is_unjudged) {
+            let Some((block, messages)) = LeftBlock::read(&self.queue, &held)? else { continue };
+            match logs.whereabouts(&block) {
+                Whereabouts::OnlyCopy(only) => {
+                    findings.push(Finding::of(&block, only, messages.as_ref(), logs));
+                }
+                Whereabouts::Settled | Whereabouts::InKafka => {}
+            }
+        }
+        Ok(findings)
     }
 
     /// Writes down which blocks are only copies. It is durable when this returns.
@@ -270,7 +277,7 @@ impl Keeper {
     /// What its partition does not go on with is asked about, as what an earlier run has left.
     fn orphan(&mut self, id: BlockId) -> Result<(), Fatal> {
         let Some(held) = self.queue.get(id) else { return Ok(()) };
-        let block = LeftBlock::read(&self.queue, &held);
+        let block = LeftBlock::read(&self.queue, &held)?;
         // This run has written one with each. What comes back as an only copy may be another version's.
         let is_whole = |block: &LeftBlock| block.has_passport() || block.in_writing().is_some();
         match block.filter(|(block, _)| is_whole(block)) {

@@ -30,7 +30,9 @@ use sluice_kafka::{
     Generation, OffsetRange, PartitionId,
     ranges::{Kept, Parts, Release, Token},
 };
-use sluice_spool::{BlockHead, BlockId, Directory, Held, Queue, Recovered, Sent};
+use sluice_spool::{
+    BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -129,12 +131,12 @@ pub struct Left {
 
 impl Left {
     /// Reads what a queue holds that was just opened. What cannot be read is given up by whoever takes its partition.
-    pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Self {
+    pub(super) fn of(queue: &Queue<Directory>, recovered: &Recovered) -> Result<Self, Fatal> {
         let mut of: BTreeMap<PartitionId, Vec<LeftBlock>> = BTreeMap::new();
         let mut missing: Vec<Missing> = Missing::found(recovered).map(|(_, _, missing)| missing).collect();
         let mut orphans = Vec::new();
         for held in queue.held() {
-            match LeftBlock::read(queue, &held) {
+            match LeftBlock::read(queue, &held)? {
                 Some((block, _)) if block.only_copy.is_some() => orphans.push(block),
                 Some((block, _)) => of.entry(block.partition()).or_default().push(block),
                 // It could be read a moment ago.
@@ -151,7 +153,7 @@ impl Left {
             missing.learn(&enqueued_segments);
         }
         let kinds = Kinds { of, orphans, missing, ..Kinds::default() };
-        Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() }
+        Ok(Self { kinds: Arc::new(Mutex::new(kinds)), since: Instant::now() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Kinds> {
@@ -314,20 +316,30 @@ impl Left {
 
 impl LeftBlock {
     /// Reads a block that is held, and which message each of its rows is of, if that is known. `None` when its header cannot be read any
-    /// more.
-    pub(super) fn read(queue: &Queue<Directory>, held: &Held<'_>) -> Option<(Self, Option<MessageRows>)> {
-        let (header, mut content) = queue.read(held.id).ok()?;
+    /// more; an error when the volume has failed.
+    pub(super) fn read(
+        queue: &Queue<Directory>,
+        held: &Held<'_>,
+    ) -> Result<Option<(Self, Option<MessageRows>)>, Fatal> {
+        let (header, mut content) = match queue.read(held.id) {
+            Ok(read) => read,
+            Err(ReadError::Failed(fatal)) => return Err(fatal),
+            Err(ReadError::Absent(_) | ReadError::Damaged(_)) => return Ok(None),
+        };
         let mut metadata = vec![0; usize::try_from(header.metadata_bytes).unwrap_or(0)];
-        let is_read = content.read(&mut metadata).is_ok();
+        let is_read = match content.read(&mut metadata) {
+            Ok(_) => true,
+            Err(BodyError::Damaged(_)) => false,
+            Err(BodyError::Failed(fatal)) => return Err(fatal),
+        };
         let range = OffsetRange { first: header.first, next: header.next };
         let (passport, messages) = Passport::decode(&metadata, range).filter(|_| is_read).unzip();
         let Held { id, sent, appended_ms, relied_on, .. } = *held;
         let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
         let is_read_again = false;
-        Some((
-            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, passport },
-            messages,
-        ))
+        let block =
+            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, passport };
+        Ok(Some((block, messages)))
     }
 
     /// Whether this program knows what is kept with it.

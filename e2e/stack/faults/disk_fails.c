@@ -1,9 +1,10 @@
 /*
- * A disk that fails to sync, for one process: preloaded, it refuses to make files below a folder durable, with EIO, once a file says so.
+ * A disk that fails, for one process: preloaded, it refuses with EIO to make files below a folder durable, or to read them, once a file
+ * says so.
  *
- * SLUICE_SYNC_FAILS names that file: one signed 64-bit number in the machine's byte order, other than 0 from when on syncs fail.
- * SLUICE_SYNC_FOLDER names the folder, without symbolic links. What a failed sync leaves of what was written is not changed: the
- * process must not rely on it, and this cannot show whether it does.
+ * SLUICE_DISK_FAILS names that file: one signed 64-bit number in the machine's byte order, 1 while syncs fail, 2 while reads do.
+ * SLUICE_DISK_FOLDER names the folder, without symbolic links. What a failed sync leaves of what was written is not changed: the
+ * process must not rely on it, and this cannot show whether it does. Reads are those at a position, as the gateway reads a queue.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,13 +18,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum { SYNCS_FAIL = 1, READS_FAIL = 2 };
+
 static const int64_t *fails;
 static const char *folder;
 
 __attribute__((constructor)) static void open_switch(void)
 {
-    const char *path = getenv("SLUICE_SYNC_FAILS");
-    folder = getenv("SLUICE_SYNC_FOLDER");
+    const char *path = getenv("SLUICE_DISK_FAILS");
+    folder = getenv("SLUICE_DISK_FOLDER");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return;
@@ -46,9 +49,14 @@ static int is_below(int file)
     return strncmp(path, folder, wanted) == 0 && (path[wanted] == 0 || path[wanted] == '/');
 }
 
+static int does_fail(int what, int file)
+{
+    return fails && __atomic_load_n(fails, __ATOMIC_RELAXED) == what && is_below(file);
+}
+
 static int sync_file(long call, int file)
 {
-    if (fails && __atomic_load_n(fails, __ATOMIC_RELAXED) && is_below(file)) {
+    if (does_fail(SYNCS_FAIL, file)) {
         errno = EIO;
         return -1;
     }
@@ -63,4 +71,13 @@ int fsync(int file)
 int fdatasync(int file)
 {
     return sync_file(SYS_fdatasync, file);
+}
+
+ssize_t pread64(int file, void *bytes, size_t count, off64_t at)
+{
+    if (does_fail(READS_FAIL, file)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, file, bytes, count, at);
 }
