@@ -34,6 +34,8 @@ pub const WAIT_MAX: Duration = Duration::from_secs(10);
 pub enum Answer {
     /// It answered: stored, or refused for a reason that is not its load.
     Well,
+    /// It refused for what someone must mend: its table, rights, settings or disk. Another server may have what it lacks.
+    Unfit,
     /// It has too much to do.
     Overloaded,
     /// It did not answer, or not to the end.
@@ -48,6 +50,7 @@ impl Answer {
             Failure { code, class: Class::Retry | Class::InDoubt } if !outcome::is_servers(code) => {
                 Self::None
             }
+            Failure { class: Class::Halt | Class::RefreshSchema, .. } => Self::Unfit,
             _ => Self::Well,
         }
     }
@@ -89,6 +92,8 @@ pub struct Breaker {
     openings_in_a_row: u32,
     /// Tries without an answer since the last one with one.
     unanswered: u32,
+    /// Whether its last answer was [`Answer::Unfit`].
+    is_unfit: bool,
 }
 
 impl Breaker {
@@ -101,6 +106,7 @@ impl Breaker {
             openings: 0,
             openings_in_a_row: 0,
             unanswered: 0,
+            is_unfit: false,
         }
     }
 
@@ -140,14 +146,21 @@ impl Breaker {
     pub fn give_back(&mut self, pass: Pass, answer: Answer, now: Duration, random: f64) {
         self.in_flight -= 1;
         self.unanswered = if answer == Answer::None { self.unanswered.saturating_add(1) } else { 0 };
+        match answer {
+            Answer::Unfit => self.is_unfit = true,
+            Answer::Well => self.is_unfit = false,
+            Answer::Overloaded | Answer::None => {}
+        }
         let Pass { openings } = pass;
         if openings != self.openings {
             return;
         }
         match (answer, self.phase) {
             (Answer::Overloaded, _) | (Answer::None, Phase::Recovering { .. }) => self.open(now, random),
-            (Answer::Well, Phase::Recovering { allowed, well }) => self.step(allowed, well + 1),
-            (Answer::Well | Answer::None, _) => {}
+            (Answer::Well | Answer::Unfit, Phase::Recovering { allowed, well }) => {
+                self.step(allowed, well + 1);
+            }
+            (Answer::Well | Answer::Unfit | Answer::None, _) => {}
         }
     }
 
@@ -196,8 +209,8 @@ impl Endpoints {
         Self((0..count.max(1)).map(|_| Breaker::new(concurrency_max)).collect())
     }
 
-    /// A server for the next try, by its place in the config, and a pass for it: the first one that has answered last and is not
-    /// held back. After a try at `last`, that one alone for [`Replica::Same`], and only in the end for [`Replica::Another`].
+    /// A server for the next try, by its place in the config, and a pass for it: the first one that has answered last, did not refuse for
+    /// what someone must mend, and is not held back. After a try at `last`, that one alone for [`Replica::Same`], and only in the end for [`Replica::Another`].
     ///
     /// # Errors
     /// [`Wait`]: when to ask again.
@@ -207,7 +220,10 @@ impl Endpoints {
             _ => (0..self.0.len()).collect(),
         };
         let avoided = |endpoint: usize| last == Some((endpoint, Replica::Another));
-        candidates.sort_by_key(|&endpoint| (avoided(endpoint), self.0[endpoint].unanswered, endpoint));
+        candidates.sort_by_key(|&endpoint| {
+            let Breaker { unanswered, is_unfit, .. } = self.0[endpoint];
+            (avoided(endpoint), unanswered, is_unfit, endpoint)
+        });
         let mut soonest = Wait::Returned;
         for endpoint in candidates {
             match (self.0[endpoint].ask(now), soonest) {

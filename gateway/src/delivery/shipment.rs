@@ -101,6 +101,8 @@ enum Sent {
     Refused(Refusal),
     /// Someone must act; it is sent again after this time.
     Halted(Actor, Duration),
+    /// A part, whose turn others may have meanwhile, is sent again after this time.
+    Again(Duration, Replica),
     /// Its generation is over.
     Over,
 }
@@ -177,7 +179,7 @@ impl Shipment {
                 let bisection = Bisection::new(self.block.token, self.block.rows, refusal);
                 self.send_in_parts(bisection, None).await
             }
-            Ok(Sent::Halted(..) | Sent::Over) => None,
+            Ok(Sent::Halted(..) | Sent::Again(..) | Sent::Over) => None,
             Err(bisection) => {
                 let first_sent = Duration::from_secs(self.release.first_sent);
                 self.send_in_parts(bisection, Some(first_sent)).await
@@ -231,6 +233,9 @@ impl Shipment {
                 Next::SendAgain { after, replica, may_double } => {
                     self.count_double(may_double);
                     self.last = self.last.map(|(endpoint, _)| (endpoint, replica));
+                    if self.is_in_parts && !after.is_zero() {
+                        return Sent::Again(after, replica);
+                    }
                     self.pause(after, replica).await;
                 }
                 Next::Describe => {

@@ -13,7 +13,12 @@ enum Action {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    let answer = prop_oneof![4 => Just(Answer::Well), 2 => Just(Answer::Overloaded), 1 => Just(Answer::None)];
+    let answer = prop_oneof![
+        4 => Just(Answer::Well),
+        1 => Just(Answer::Unfit),
+        2 => Just(Answer::Overloaded),
+        1 => Just(Answer::None),
+    ];
     prop_oneof![
         4 => Just(Action::Ask),
         4 => (any::<usize>(), answer, 0.0..=1.0).prop_map(|(n, answer, random)| Action::Return(n, answer, random)),
@@ -50,7 +55,7 @@ fn verdict(history: &[Happened], concurrency_max: u32) -> Verdict {
             (opened_at, well) = (Some(place), 0);
             in_a_row += 1;
             until = now + wait(in_a_row, random);
-        } else if answer == Answer::Well && is_open {
+        } else if matches!(answer, Answer::Well | Answer::Unfit) && is_open {
             well += 1;
             if allowed_after(well) >= concurrency_max {
                 in_a_row = 0;
@@ -174,6 +179,22 @@ fn a_server_that_does_not_answer_is_asked_after_the_others() {
 }
 
 #[test]
+fn a_server_that_someone_must_mend_is_asked_after_the_others() {
+    let mut endpoints = Endpoints::new(2, 2);
+    assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 0);
+    // The block that it refused, and all that come.
+    assert_eq!(answered(&mut endpoints, Some((0, Replica::Another)), Answer::Well, SECOND), 1);
+    assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 1);
+    // None is better than another: they take turns with the blocks that they refuse.
+    assert_eq!(answered(&mut endpoints, Some((1, Replica::Another)), Answer::Well, SECOND), 0);
+    assert_eq!(answered(&mut endpoints, None, Answer::Well, SECOND), 0);
+    // One that does not answer comes behind it.
+    assert_eq!(answered(&mut endpoints, None, Answer::None, SECOND), 0);
+    assert_eq!(answered(&mut endpoints, None, Answer::Unfit, SECOND), 1);
+    assert_eq!(endpoints.held_back(), 0);
+}
+
+#[test]
 fn an_overloaded_server_is_left_alone_and_the_others_are_not() {
     let mut endpoints = Endpoints::new(2, 2);
     assert_eq!(answered(&mut endpoints, None, Answer::Overloaded, SECOND), 0);
@@ -204,7 +225,9 @@ fn what_a_failure_says_about_the_server() {
         (Class::InDoubt, Some(outcome::NOT_THE_SERVERS), Answer::None),
         (Class::InDoubt, Some(159), Answer::Well),
         (Class::Poison, Some(117), Answer::Well),
-        (Class::Halt, None, Answer::Well),
+        (Class::Halt, None, Answer::Unfit),
+        (Class::Halt, Some(516), Answer::Unfit),
+        (Class::RefreshSchema, Some(60), Answer::Unfit),
     ];
     for (class, code, answer) in table {
         assert_eq!(Answer::of(Failure { class, code }), answer, "{class:?} {code:?}");

@@ -71,12 +71,14 @@ impl Shipment {
         }
     }
 
-    /// Waits for someone to act, and counts as a block that does.
+    /// Waits for someone to act, and counts as a block that does. Another server, if there is one, is asked then: it may have what this one
+    /// lacks.
     pub(super) async fn wait_for_actor(&mut self, actor: Actor, wait: Duration) {
         let waiting = self.shard.delivery.metrics.refused.blocks_waiting_for(actor);
         waiting.inc();
         self.pause(wait, Replica::Same).await;
         waiting.dec();
+        self.last = self.last.map(|(endpoint, _)| (endpoint, Replica::Another));
     }
 }
 

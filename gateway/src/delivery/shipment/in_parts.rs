@@ -3,7 +3,7 @@
 //! Job: does what the block's [`Bisection`] says: has each level written into the partition's plan, sends its windows, each with tries of
 //! its own, and dead-letters the rows that remain. Place in the flow: a shipment calls it after a refusal, or at once where the plan says
 //! that an owner before was at it. Owner: the shipment's task; one per process has its turn ([`super::IN_PARTS_MAX`]), which it gives back
-//! whenever it waits for a plan, which may wait for other blocks, for memory, or for someone to act.
+//! whenever it waits: for a plan, which may wait for other blocks, for memory, for someone to act, or for its servers, which may be away.
 //!
 //! Memory: [`PARTS_BYTES`](sluice_gateway_config::budget::PARTS_BYTES) of the budget are for whoever has the turn. The frames themselves are
 //! in chunks of the pool; those of a block on the queue volume are read back for each window, into the room of chunks that the pool
@@ -166,6 +166,13 @@ impl Shipment {
                 }
                 Sent::Refused(refusal) => return Some(Outcome::Refused(refusal)),
                 Sent::Over => return None,
+                // Its servers may be away for hours, and those of other shards are not.
+                Sent::Again(after, replica) => {
+                    self.give_turn_back(course);
+                    self.pause(after, replica).await;
+                    self.have_turn(course).await?;
+                    self.sending.body = self.body(window, course).await?;
+                }
                 Sent::Halted(actor, after) => {
                     self.give_turn_back(course);
                     if self.sending.rows == 1 {
