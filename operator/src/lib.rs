@@ -18,6 +18,7 @@ pub mod apply;
 pub mod args;
 pub mod cache;
 pub mod drift;
+pub mod events;
 pub mod exchange;
 pub mod finalizer;
 pub mod gateways;

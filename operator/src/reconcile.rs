@@ -13,6 +13,7 @@ use crate::{
     api_error::ErrorClass,
     apply,
     cache::{AllPipelines, Cache, Pipeline},
+    events::Events,
     finalizer, hindrance,
     memory::{Key, Memory},
     metrics::{Metrics, ReconcileResult},
@@ -31,7 +32,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
     Client, ResourceExt,
     core::DynamicObject,
-    runtime::{controller::Action, events::Recorder, reflector::ObjectRef},
+    runtime::{controller::Action, reflector::ObjectRef},
 };
 use sluice_crds::{RolloutState, TracePipeline, status::condition};
 use sluice_plan::{
@@ -56,7 +57,7 @@ pub struct Shared {
     /// The API server.
     pub client: Client,
     /// Publishes events.
-    pub recorder: Recorder,
+    pub events: Events,
     /// What is told to Prometheus.
     pub metrics: Arc<Metrics>,
     /// Asks Kafka.
@@ -359,6 +360,15 @@ async fn carry_out_spec(
     facts: &mut Facts,
     world: &World,
 ) -> Result<(), Error> {
+    // Before anything is made, and where something is there also without a plan or at rest: it is not to go without a word.
+    let is_made = plan.is_some() && Intent::of(pipeline) == Intent::Run;
+    if is_made || facts.observed.workload.is_some() || !facts.observed.volumes.claims.is_empty() {
+        match (needs_finalizer(pipeline), has_finalizer(pipeline)) {
+            (true, false) => finalizer::hold(pipeline, world).await?,
+            (false, true) => finalizer::let_go(pipeline, world).await?,
+            (true, true) | (false, false) => {}
+        }
+    }
     let plan = match (Intent::of(pipeline), plan) {
         (Intent::LeaveAlone | Intent::Remove, _) => return Ok(()),
         // Also without a plan: whatever is missing, a pipeline can rest.
@@ -377,11 +387,6 @@ async fn carry_out_spec(
         apply::scale(pipeline, replicas.min(current), world).await?;
     }
     let Some(plan) = plan else { return Ok(()) };
-    match (needs_finalizer(pipeline), has_finalizer(pipeline)) {
-        (true, false) => finalizer::hold(pipeline, world).await?,
-        (false, true) => finalizer::let_go(pipeline, world).await?,
-        (true, true) | (false, false) => {}
-    }
     facts.observed.volumes.refusal = Box::pin(volumes::grow(plan, world)).await?;
     // What cannot be done for volumes keeps nothing else waiting but gateways that would need one of them.
     let tending = volumes::tend(pipeline, plan, (current, replicas), &facts.observed.volumes, world);

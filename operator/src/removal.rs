@@ -99,6 +99,9 @@ impl Error {
     }
 }
 
+/// The finalizer by which Kubernetes holds an object whose dependents are to stay (`FinalizerOrphanDependents` in its API machinery).
+const ORPHAN_FINALIZER: &str = "orphan";
+
 /// Something is on its way.
 const LOOK_AGAIN: Next = Next { result: ReconcileResult::Waiting, after_seconds: LEAVING_SECONDS };
 
@@ -106,7 +109,10 @@ const LOOK_AGAIN: Next = Next { result: ReconcileResult::Waiting, after_seconds:
 pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Result<Next, Failure> {
     let mut facts = observe::gateways(pipeline, world);
     let workload = there(&facts.observed);
-    let decided = removal(world.shared.scaling.now(), pipeline, workload.as_ref());
+    let decided = match removal(world.shared.scaling.now(), pipeline, workload.as_ref()) {
+        Removal::Drain if is_left_behind(pipeline, &facts) => Removal::Orphan,
+        decided => decided,
+    };
     if retain(pipeline, &decided, &mut facts, world).await? {
         return Ok(LOOK_AGAIN);
     }
@@ -141,6 +147,15 @@ pub async fn remove(pipeline: &TracePipeline, key: &Key, world: &World) -> Resul
             Ok(LOOK_AGAIN)
         }
     }
+}
+
+/// Whether the gateways stay when the pipeline goes, whatever its policy: it is deleted with `--cascade=orphan`. Kubernetes then holds it by
+/// a finalizer of its own until it has taken it out of the owners of all that it owns.
+fn is_left_behind(pipeline: &TracePipeline, facts: &Facts) -> bool {
+    let uid = pipeline.uid().unwrap_or_default();
+    let is_owned_by_none = |workload: &StatefulSet| !is_owned(workload, &uid);
+    pipeline.finalizers().iter().any(|finalizer| finalizer == ORPHAN_FINALIZER)
+        || facts.stateful_set.as_deref().is_some_and(is_owned_by_none)
 }
 
 /// The next step of all gateways on their way out, and those that are empty.
@@ -335,18 +350,18 @@ async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
     // Without a name that can be used it owns nothing.
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let owned = Owned { uid: pipeline.uid().unwrap_or_default(), names, world };
-    // The gateways first: the rest is of no use without them.
-    owned.orphan::<StatefulSet>().await?;
-    owned.orphan::<ConfigMap>().await?;
-    owned.orphan::<Service>().await?;
-    owned.orphan::<ServiceAccount>().await?;
-    owned.orphan::<PodDisruptionBudget>().await?;
-    owned.orphan::<NetworkPolicy>().await?;
+    // The gateways first: the rest is of no use without them. What is refused of one kind keeps no other from staying.
+    let mut left = owned.orphan::<StatefulSet>().await;
+    left = left.and(owned.orphan::<ConfigMap>().await);
+    left = left.and(owned.orphan::<Service>().await);
+    left = left.and(owned.orphan::<ServiceAccount>().await);
+    left = left.and(owned.orphan::<PodDisruptionBudget>().await);
+    left = left.and(owned.orphan::<NetworkPolicy>().await);
     let observability = pipeline.spec.observability.as_ref();
     if observability.is_some_and(|observability| observability.pod_monitor.enabled) {
-        owned.orphan_monitor().await?;
+        left = left.and(owned.orphan_monitor().await);
     }
-    owned.orphan::<Job>().await
+    left.and(owned.orphan::<Job>().await)
 }
 
 /// What a pipeline owns.

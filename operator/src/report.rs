@@ -135,7 +135,7 @@ pub async fn taken_back(pipeline: &TracePipeline, note: &str, shared: &Shared) {
 /// An event that does not get through is not worth a failed reconcile: the status says the same.
 async fn publish(regarding: &impl Resource<DynamicType = ()>, event: &Event, shared: &Shared) {
     shared.metrics.wrote("Event");
-    if let Err(error) = shared.recorder.publish(event, &regarding.object_ref(&())).await {
+    if let Err(error) = shared.events.publish(event, &regarding.object_ref(&())).await {
         debug!(%error, pipeline = %regarding.name_any(), "cannot publish an event");
     }
 }

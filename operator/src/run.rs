@@ -12,6 +12,7 @@ use crate::{
     api_error::{ApiError, ErrorClass, described},
     args::Args,
     cache::{AllPipelines, Cache, Pipeline},
+    events::Events,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
@@ -36,7 +37,7 @@ use kube::{
     runtime::{
         applier,
         controller::{self, Error as ControlError},
-        events::{Recorder, Reporter},
+        events::Reporter,
         reflector::ObjectRef,
     },
 };
@@ -141,7 +142,7 @@ async fn lead(
     metrics.set_leader(true);
     readiness.set(WaitsFor::Watches);
     let shared = Arc::new(Shared {
-        recorder: Recorder::new(client.clone(), Reporter::from("sluice-operator")),
+        events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
         metrics,
         sampler: Sampler::default(),

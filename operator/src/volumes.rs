@@ -7,8 +7,8 @@
 
 use crate::{
     api_error::{ApiError, ErrorClass, described},
-    apply,
-    cache::{find, is_owned, owned},
+    apply::{self, is_of},
+    cache::{find, is_owned},
     memory::Key,
     prune::{self, delete},
     reconcile::World,
@@ -148,7 +148,12 @@ pub fn seen(
 
 fn jobs(pipeline: &TracePipeline, names: &Names, world: &World) -> Vec<DrainJobSeen> {
     let pods = world.cache.pods_of(names.namespace(), names.pipeline());
-    let jobs = owned(&world.cache.jobs, &pipeline.uid().unwrap_or_default());
+    let owner_uid = pipeline.uid().unwrap_or_default();
+    // Also those that a pipeline of this name has left behind.
+    let is_ours = |job: &Job| {
+        job.namespace().as_deref() == Some(names.namespace()) && is_of(job, names.pipeline(), &owner_uid)
+    };
+    let jobs = world.cache.jobs.state_filter(is_ours);
     let seen = jobs.iter().filter_map(|job| {
         let uid = job.uid().unwrap_or_default();
         let own: Vec<Pod> =
@@ -357,12 +362,22 @@ impl Tending<'_> {
         self.world.shared.memory.may_ask_for_deletion(&key, Instant::now())
     }
 
+    /// Makes the Job, and changes none: what a Job proves, it proves of when it was made. One of this name that is there goes first.
     async fn drain(&self, drain: &Drain) -> Result<(), Error> {
         if self.unused(&(drain.claim.clone(), drain.claim_uid.clone())).await?.is_none() {
             return Ok(());
         }
-        info!(claim = %drain.claim, "a queue volume without a gateway is drained");
         let job: Job = drain_job(self.plan, drain);
+        let (name, names) = (job.name_any(), self.plan.names());
+        let jobs: Api<Job> = Api::namespaced(self.world.shared.client.clone(), names.namespace());
+        let there = jobs.get_metadata_opt(&name).await;
+        let there = there.map_err(|source| Error::Look { name, source: source.into() })?;
+        // What belongs to somebody else is refused below, in words.
+        let owner_uid = self.pipeline.uid().unwrap_or_default();
+        if there.is_some_and(|job| is_of(&job, names.pipeline(), &owner_uid)) {
+            return Ok(());
+        }
+        info!(claim = %drain.claim, "a queue volume without a gateway is drained");
         apply::apply_one(self.pipeline, &self.world.cache.jobs, job, self.world).await?;
         Ok(())
     }

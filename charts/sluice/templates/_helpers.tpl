@@ -59,9 +59,11 @@ the Roles. Objects that are never deleted by the operator (they go with their Tr
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]
+# None of them is deleted: that right is asked for, by the admission plugin OwnerReferencesPermissionEnforcement, of whoever changes the
+# owners of an object, as when a pipeline's objects are left to themselves and when another takes them over.
 - apiGroups: [""]
   resources: [services, serviceaccounts]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]

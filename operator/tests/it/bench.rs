@@ -5,7 +5,7 @@ use kube::{
     Client, Config, Resource,
     runtime::{
         controller::Action,
-        events::{Recorder, Reporter},
+        events::Reporter,
         reflector::{self, ObjectRef, Store},
         watcher::Event,
     },
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sluice_operator::{
     api_error::ErrorClass,
     cache::{AllPipelines, Cache},
+    events::Events,
     memory::Memory,
     metrics::Metrics,
     reconcile::{Failed, Shared, World, reconcile},
@@ -145,7 +146,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
     config.default_retry = false;
     let client = Client::try_from(config).unwrap();
     Arc::new(Shared {
-        recorder: Recorder::new(client.clone(), Reporter::from("sluice-operator")),
+        events: Events::new(client.clone(), Reporter::from("sluice-operator")),
         client,
         metrics: Arc::new(Metrics::new("test", &ErrorClass::ALL.map(ErrorClass::label)).unwrap()),
         sampler: Sampler::default(),

@@ -37,7 +37,7 @@ impl Scene {
         panic!("not done after {ROUNDS_MAX} operators: {}", self.pipeline().unwrap_or_default()["status"])
     }
 
-    fn pipeline(&self) -> Option<Value> {
+    pub fn pipeline(&self) -> Option<Value> {
         self.bench.server.get("tracepipelines/prod")
     }
 
@@ -55,7 +55,7 @@ impl Scene {
     }
 
     /// Reasons of the events that were published, oldest first.
-    fn events(&self) -> Vec<String> {
+    pub fn events(&self) -> Vec<String> {
         let writes = self.bench.server.take_events();
         writes.iter().filter_map(|event| Some(event["reason"].as_str()?.to_owned())).collect()
     }

@@ -10,6 +10,7 @@ mod bench;
 mod chart;
 mod complaints;
 mod contested;
+mod deletion;
 mod failures;
 mod kept;
 mod lagging;

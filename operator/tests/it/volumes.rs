@@ -280,6 +280,47 @@ pub async fn a_volume_without_a_gateway_is_drained_and_then_goes_or_stays() {
     }
 }
 
+/// It was left behind by a pipeline of the same name, or is on its way out: what it found, it found before a gateway used the volume again.
+#[tokio::test]
+async fn a_job_that_is_there_already_is_not_taken_for_the_one_that_is_wanted() {
+    for is_going in [false, true] {
+        let bench = running(retained("Delete")).await;
+        left_behind(&bench).await;
+        let mut old = bench.server.get("jobs/prod-drain-1").unwrap();
+        change(&bench, |spec| spec["replicas"] = 2.into());
+        bench.settle("prod").await;
+        put_pod(&bench, 1);
+        bench.gateways_become_ready("prod");
+        bench.settle("prod").await;
+        assert!(bench.server.get("jobs/prod-drain-1").is_none());
+        old["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        old["metadata"]["uid"] = "old".into();
+        old["metadata"]["annotations"]["sluice.dev/workload-version"] = "another".into();
+        old["metadata"]["ownerReferences"] = json!([]);
+        if is_going {
+            old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            old["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        }
+        bench.server.put("jobs/prod-drain-1", old);
+        left_behind(&bench).await;
+        bench.settle("prod").await;
+        assert!(!claim(&bench, 1).is_null(), "deleted before it was drained");
+        assert!(claim(&bench, 1)["metadata"]["labels"]["sluice.dev/drained"].is_null());
+        if is_going {
+            let there = bench.server.get("jobs/prod-drain-1").unwrap();
+            assert_eq!(there["metadata"]["uid"], "old", "it is waited for");
+            bench.server.remove("jobs/prod-drain-1");
+            bench.settle("prod").await;
+        }
+        let there = bench.server.get("jobs/prod-drain-1").unwrap();
+        assert_ne!(there["metadata"]["uid"], "old");
+        assert!(there["status"].is_null());
+        job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
+        bench.settle("prod").await;
+        assert!(claim(&bench, 1).is_null());
+    }
+}
+
 #[tokio::test]
 async fn draining_goes_on_from_wherever_the_operator_was_cut_off() {
     for writes_before in 0..8 {

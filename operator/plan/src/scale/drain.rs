@@ -132,7 +132,7 @@ pub fn step(now: Moment, terms: Terms, written: Option<&DrainStatus>, seen: &See
         Some(drain) => match drain.state {
             DrainState::Draining if seen.current <= drain.target => leaving(now, drain, seen),
             DrainState::Draining => draining(now, terms, drain, seen),
-            DrainState::Resuming => resuming(now, drain, seen),
+            DrainState::Resuming => resuming(now, terms, drain, seen),
             DrainState::Waiting => waiting(now, terms, drain, seen),
         },
     }
@@ -172,11 +172,12 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         return stay(changed(drain, DrainState::Resuming, now, "more gateways are wanted".into()));
     }
     if seen.wanted < drain.target || seen.current > drain.from {
-        // The others are told to leave as soon as this is written. There are more than there were when gateways were added and
-        // the operator ended before it had written that.
+        // The others are told to leave as soon as this is written, and have as long as those that were told before. There are more than
+        // there were when gateways were added and the operator ended before it had written that.
         return stay(DrainStatus {
             target: seen.wanted,
             from: seen.current.max(drain.from),
+            since: time(now),
             ..drain.clone()
         });
     }
@@ -196,12 +197,26 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     stay(DrainStatus { reason, ..drain.clone() })
 }
 
-/// Nothing is taken away before every gateway that was told to leave takes part again.
-fn resuming(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
+/// Nothing is taken away before every gateway that was told to leave takes part again; or, where some do not say so for as long as gateways
+/// may take to leave and fewer are wanted, before these were asked to leave once more.
+fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
     let replicas = seen.current.max(seen.wanted);
-    if held(drain, seen).is_empty() {
+    let held = held(drain, seen);
+    if held.is_empty() {
         // Whether fewer are wanted is asked anew with the next step, from what is written then.
         return Step { replicas, next: None };
+    }
+    let since = now.seconds_since(moment(&drain.since));
+    let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
+    if is_late && seen.wanted < seen.current {
+        let reason = format!(
+            "asked once more to leave; not back within {} s: {}",
+            terms.timeout_seconds,
+            named(&held)
+        );
+        let again = changed(drain, DrainState::Draining, now, reason);
+        let from = seen.current.max(drain.from);
+        return Step { replicas, next: Some(DrainStatus { target: seen.wanted, from, ..again }) };
     }
     Step { replicas, next: Some(changed(drain, DrainState::Resuming, now, drain.reason.clone())) }
 }
@@ -209,7 +224,7 @@ fn resuming(now: Moment, drain: &DrainStatus, seen: &Seen) -> Step {
 fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
     let over = now.seconds_since(moment(&drain.since)) >= f64::from(terms.timeout_seconds);
     if over || seen.wanted != drain.target {
-        return resuming(now, drain, seen);
+        return resuming(now, terms, drain, seen);
     }
     Step { replicas: seen.current, next: Some(drain.clone()) }
 }
@@ -366,6 +381,40 @@ mod tests {
             step(Moment(120_000), TERMS, Some(&waiting), &taking_part),
             Step { replicas: 4, next: None }
         );
+    }
+
+    #[test]
+    fn who_does_not_say_that_it_is_back_holds_up_nobody_for_ever() {
+        let resuming = drain(DrainState::Resuming, 2, 4);
+        let silent = |wanted| seen(4, wanted, &[(3, Answer::Done)]);
+        // As many are wanted: whoever was told to leave is told that it is not to, for as long as it takes.
+        for seconds in [0, 59, 60, 9_999] {
+            let still = step(Moment(seconds * 1_000), TERMS, Some(&resuming), &silent(4));
+            assert_eq!(still.next.as_ref(), Some(&resuming), "{seconds}");
+        }
+        let in_time = step(Moment(59_000), TERMS, Some(&resuming), &silent(1));
+        assert_eq!((in_time.replicas, in_time.next.as_ref()), (4, Some(&resuming)));
+        let again = step(Moment(60_000), TERMS, Some(&resuming), &silent(1));
+        let next = again.next.unwrap();
+        assert_eq!((again.replicas, request(Some(&next))), (4, Some((Request::Drain, 1..4))));
+        assert_eq!(next.since, time(Moment(60_000)));
+        assert_eq!(next.reason, "asked once more to leave; not back within 60 s: gateway 2 does not answer");
+        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
+        assert_eq!(step(Moment(120_000), forced, Some(&next), &silent(1)).replicas, 1);
+        // One that has just begun to wait for that has its time, however long it stood before.
+        let waiting = drain(DrainState::Waiting, 2, 4);
+        let begun = step(Moment(60_000), TERMS, Some(&waiting), &silent(1)).next.unwrap();
+        assert_eq!((begun.state, begun.since), (DrainState::Resuming, time(Moment(60_000))));
+    }
+
+    #[test]
+    fn who_is_told_later_has_as_long() {
+        let begun = drain(DrainState::Draining, 2, 4);
+        let more = step(Moment(59_000), TERMS, Some(&begun), &seen(4, 0, &[])).next.unwrap();
+        assert_eq!((more.target, more.from, more.since.clone()), (0, 4, time(Moment(59_000))));
+        let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
+        assert_eq!(step(Moment(118_000), forced, Some(&more), &seen(4, 0, &[])).replicas, 4);
+        assert_eq!(step(Moment(119_000), forced, Some(&more), &seen(4, 0, &[])).replicas, 0);
     }
 
     #[test]
