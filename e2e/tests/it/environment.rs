@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Cluster, Operator};
 use e2e::oracle::Server;
 use e2e::process::Signal;
+use e2e::stack::images::ImageStore;
 use e2e::stack::target::{Resolved, Target};
 use e2e::stack::{ClickHouse, Kafka, TargetArgs, clickhouse};
 use futures::FutureExt as _;
@@ -70,6 +71,14 @@ impl Environment {
     /// Kubeconfig of an administrator.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         Ok(self.target.resolve()?.kubeconfig)
+    }
+
+    /// Where the cluster takes images from. An error where it pulls them, and can be given none.
+    pub fn images(&self) -> Result<ImageStore> {
+        let images = self.target.resolve()?.images;
+        images.with_context(|| {
+            format!("this test gives the cluster an image, which it pulls: {:?}", self.target)
+        })
     }
 
     /// Ends `ClickHouse` with SIGTERM.
