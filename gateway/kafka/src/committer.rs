@@ -254,7 +254,7 @@ fn outcome(commits: Commits, mut store: impl FnMut(&[Commitment]) -> KafkaResult
     let mut outcomes = vec![CommitOutcome::Unknown; commits.len()];
     let mut problem = None;
     // The first half of what was refused is made first.
-    let mut requests = vec![0..commits.len()];
+    let mut requests: Vec<_> = std::iter::once(0..commits.len()).collect();
     while let Some(request) = requests.pop() {
         let stored = store(&commits[request.clone()]);
         match stored {

@@ -68,10 +68,11 @@ impl<F: FileAt> Body<F> {
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, BodyError> {
         let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let Some(piece) = buffer.get_mut(..want).filter(|piece| !piece.is_empty()) else { return Ok(0) };
-        self.file.read_exact_at(piece, self.at).map_err(|error| match is_short(&error) {
-            true => BodyError::Damaged(Damage::Short),
-            false => BodyError::Failed(Fatal::of("read", &self.name)(error)),
-        })?;
+        match self.file.read_exact_at(piece, self.at) {
+            Ok(()) => {}
+            Err(error) if is_short(&error) => return Err(Damage::Short.into()),
+            Err(error) => return Err(Fatal::of("read", &self.name)(error).into()),
+        }
         self.sum = crc32c::crc32c_append(self.sum, piece);
         self.at = self.at.saturating_add(want as u64);
         self.left = self.left.saturating_sub(want as u64);
