@@ -208,7 +208,8 @@ fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     }
     let since = now.seconds_since(moment(&drain.since));
     let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
-    if is_late && seen.wanted < seen.current {
+    // Of those that were told to leave none stays, else it would stay drained.
+    if is_late && seen.wanted <= drain.target && seen.wanted < seen.current {
         let reason = format!(
             "asked once more to leave; not back within {} s: {}",
             terms.timeout_seconds,
@@ -387,10 +388,12 @@ mod tests {
     fn who_does_not_say_that_it_is_back_holds_up_nobody_for_ever() {
         let resuming = drain(DrainState::Resuming, 2, 4);
         let silent = |wanted| seen(4, wanted, &[(3, Answer::Done)]);
-        // As many are wanted: whoever was told to leave is told that it is not to, for as long as it takes.
-        for seconds in [0, 59, 60, 9_999] {
-            let still = step(Moment(seconds * 1_000), TERMS, Some(&resuming), &silent(4));
-            assert_eq!(still.next.as_ref(), Some(&resuming), "{seconds}");
+        // As many are wanted, or one of them: whoever was told to leave is told that it is not to, for as long as it takes.
+        for (seconds, wanted) in
+            [0, 59, 60, 9_999].into_iter().flat_map(|seconds| [(seconds, 3), (seconds, 4)])
+        {
+            let still = step(Moment(seconds * 1_000), TERMS, Some(&resuming), &silent(wanted));
+            assert_eq!(still.next.as_ref(), Some(&resuming), "{seconds} {wanted}");
         }
         let in_time = step(Moment(59_000), TERMS, Some(&resuming), &silent(1));
         assert_eq!((in_time.replicas, in_time.next.as_ref()), (4, Some(&resuming)));
