@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::cargo::release_folder;
 use e2e::cluster::{Seen, until};
 use e2e::install::{self, Images};
 use e2e::pipeline::{Pipeline, Settings};
@@ -17,7 +18,6 @@ use sluice_crds::TracePipelineStatus;
 
 use crate::chart::operator_image;
 use crate::environment::READY;
-use crate::process;
 use crate::scene::{self, Scene, Uses};
 
 /// Nobody has it: a gateway that were given it would not start.
@@ -128,10 +128,10 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     Ok(())
 }
 
-/// A second image of the same gateway, by another name, given to the cluster.
+/// A second image of the same gateway, by another name, given to the cluster. Its program was built for the first one.
 async fn next_image(scene: &Scene) -> Result<String> {
     let store = scene.environment.images()?;
-    let program = process::program().await?;
+    let program = release_folder().join("sluice-gateway");
     let given = tokio::task::spawn_blocking(move || {
         let image = archives::build_image("gateway-next", &program)?;
         archives::load(&image, &store)?;
