@@ -16,9 +16,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Reasons of pipelines of which the last words are remembered. Chosen: some ten of each of a thousand pipelines, a few MiB. Beyond it all are
-/// forgotten, and what is said once more is an event once more.
-const KEPT_MAX: usize = 10_000;
+/// Reasons of pipelines of which the last words are remembered. Chosen: some four of each of a thousand pipelines, about 2 KiB each. Beyond
+/// it all are forgotten, and what is said once more is an event once more.
+const KEPT_MAX: usize = 4_096;
 
 /// Publishes events.
 pub struct Events {
