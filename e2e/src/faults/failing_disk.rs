@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_process_cannot_sync_below_the_folder_and_can_elsewhere() {
-        let folder = std::env::temp_dir().join(format!("sluice-sync-fails-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("sluice-failing-disk-{}", std::process::id()));
         let volume = folder.join("volume");
         std::fs::create_dir_all(&volume).unwrap();
         let disk = FailingDisk::make(&folder, "test", &volume).unwrap();

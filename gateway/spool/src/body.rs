@@ -64,7 +64,8 @@ impl<F: FileAt> Body<F> {
         self.left
     }
 
-    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read, after a failure the same again.
+    /// Fills the buffer from its front, and says how far; 0 at the end. After damage nothing more can be read; after a failure the same piece
+    /// may be.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, BodyError> {
         let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let Some(piece) = buffer.get_mut(..want).filter(|piece| !piece.is_empty()) else { return Ok(0) };

@@ -210,7 +210,8 @@ impl Endpoints {
     }
 
     /// A server for the next try, by its place in the config, and a pass for it: the first one that has answered last, did not refuse for
-    /// what someone must mend, and is not held back. After a try at `last`, that one alone for [`Replica::Same`], and only in the end for [`Replica::Another`].
+    /// what someone must mend, and is not held back. After a try at `last`, that one alone for [`Replica::Same`], and only in the end for
+    /// [`Replica::Another`].
     ///
     /// # Errors
     /// [`Wait`]: when to ask again.
