@@ -22,6 +22,7 @@ pub mod events;
 pub mod exchange;
 pub mod finalizer;
 pub mod gateways;
+pub mod gather;
 pub mod hindrance;
 pub mod kafka;
 pub mod kafka_security;

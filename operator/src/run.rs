@@ -13,6 +13,7 @@ use crate::{
     args::Args,
     cache::{AllPipelines, Cache, Pipeline},
     events::Events,
+    gather::gathered,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
@@ -52,8 +53,8 @@ use tracing::{info, warn};
 
 /// Reconciles at the same time in one scope: each waits for the network most of the time.
 const RECONCILES_MAX: u16 = 10;
-/// Events about one pipeline within this many milliseconds are one reconcile: a rolling pod makes a dozen.
-const DEBOUNCE_MS: u64 = 1_000;
+/// Events about one pipeline within this many milliseconds of the first are one reconcile.
+const GATHER_MS: u64 = 1_000;
 /// Events between the watches and the reconciles; a full channel holds the watches back.
 const CONCERNED_MAX: usize = 1_024;
 /// Longest wait for reconciles under way after SIGTERM, in seconds; with the Lease it stays below the pod's 40 s.
@@ -213,15 +214,15 @@ fn watched(
 
 /// Reconciles the pipelines of one scope, as events concern them, until it is told to stop.
 async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
-    let settings = controller::Config::default()
-        .debounce(Duration::from_millis(DEBOUNCE_MS))
-        .concurrency(RECONCILES_MAX);
+    let settings = controller::Config::default().concurrency(RECONCILES_MAX);
+    let concerning = Arc::clone(&world);
+    let events = events.inspect(move |concerned| concerning.concerned(concerned)).take_until(stop);
     applier(
         |pipeline, world| Box::pin(reconcile(pipeline, world)),
         error_policy,
         Arc::clone(&world),
         world.cache.pipelines.clone(),
-        events.inspect(|concerned| world.concerned(concerned)).map(Ok::<_, Infallible>).take_until(stop),
+        gathered(events, Duration::from_millis(GATHER_MS)).map(Ok::<_, Infallible>),
         settings,
     )
     .for_each(|outcome| {

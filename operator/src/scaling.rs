@@ -213,7 +213,8 @@ struct Poll {
     sample: Sample,
 }
 
-/// Asks all gateways that are ready, and puts their answers beside Kafka's.
+/// Asks all gateways that run, and puts their answers beside Kafka's. Also those that are not ready: one of whose partitions a single one
+/// has stopped reads the others.
 async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll {
     // An answer that is older than the last poll is no news, and was seen then.
     let age_ms = |kafka: &sample::Sample| {
@@ -224,20 +225,22 @@ async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll
     let Some((kafka, age_ms)) = kafka.and_then(|kafka| Some((kafka, age_ms(kafka)?))) else {
         return Poll { topics: None, sample: Sample { at: now, ..Sample::default() } };
     };
-    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready).copied();
-    let said = gateways::metrics_of(ready).await;
-    let asked = said.len();
+    let said = gateways::metrics_of(facts.gateways.iter().copied()).await;
     let answers = said.into_iter().filter_map(|said| numbers(&said, now, &kafka.topics));
     let mut answers: Vec<GatewayNumbers> = answers.collect();
     answers.sort_by_key(|numbers| numbers.sample.ordinal);
+    let is_silent = |ordinal| !answers.iter().any(|numbers| numbers.sample.ordinal == ordinal);
+    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready);
+    let silent = ready.filter(|gateway| is_silent(gateway.ordinal)).count();
     // While some are silent, nobody knows who has what; that they are silent holds the decision.
-    let group_stable = answers.len() < asked || is_settled(&answers, staying, kafka.partitions.len());
+    let group_stable = silent > 0 || is_settled(&answers, staying, kafka.partitions.len());
+    let silent = u32::try_from(silent).unwrap_or(u32::MAX);
     let mut partitions = kafka.partitions.clone();
     place_positions(&answers, &mut partitions);
     let pods = answers.into_iter().map(|numbers| PodSample { partitions_active: active, ..numbers.sample });
     let pods = pods.filter(|pod| pod.ordinal < staying).collect();
     let at = Moment(now.0.saturating_sub(age_ms));
-    let sample = Sample { at, group_stable, partitions, pods };
+    let sample = Sample { at, group_stable, partitions, pods, silent };
     Poll { topics: Some(kafka.topics.clone()), sample }
 }
 

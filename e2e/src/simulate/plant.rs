@@ -273,7 +273,7 @@ impl Plant {
             killed_at: self.killed_at,
             ..WorkloadSample::default()
         };
-        (Sample { at, group_stable: stable, partitions, pods }, workload)
+        (Sample { at, group_stable: stable, partitions, pods, silent: 0 }, workload)
     }
 
     /// What a decision sees now, the history left as it is.

@@ -25,7 +25,7 @@ pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
-pub use workload::{FailedSeen, PodSeen, ProvedSeen, WorkloadSeen};
+pub use workload::{FailedSeen, GoingSeen, PodSeen, ProvedSeen, WorkloadSeen};
 
 use crate::{
     scale::{Decision, Watched},

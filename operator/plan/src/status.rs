@@ -40,7 +40,7 @@ pub fn status(
     let resized = resize::words(&memory_resizes);
     let said = (before.scaling.as_ref(), resized.as_deref());
     let scaling = scaling::scaling(pipeline.spec.scaling.mode, said, &observed.scaling);
-    let verdicts = verdicts(pipeline, observed, outcome, (scaling.as_ref(), resized.as_deref()));
+    let verdicts = verdicts(pipeline, observed, outcome, now, (scaling.as_ref(), resized.as_deref()));
     let conditions = condition::ALL
         .into_iter()
         .zip(verdicts)
@@ -90,9 +90,10 @@ fn verdicts(
     pipeline: &TracePipeline,
     observed: &Observed,
     outcome: Result<&Planned, &Violations>,
+    now: &Time,
     (scaling, resized): (Option<&ScalingStatus>, Option<&str>),
 ) -> [Verdict; condition::ALL.len()] {
-    let progress = Progress::of(pipeline, observed, outcome);
+    let progress = Progress::of(pipeline, observed, outcome, now);
     [
         progress.ready(),
         progress.reconciling(),

@@ -176,6 +176,15 @@ impl Pods {
         }
     }
 
+    /// A partition of it has stopped: it reads the others, and the kubelet sees that it is not ready, since now.
+    pub fn is_unready(&self, ordinal: usize) {
+        let now = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
+        self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+            pod["status"]["conditions"][0] =
+                json!({"type": "Ready", "status": "False", "lastTransitionTime": now});
+        });
+    }
+
     /// From now on it answers nobody.
     pub fn falls_silent(&self, ordinal: usize) {
         self.all[ordinal].serving.iter().for_each(JoinHandle::abort);

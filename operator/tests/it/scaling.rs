@@ -256,6 +256,29 @@ async fn gateways_that_do_not_answer_hold_the_number_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn one_of_whose_partitions_one_has_stopped_holds_the_number_for_ten_minutes_and_no_longer() {
+    let scene = Scene::with(4, json!({"mode": "Auto"})).await;
+    for _ in 0..5 {
+        scene.work().await;
+    }
+    scene.pods.is_unready(1);
+    for _ in 0..39 {
+        scene.work().await;
+        assert_eq!(scene.said()["held"], "RolloutInProgress", "{}", scene.said());
+    }
+    scene.work().await;
+    scene.work().await;
+    scene.work().await;
+    assert_eq!((scene.said()["held"].clone(), scene.replicas()), (Value::Null, 4), "{}", scene.said());
+    // What the others do not say is not known, whatever this one says.
+    scene.pods.falls_silent(2);
+    for _ in 0..4 {
+        scene.work().await;
+    }
+    assert_eq!(scene.said()["held"], "MetricsUnavailable", "{}", scene.said());
+}
+
+#[tokio::test]
 async fn a_recommendation_is_said_and_changes_nothing() {
     let scene = Scene::with(4, json!({"mode": "Recommend"})).await;
     for _ in 0..60 {

@@ -12,6 +12,7 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The StatefulSet as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,8 +87,22 @@ pub struct PodSeen {
     pub is_kept_by_volume: bool,
     /// Since when no node takes it, whyever; `None` when one does.
     pub unscheduled_since: Option<Timestamp>,
+    /// Until when it has to have ended that was told to, and where it runs; `None` while it is to stay.
+    pub going: Option<GoingSeen>,
 }
 
+/// A pod that is told to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoingSeen {
+    /// When its grace period is over.
+    pub until: Timestamp,
+    /// Its node.
+    pub node: String,
+}
+
+/// A pod that has not ended for so long after its grace period is worth a word. Chosen: the kubelet says so within seconds, and
+/// Kubernetes tells nobody before it has.
+const OVERDUE_AFTER: Duration = Duration::from_mins(1);
 /// Clauses with which the scheduler says that a volume cannot be had on a node: as of Kubernetes 1.33, before, and of one that is gone
 /// itself. It says so in words alone; nothing but words follows from it here.
 const VOLUME_CONFLICTS: [&str; 3] = [
@@ -152,9 +167,26 @@ impl PodSeen {
         let unscheduled_since =
             unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
         // One that is told to go ends as it is meant to, and another takes its place.
-        let is_going = pod.metadata.deletion_timestamp.is_some();
-        let trouble = trouble(&status).filter(|_| !is_going);
-        (!is_ready).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since })
+        let going = pod.metadata.deletion_timestamp.as_ref().map(|until| GoingSeen {
+            until: until.0,
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+        });
+        let trouble = trouble(&status).filter(|_| going.is_none());
+        (!is_ready).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going })
+    }
+
+    /// Why it is not ready, for people; `None` while it is on its way, or on its way out in time.
+    pub(crate) fn trouble_at(&self, now: Timestamp) -> Option<String> {
+        let Some(GoingSeen { until, node }) = &self.going else {
+            return self.trouble.clone();
+        };
+        let is_overdue = until.checked_add(OVERDUE_AFTER).is_ok_and(|due| now >= due);
+        is_overdue.then(|| {
+            format!(
+                "had to end until {until} and has not; while its node {node} does not say that it has, Kubernetes makes no other \
+                 (where that node is off and does not come back: kubectl delete node {node})"
+            )
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether samples are good for a decision. What is not known is never read as "nothing to do".
 
 use super::{
-    sample::{Moment, Samples, WorkloadSample},
+    sample::{Moment, Samples},
     state::State,
 };
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ impl Hold {
 /// Looks at the newest sample and the workload; `state` is told since when pods are not ready.
 pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Hold> {
     let workload = &samples.workload;
-    let (ready, hopeless) = look_at(now, workload, state);
+    let (ready, hopeless) = look_at(now, samples, state);
     let last = samples.history.last().filter(|last| now.seconds_since(last.at) <= FRESH_SECONDS);
     let last = last.ok_or(Hold::MetricsUnavailable)?;
     let answered = !last.partitions.is_empty() && last.partitions.iter().all(Option::is_some);
@@ -74,11 +74,12 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
     let killed = state.killed_at.is_some_and(|at| now.seconds_since(at) < super::KILL_SECONDS);
     let excused = workload.rolling || killed;
     let pods = u32::try_from(last.pods.len()).unwrap_or(u32::MAX);
+    let silent = last.silent > 0 || pods < workload.ready;
     if !last.group_stable && !excused {
         Err(Hold::Rebalancing)
     } else if workload.ready > workload.desired || (!ready && !excused) {
         Err(if hopeless { Hold::Unschedulable } else { Hold::RolloutInProgress })
-    } else if pods < workload.ready {
+    } else if silent {
         Err(Hold::MetricsUnavailable)
     } else {
         state.valid_at = Some(now);
@@ -91,21 +92,36 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
 
 /// Whether all are ready that can be, and whether the last ones found no node for so long that they never will.
 ///
-/// One in the middle that finds none, because its volume is on a node that is gone, is not given back: that would cost all behind
-/// it. After the same time it is given up instead, so that the others are scaled as if it were not missing.
-fn look_at(now: Moment, workload: &WorkloadSample, state: &mut State) -> (bool, bool) {
+/// Whoever is not ready for that long otherwise is not on its way: its node is away, it ends again and again, or a partition of it has
+/// stopped while it reads the others. The others are scaled as if it were not missing, by what those say who answer.
+///
+/// One in the middle that finds no node, because its volume is on one that is gone, is not given back: that would cost all behind
+/// it. After the same time it is given up instead, in the same way.
+fn look_at(now: Moment, samples: &Samples, state: &mut State) -> (bool, bool) {
+    let workload = &samples.workload;
     state.given_up = state.given_up.min(workload.unschedulable);
-    if workload.ready + state.given_up >= workload.desired {
+    let there = workload.ready + unready_for_long(now, samples);
+    if there + state.given_up >= workload.desired {
         state.unready_since = None;
         return (true, false);
     }
     let since = *state.unready_since.get_or_insert(now);
     let waited_in_vain = workload.unschedulable > 0 && now.seconds_since(since) > PROGRESS_SECONDS;
-    let others_are_ready = workload.ready + workload.unschedulable >= workload.desired;
-    if waited_in_vain && workload.unschedulable_last == 0 && others_are_ready {
+    let others_are_there = there + workload.unschedulable >= workload.desired;
+    if waited_in_vain && workload.unschedulable_last == 0 && others_are_there {
         state.given_up = workload.unschedulable;
         state.unready_since = None;
         return (true, false);
     }
     (false, waited_in_vain && workload.unschedulable_last > 0)
+}
+
+/// Pods with a node that are not on their way any more; none of them where nobody answers.
+fn unready_for_long(now: Moment, samples: &Samples) -> u32 {
+    if samples.history.last().is_none_or(|last| last.pods.is_empty()) {
+        return 0;
+    }
+    let is_long = |since: &&Moment| now.seconds_since(**since) > PROGRESS_SECONDS;
+    let long = samples.workload.unready_since.iter().filter(is_long).count();
+    u32::try_from(long).unwrap_or(u32::MAX)
 }

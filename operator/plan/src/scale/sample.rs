@@ -65,6 +65,8 @@ pub struct WorkloadSample {
     pub desired: u32,
     /// Pods that are ready.
     pub ready: u32,
+    /// Since when each pod that a node has taken is not ready.
+    pub unready_since: Vec<Moment>,
     /// Pods that no node takes.
     pub unschedulable: u32,
     /// Of these, the ones with the highest numbers: those that go when fewer are wanted, before any other does.
@@ -142,6 +144,8 @@ pub struct Sample {
     pub partitions: Vec<Option<PartitionSample>>,
     /// Gateways that answered.
     pub pods: Vec<PodSample>,
+    /// Gateways that are ready and did not answer.
+    pub silent: u32,
 }
 
 /// Offsets of one partition.

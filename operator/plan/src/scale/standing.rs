@@ -139,7 +139,7 @@ mod tests {
             let (partitions, still) = ((0..owned).collect(), still.to_vec());
             let pod = PodSample { at, partitions, still, partitions_active: active, ..PodSample::default() };
             let partitions = read.iter().map(of).collect();
-            history.push(Sample { at, group_stable: true, partitions, pods: vec![pod] });
+            history.push(Sample { at, group_stable: true, partitions, pods: vec![pod], silent: 0 });
         }
         history
     }

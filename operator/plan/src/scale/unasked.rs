@@ -62,7 +62,7 @@ pub fn drains(said: &BTreeMap<u32, Says>) -> impl Iterator<Item = (u32, Says)> {
     said.filter(|(_, says)| matches!(says, Says::Drains | Says::Nothing))
 }
 
-/// What a person reads of those that take part again, all in one: events of one reason are counted, and keep the words of the first.
+/// What a person reads of those that take part again, all in one.
 pub fn words(taken_back: &[u32]) -> String {
     let named = taken_back.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let gateways = if taken_back.len() == 1 { "gateway" } else { "gateways" };

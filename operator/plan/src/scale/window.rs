@@ -267,7 +267,7 @@ mod tests {
     fn sample(second: u64, partitions: &[PartitionSample], pod: PodSample) -> Sample {
         let pod = PodSample { at: Moment(second * 1_000), ..pod };
         let partitions = partitions.iter().copied().map(Some).collect();
-        Sample { at: Moment(second * 1_000), group_stable: true, partitions, pods: vec![pod] }
+        Sample { at: Moment(second * 1_000), group_stable: true, partitions, pods: vec![pod], silent: 0 }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::sample::{Moment, WorkloadSample};
 use crate::{WorkloadSeen, names::GATEWAY_CONTAINER, observed::MemorySeen};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use std::collections::BTreeSet;
 
 impl WorkloadSample {
@@ -17,9 +17,12 @@ impl WorkloadSample {
         let waiting: BTreeSet<u32> =
             pods.iter().filter(|pod| is_unschedulable(pod)).filter_map(ordinal).collect();
         let last = (0..desired).rev().take_while(|ordinal| waiting.contains(ordinal)).count();
+        let mut unready_since: Vec<_> = pods.iter().filter(stays).filter_map(unready_since).collect();
+        unready_since.sort_unstable();
         Self {
             desired,
             ready: count(is_ready),
+            unready_since,
             unschedulable: count(is_unschedulable),
             unschedulable_last: u32::try_from(last).unwrap_or(u32::MAX),
             rolling: seen.current_revision != seen.update_revision,
@@ -55,10 +58,20 @@ fn is_unschedulable(pod: &Pod) -> bool {
     has_condition(pod, "PodScheduled", "False", Some("Unschedulable"))
 }
 
+/// Since when a pod is not ready that a node has taken: by the kubelet, or by whoever found that the node does not answer.
+fn unready_since(pod: &Pod) -> Option<Moment> {
+    let unready = conditions(pod, "Ready", "False").next().filter(|_| !is_unschedulable(pod))?;
+    let since = unready.last_transition_time.as_ref()?.0.as_millisecond();
+    u64::try_from(since).ok().map(Moment)
+}
+
 fn has_condition(pod: &Pod, kind: &str, status: &str, reason: Option<&str>) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut found = conditions.filter(|condition| condition.type_ == kind && condition.status == status);
-    found.any(|condition| reason.is_none() || condition.reason.as_deref() == reason)
+    conditions(pod, kind, status).any(|condition| reason.is_none() || condition.reason.as_deref() == reason)
+}
+
+fn conditions<'a>(pod: &'a Pod, kind: &'a str, status: &'a str) -> impl Iterator<Item = &'a PodCondition> {
+    let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    all.filter(move |condition| condition.type_ == kind && condition.status == status)
 }
 
 fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
@@ -149,5 +162,30 @@ mod tests {
         let seen = WorkloadSeen { wanted: 2, ..WorkloadSeen::default() };
         let sample = WorkloadSample::of(&seen, &[ending, waiting], u32::MAX);
         assert_eq!((sample.ready, sample.unschedulable, sample.unschedulable_last), (0, 1, 1));
+    }
+
+    #[test]
+    fn it_is_known_since_when_each_pod_is_not_ready_that_has_a_node_and_is_to_stay() {
+        let unready = |name: &str, second: u32, placed: &str| -> Pod {
+            let since = format!("2026-01-01T00:00:{second:02}Z");
+            serde_json::from_value(json!({"metadata": {"name": name}, "status": {"conditions": [
+                {"type": "PodScheduled", "status": placed, "reason": "Unschedulable"},
+                {"type": "Ready", "status": "False", "lastTransitionTime": since},
+            ]}}))
+            .unwrap()
+        };
+        let mut gone = unready("a-2", 3, "True");
+        gone.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        let pods = [
+            unready("a-0", 7, "True"),
+            unready("a-1", 5, "False"),
+            gone,
+            pod("a-3", "True", &json!({"running": {}}), &json!({})),
+            unready("a-4", 1, "True"),
+        ];
+        let seen = WorkloadSeen { wanted: 5, ..WorkloadSeen::default() };
+        let sample = WorkloadSample::of(&seen, &pods, 4);
+        assert_eq!(sample.unready_since, [3, 7].map(|second| Moment(1_767_225_600_000 + second * 1_000)));
     }
 }

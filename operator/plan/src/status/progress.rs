@@ -7,6 +7,7 @@ use crate::{
     Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, lifecycle, objects,
     status::{verdict::Verdict, volumes},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 
@@ -37,6 +38,7 @@ impl Progress {
         pipeline: &TracePipeline,
         observed: &Observed,
         outcome: Result<&Planned, &Violations>,
+        now: &Time,
     ) -> Self {
         if let (Ok(_), Some(hindrance)) = (outcome, &observed.hindrance) {
             return Self::of_hindrance(hindrance);
@@ -47,17 +49,17 @@ impl Progress {
                 Self::Refused { reason: reason::SPEC_INVALID, message: all.join("; ") }
             }
             Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
-            Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed),
+            Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed, now),
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
             Ok(Planned::Ready(plan)) => Self::of_source(plan, observed)
                 .or_else(|| Self::of_schema(plan, &observed.schema))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_refused_pods(plan, observed))
-                .or_else(|| Self::of_rollout(observed))
+                .or_else(|| Self::of_rollout(observed, now))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
-                .or_else(|| Self::of_workload(plan, observed))
+                .or_else(|| Self::of_workload(plan, observed, now))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .unwrap_or_else(|| Self::Done { message: running(pipeline, plan, observed) }),
         }
@@ -161,10 +163,10 @@ impl Progress {
     }
 
     /// What runs is counted, and compared with nothing.
-    fn left_alone(observed: &Observed) -> Self {
+    fn left_alone(observed: &Observed, now: &Time) -> Self {
         let seen = observed.workload.clone().unwrap_or_default();
         let counts = format!("{} of {} gateways are ready", seen.ready, seen.wanted);
-        let trouble = troubles(&seen.pods).map(|troubles| format!(": {troubles}")).unwrap_or_default();
+        let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
         let message = format!("{counts}{trouble}; managementState is Unmanaged, so that nothing is changed");
         Self::LeftAlone { is_ready, message }
@@ -215,9 +217,9 @@ impl Progress {
     }
 
     /// A change that failed, or that one gateway tries before the others get it.
-    fn of_rollout(observed: &Observed) -> Option<Self> {
+    fn of_rollout(observed: &Observed, now: &Time) -> Option<Self> {
         let (rollout, workload) = (observed.rollout.as_ref()?, observed.workload.as_ref()?);
-        let troubles = troubles(&workload.pods);
+        let troubles = troubles(&workload.pods, now);
         let with_troubles = || match &troubles {
             Some(troubles) => format!("{}; {troubles}", rollout.message),
             None => rollout.message.clone(),
@@ -240,7 +242,7 @@ impl Progress {
     }
 
     /// `None` when gateways run as planned.
-    fn of_workload(plan: &Plan, observed: &Observed) -> Option<Self> {
+    fn of_workload(plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
         let wanted = wanted(plan, observed);
         let Some(seen) = observed.workload.as_ref() else {
             return Some(moving(reason::SPEC_CHANGED, "gateways are about to be started"));
@@ -251,7 +253,7 @@ impl Progress {
         if !seen.is_observed {
             return Some(moving(reason::ROLLING_OUT, "gateways are about to be replaced"));
         }
-        if let Some(message) = troubles(&seen.pods) {
+        if let Some(message) = troubles(&seen.pods, now) {
             return Some(Self::Held {
                 ready: reason::REPLICAS_NOT_READY,
                 reconciling: reason::ROLLING_OUT,
@@ -298,9 +300,9 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
     format!("{replicas} gateways read {partitions} partitions{limited}")
 }
 
-fn troubles(pods: &[PodSeen]) -> Option<String> {
+fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
     let all: Vec<_> =
-        pods.iter().filter_map(|pod| Some(format!("{}: {}", pod.name, pod.trouble.as_ref()?))).collect();
+        pods.iter().filter_map(|pod| Some(format!("{}: {}", pod.name, pod.trouble_at(now.0)?))).collect();
     let named = all.iter().take(PODS_NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
     match all.len().checked_sub(PODS_NAMED_MAX) {
         _ if all.is_empty() => None,

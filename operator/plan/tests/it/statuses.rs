@@ -151,6 +151,28 @@ fn pods_in_trouble_are_named_and_counted() {
 }
 
 #[test]
+fn a_gateway_that_was_to_end_and_whose_node_says_nothing_is_named_with_its_node() {
+    let told = |until: &str| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "demo-gateway-1", "deletionTimestamp": until}, "spec": {"nodeName": "node-b", "containers": []},
+            "status": {"conditions": [{"type": "Ready", "status": "False"}]},
+        }))
+        .unwrap()
+    };
+    for (until, is_overdue) in [("2026-01-01T00:00:31Z", false), ("2025-12-31T23:59:01Z", true)] {
+        let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[told(until)]);
+        let status = said(&pipeline, &facts);
+        let message = &condition(&status, "Ready").message;
+        let names = message.starts_with(&format!(
+            "demo-gateway-1: had to end until {until} and has not; while its node node-b"
+        )) && message.ends_with("kubectl delete node node-b)");
+        assert_eq!(names, is_overdue, "{message}");
+        let reason = if is_overdue { "False/ReplicasNotReady" } else { "False/Progressing" };
+        assert_eq!(summary(&status), [reason, "True/RollingOut", "False/Ok"]);
+    }
+}
+
+#[test]
 fn a_wrong_spec_is_stalled_and_keeps_what_is_known() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
     let before = said(&pipeline, &facts);

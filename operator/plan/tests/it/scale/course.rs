@@ -66,7 +66,7 @@ impl Course {
             self.work(pod, replicas);
         }
         let partitions = self.offsets.iter().copied().map(Some).collect();
-        Sample { at: self.now, group_stable: true, partitions, pods: self.pods.clone() }
+        Sample { at: self.now, group_stable: true, partitions, pods: self.pods.clone(), silent: 0 }
     }
 
     fn work(&mut self, pod: usize, replicas: usize) {

@@ -86,6 +86,7 @@ fn messages_of_which_a_gateway_does_less_than_one_a_second_are_scaled_for_too() 
             group_stable: true,
             partitions: vec![Some(offset); 8],
             pods: vec![pod],
+            silent: 0,
         });
         let decided = decide(at, &policy, &state, &samples);
         state = decided.next.clone();

@@ -179,3 +179,66 @@ fn memory_adds_nothing_either_while_no_node_takes_what_was_added_last() {
         assert!(decision.reason.ends_with("3 stay: no node takes the gateways that were added"));
     }
 }
+
+/// One poll and its decision, which is not followed.
+fn look(course: &mut Course) -> Decision {
+    let sample = course.pass();
+    course.samples.history.push(sample);
+    course.decide()
+}
+
+#[test]
+fn the_others_are_scaled_without_one_that_has_a_node_and_is_not_ready_for_ten_minutes() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.arrivals.fill(250);
+    (course.samples.workload.ready, course.samples.workload.unready_since) = (3, vec![course.now]);
+    for poll in 1..=40 {
+        let decision = look(&mut course);
+        assert_eq!((decision.replicas, decision.hold), (4, Some(Hold::RolloutInProgress)), "{poll}");
+    }
+    let added = (0..20).map(|_| look(&mut course)).find(|decision| decision.replicas > 4);
+    let added = added.expect("more are added within five minutes");
+    assert_eq!((added.hold, added.limited), (None, None), "{}", added.reason);
+    // The next one that goes has its own ten minutes.
+    (course.samples.workload.ready, course.samples.workload.desired) = (2, 4);
+    course.samples.workload.unready_since.push(course.now);
+    assert_eq!(look(&mut course).hold, Some(Hold::RolloutInProgress));
+}
+
+#[test]
+fn gateways_of_which_none_answers_are_not_scaled_however_long_they_are_not_ready() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.samples.workload.ready = 0;
+    course.samples.workload.unready_since = vec![course.now; 4];
+    for _ in 0..60 {
+        let mut sample = course.pass();
+        sample.pods.clear();
+        course.samples.history.push(sample);
+        let decision = course.decide();
+        assert_eq!(
+            (decision.replicas, decision.hold),
+            (4, Some(Hold::RolloutInProgress)),
+            "{}",
+            decision.reason
+        );
+    }
+}
+
+#[test]
+fn one_that_is_ready_and_does_not_answer_holds_also_beside_others_that_answer_and_are_not() {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.samples.workload.ready = 3;
+    course.samples.workload.unready_since = vec![course.now];
+    for poll in 0..60 {
+        let mut sample = course.pass();
+        // As many answer as are ready, and they are not the same.
+        sample.silent = 1;
+        course.samples.history.push(sample);
+        let hold = course.decide().hold;
+        let expected = if poll < 40 { Hold::RolloutInProgress } else { Hold::MetricsUnavailable };
+        assert!(hold == Some(expected) || poll == 40, "{poll}: {hold:?}");
+    }
+}
