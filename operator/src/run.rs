@@ -216,13 +216,13 @@ fn watched(
 async fn control(world: Arc<World>, events: mpsc::Receiver<ObjectRef<Pipeline>>, stop: Stop) {
     let settings = controller::Config::default().concurrency(RECONCILES_MAX);
     let concerning = Arc::clone(&world);
-    let events = events.inspect(move |concerned| concerning.concerned(concerned)).take_until(stop);
+    let events = events.inspect(move |concerned| concerning.concerned(concerned));
     applier(
         |pipeline, world| Box::pin(reconcile(pipeline, world)),
         error_policy,
         Arc::clone(&world),
         world.cache.pipelines.clone(),
-        gathered(events, Duration::from_millis(GATHER_MS)).map(Ok::<_, Infallible>),
+        gathered(events, Duration::from_millis(GATHER_MS)).map(Ok::<_, Infallible>).take_until(stop),
         settings,
     )
     .for_each(|outcome| {

@@ -9,6 +9,7 @@ use crate::{
     gateways::{self, Gateway, Said},
     memory::Key,
     observe::Facts,
+    replacement,
     sample::{self, gateway::GatewayNumbers},
 };
 use sluice_crds::{DrainState, DrainStatus, Remembered, ScalingMode, TracePipeline};
@@ -95,7 +96,7 @@ impl Scaling {
         if self.is_due(key, now) {
             let staying = staying(pipeline);
             let poll = poll(facts, (staying, active(pipeline)), now).await;
-            let workload = workload(facts, &policy, staying);
+            let workload = workload(pipeline, facts, &policy, staying);
             self.decide(pipeline, key, &policy, (poll, workload, now));
         }
         let courses = self.courses();
@@ -230,7 +231,7 @@ async fn poll(facts: &Facts, (staying, active): (u32, u32), now: Moment) -> Poll
     let mut answers: Vec<GatewayNumbers> = answers.collect();
     answers.sort_by_key(|numbers| numbers.sample.ordinal);
     let is_silent = |ordinal| !answers.iter().any(|numbers| numbers.sample.ordinal == ordinal);
-    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready);
+    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready && gateway.ordinal < staying);
     let silent = ready.filter(|gateway| is_silent(gateway.ordinal)).count();
     // While some are silent, nobody knows who has what; that they are silent holds the decision.
     let group_stable = silent > 0 || is_settled(&answers, staying, kafka.partitions.len());
@@ -281,9 +282,14 @@ fn is_settled(answers: &[GatewayNumbers], staying: u32, partitions: usize) -> bo
 }
 
 /// The workload; before there is one, as many gateways as partitions make are on their way.
-fn workload(facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
+fn workload(pipeline: &TracePipeline, facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
     if let Some(seen) = &facts.observed.workload {
-        return WorkloadSample::of(seen, &facts.pods, staying);
+        let mut sample = WorkloadSample::of(seen, &facts.pods, staying);
+        if let Some(replacing) = replacement::written(pipeline) {
+            // However long it takes, one that gets a new volume is on its way, and is done with sooner while nothing else changes.
+            sample.unready_since.remove(&replacing.gateway);
+        }
+        return sample;
     }
     let topics = facts.kafka.as_ref().map_or(&[][..], |kafka| &kafka.topics);
     let partitions = topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));

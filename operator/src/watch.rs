@@ -288,8 +288,8 @@ fn keep_the_name<K: Resource>(object: &mut K) {
     object.labels_mut().clear();
 }
 
-/// Of pods there may be many; why they do not run is in the status, which config they read in the volumes, how much memory they may use
-/// with each container.
+/// Of pods there may be many; why they do not run is in the status or with their node, which config they read in the volumes, how much
+/// memory they may use with each container.
 fn keep_what_we_read(pod: &mut Pod) {
     forget_managers(pod);
     let spec = pod.spec.take().unwrap_or_default();
@@ -298,20 +298,29 @@ fn keep_what_we_read(pod: &mut Pod) {
         resources: container.resources,
         ..Container::default()
     });
-    pod.spec =
-        Some(PodSpec { volumes: spec.volumes, containers: containers.collect(), ..PodSpec::default() });
+    pod.spec = Some(PodSpec {
+        node_name: spec.node_name,
+        volumes: spec.volumes,
+        containers: containers.collect(),
+        ..PodSpec::default()
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_plan::GatewaySeen;
+    use k8s_openapi::api::apps::v1::StatefulSet;
+    use sluice_plan::{GatewaySeen, WorkloadSeen};
 
     #[test]
     fn what_is_kept_of_a_pod_is_all_that_is_read() {
         let mut pod: Pod = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "a-gateway-0", "uid": "u", "managedFields": [{"manager": "kubelet"}]},
+            "metadata": {
+                "name": "a-gateway-0", "uid": "u", "managedFields": [{"manager": "kubelet"}],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
             "spec": {
+                "nodeName": "n",
                 "volumes": [{"name": "config", "configMap": {"name": "a"}}],
                 "containers": [{
                     "name": "gateway", "image": "i", "args": ["run"],
@@ -328,6 +337,9 @@ mod tests {
         keep_what_we_read(&mut pod);
         assert_eq!(GatewaySeen::of(&pod), GatewaySeen::of(&whole));
         assert!(GatewaySeen::of(&pod).unwrap().memory.limit_bytes.is_some());
+        let seen = |pod: &Pod| WorkloadSeen::of(&StatefulSet::default(), std::slice::from_ref(pod)).pods;
+        assert_eq!(seen(&pod), seen(&whole));
+        assert!(seen(&pod)[0].going.is_some());
         let (kept, spec) = (pod.spec.unwrap(), whole.spec.unwrap());
         assert_eq!(kept.volumes, spec.volumes);
         assert!(

@@ -369,14 +369,18 @@ impl Situation<'_> {
     fn against_fewer(&self, rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {
         let seen = self.samples.history.span_seconds() >= f64::from(window::LONG_SECONDS);
         let waits = rates.sink_now.max(rates.behind_now) > cause::SINK_DOUBTFUL;
+        let workload = &self.samples.workload;
         if in_vain {
             Some("it is not known what limits, other than gateways")
         } else if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {
             Some("memory is under pressure")
-        } else if self.samples.workload.rolling {
+        } else if workload.rolling {
             Some("gateways are being replaced")
+        } else if workload.ready < workload.desired {
+            // Those with the highest numbers would go, and they may be the ones that work.
+            Some("not all gateways are ready")
         } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
             Some("the backlog is not worked off")
         } else if rates.spool_blocks > 0 {

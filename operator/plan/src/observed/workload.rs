@@ -87,7 +87,7 @@ pub struct PodSeen {
     pub is_kept_by_volume: bool,
     /// Since when no node takes it, whyever; `None` when one does.
     pub unscheduled_since: Option<Timestamp>,
-    /// Until when it has to have ended that was told to, and where it runs; `None` while it is to stay.
+    /// Once it is told to end; `None` while it is to stay.
     pub going: Option<GoingSeen>,
 }
 
@@ -98,6 +98,34 @@ pub struct GoingSeen {
     pub until: Timestamp,
     /// Its node.
     pub node: String,
+    /// What keeps it, once all of it has ended: its finalizers.
+    pub kept_by: Option<String>,
+}
+
+impl GoingSeen {
+    fn of(pod: &Pod) -> Option<Self> {
+        let until = pod.metadata.deletion_timestamp.as_ref()?.0;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+        let finalizers = pod.metadata.finalizers.as_ref().filter(|all| has_ended && !all.is_empty());
+        Some(Self { until, node, kept_by: finalizers.map(|all| all.join(", ")) })
+    }
+
+    /// Why it is still there at this moment; `None` while it is not overdue.
+    fn trouble_at(&self, now: Timestamp) -> Option<String> {
+        let Self { until, node, kept_by } = self;
+        if !until.checked_add(OVERDUE_AFTER).is_ok_and(|due| now >= due) {
+            return None;
+        }
+        Some(match kept_by {
+            Some(finalizers) => format!("has ended, and is kept by its finalizers ({finalizers})"),
+            None => format!(
+                "had to end until {until} and has not; while its node {node} does not say that it has, Kubernetes makes no other \
+                 (where that node is off and does not come back: kubectl delete node {node})"
+            ),
+        })
+    }
 }
 
 /// A pod that has not ended for so long after its grace period is worth a word. Chosen: the kubelet says so within seconds, and
@@ -155,7 +183,7 @@ fn partition(workload: &StatefulSet) -> u32 {
 }
 
 impl PodSeen {
-    /// `None` when the pod is ready.
+    /// `None` when the pod is ready, and is to stay.
     fn of(pod: &Pod) -> Option<Self> {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let status = pod.status.clone().unwrap_or_default();
@@ -167,26 +195,15 @@ impl PodSeen {
         let unscheduled_since =
             unschedulable.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
         // One that is told to go ends as it is meant to, and another takes its place.
-        let going = pod.metadata.deletion_timestamp.as_ref().map(|until| GoingSeen {
-            until: until.0,
-            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-        });
+        let going = GoingSeen::of(pod);
         let trouble = trouble(&status).filter(|_| going.is_none());
-        (!is_ready).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going })
+        let stays = is_ready && going.is_none();
+        (!stays).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going })
     }
 
     /// Why it is not ready, for people; `None` while it is on its way, or on its way out in time.
     pub(crate) fn trouble_at(&self, now: Timestamp) -> Option<String> {
-        let Some(GoingSeen { until, node }) = &self.going else {
-            return self.trouble.clone();
-        };
-        let is_overdue = until.checked_add(OVERDUE_AFTER).is_ok_and(|due| now >= due);
-        is_overdue.then(|| {
-            format!(
-                "had to end until {until} and has not; while its node {node} does not say that it has, Kubernetes makes no other \
-                 (where that node is off and does not come back: kubectl delete node {node})"
-            )
-        })
+        self.going.as_ref().map_or_else(|| self.trouble.clone(), |going| going.trouble_at(now))
     }
 }
 

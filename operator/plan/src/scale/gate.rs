@@ -93,14 +93,16 @@ pub fn check(now: Moment, samples: &Samples, state: &mut State) -> Result<(), Ho
 /// Whether all are ready that can be, and whether the last ones found no node for so long that they never will.
 ///
 /// Whoever is not ready for that long otherwise is not on its way: its node is away, it ends again and again, or a partition of it has
-/// stopped while it reads the others. The others are scaled as if it were not missing, by what those say who answer.
+/// stopped while it reads the others. More gateways may follow all the same, by what those say who answer; fewer do not.
 ///
 /// One in the middle that finds no node, because its volume is on one that is gone, is not given back: that would cost all behind
 /// it. After the same time it is given up instead, in the same way.
 fn look_at(now: Moment, samples: &Samples, state: &mut State) -> (bool, bool) {
     let workload = &samples.workload;
     state.given_up = state.given_up.min(workload.unschedulable);
-    let there = workload.ready + unready_for_long(now, samples);
+    let late = Late::of(now, samples);
+    state.absent = late.absent;
+    let there = workload.ready + late.present + late.absent;
     if there + state.given_up >= workload.desired {
         state.unready_since = None;
         return (true, false);
@@ -116,12 +118,24 @@ fn look_at(now: Moment, samples: &Samples, state: &mut State) -> (bool, bool) {
     (false, waited_in_vain && workload.unschedulable_last > 0)
 }
 
-/// Pods with a node that are not on their way any more; none of them where nobody answers.
-fn unready_for_long(now: Moment, samples: &Samples) -> u32 {
-    if samples.history.last().is_none_or(|last| last.pods.is_empty()) {
-        return 0;
+/// Pods with a node that are not on their way any more.
+struct Late {
+    /// That answer, and so may be at work.
+    present: u32,
+    /// That do not. Only those with a number below one that answers: where the last ones never come up, more would not either.
+    absent: u32,
+}
+
+impl Late {
+    fn of(now: Moment, samples: &Samples) -> Self {
+        let pods = samples.history.last().map_or(&[][..], |last| &last.pods);
+        let answers = |ordinal| pods.iter().any(|pod| pod.ordinal == ordinal);
+        let last = pods.iter().map(|pod| pod.ordinal).max();
+        let is_late = |since: Moment| now.seconds_since(since) > PROGRESS_SECONDS;
+        let late = samples.workload.unready_since.iter().filter(|(_, since)| is_late(**since));
+        let (present, absent): (Vec<_>, Vec<_>) = late.partition(|(ordinal, _)| answers(**ordinal));
+        let absent = absent.iter().filter(|(ordinal, _)| Some(**ordinal) < last).count();
+        let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { present: count(present.len()), absent: count(absent) }
     }
-    let is_long = |since: &&Moment| now.seconds_since(**since) > PROGRESS_SECONDS;
-    let long = samples.workload.unready_since.iter().filter(is_long).count();
-    u32::try_from(long).unwrap_or(u32::MAX)
 }

@@ -4,7 +4,10 @@
 //! Counters are as the gateways export them and only ever compared; a counter that went back is a pod that began anew.
 
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// Samples that are kept: eight minutes of one every 15 s, of which the longest window needs three. At 1,000 partitions
 /// of 40 bytes they are 1.3 MB.
@@ -65,8 +68,8 @@ pub struct WorkloadSample {
     pub desired: u32,
     /// Pods that are ready.
     pub ready: u32,
-    /// Since when each pod that a node has taken is not ready.
-    pub unready_since: Vec<Moment>,
+    /// Pods that a node has taken and that are not ready, by their numbers, with since when.
+    pub unready_since: BTreeMap<u32, Moment>,
     /// Pods that no node takes.
     pub unschedulable: u32,
     /// Of these, the ones with the highest numbers: those that go when fewer are wanted, before any other does.

@@ -93,6 +93,8 @@ pub struct State {
     pub unready_since: Option<Moment>,
     /// Gateways in the middle that no node takes, and that the others are scaled without.
     pub given_up: u32,
+    /// Gateways in the middle that have a node, are not ready for long, and do not answer: nothing is seen of their work.
+    pub absent: u32,
     /// A need that lasts.
     pub rising: Option<Rising>,
     /// Since when the down window is filled.

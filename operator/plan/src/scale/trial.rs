@@ -57,7 +57,7 @@ pub fn judge(now: Moment, rates: &Rates, replicas: u32, state: &mut State) -> bo
 /// Whether every gateway was seen at work: what one does that was not seen twice is in no sum.
 fn sees_all(rates: &Rates, replicas: u32, state: &State) -> bool {
     let seen = u32::try_from(rates.pods.len()).unwrap_or(u32::MAX);
-    seen.saturating_add(state.given_up) >= replicas
+    seen.saturating_add(state.given_up).saturating_add(state.absent) >= replicas
 }
 
 /// Whether rates are of the time since the last addition alone.
@@ -104,7 +104,11 @@ mod tests {
         state.settled_since = Some(Moment(0));
         let mut behind = Rates { arrival: 10.0, lag: 9_000.0, pods: seen(3), ..Rates::default() };
         assert!(!judge(Moment(200_000), &behind, 4, &mut state) && state.trial == trial);
-        behind.pods = seen(4);
+        state.absent = 1;
+        let mut beside_one_that_is_absent = state.clone();
+        judge(Moment(215_000), &behind, 4, &mut beside_one_that_is_absent);
+        assert_eq!((beside_one_that_is_absent.trial, beside_one_that_is_absent.in_vain), (None, 1));
+        (behind.pods, state.absent) = (seen(4), 0);
         judge(Moment(215_000), &behind, 4, &mut state);
         assert_eq!((state.trial, state.in_vain), (None, 1));
     }

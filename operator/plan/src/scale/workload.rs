@@ -17,12 +17,10 @@ impl WorkloadSample {
         let waiting: BTreeSet<u32> =
             pods.iter().filter(|pod| is_unschedulable(pod)).filter_map(ordinal).collect();
         let last = (0..desired).rev().take_while(|ordinal| waiting.contains(ordinal)).count();
-        let mut unready_since: Vec<_> = pods.iter().filter(stays).filter_map(unready_since).collect();
-        unready_since.sort_unstable();
         Self {
             desired,
             ready: count(is_ready),
-            unready_since,
+            unready_since: pods.iter().filter(stays).filter_map(unready_since).collect(),
             unschedulable: count(is_unschedulable),
             unschedulable_last: u32::try_from(last).unwrap_or(u32::MAX),
             rolling: seen.current_revision != seen.update_revision,
@@ -58,11 +56,16 @@ fn is_unschedulable(pod: &Pod) -> bool {
     has_condition(pod, "PodScheduled", "False", Some("Unschedulable"))
 }
 
-/// Since when a pod is not ready that a node has taken: by the kubelet, or by whoever found that the node does not answer.
-fn unready_since(pod: &Pod) -> Option<Moment> {
-    let unready = conditions(pod, "Ready", "False").next().filter(|_| !is_unschedulable(pod))?;
-    let since = unready.last_transition_time.as_ref()?.0.as_millisecond();
-    u64::try_from(since).ok().map(Moment)
+/// Since when a pod is not ready that a node has taken: by the kubelet, or by whoever found that the node does not answer. One that is
+/// told to end is not, whatever it says, from when it has to have ended.
+fn unready_since(pod: &Pod) -> Option<(u32, Moment)> {
+    if is_unschedulable(pod) {
+        return None;
+    }
+    let unready = conditions(pod, "Ready", "False").next();
+    let since = unready.and_then(|condition| condition.last_transition_time.as_ref());
+    let since = since.or(pod.metadata.deletion_timestamp.as_ref())?.0.as_millisecond();
+    Some((ordinal(pod)?, u64::try_from(since).ok().map(Moment)?))
 }
 
 fn has_condition(pod: &Pod, kind: &str, status: &str, reason: Option<&str>) -> bool {
@@ -177,15 +180,22 @@ mod tests {
         let mut gone = unready("a-2", 3, "True");
         gone.metadata.deletion_timestamp =
             Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        // Its kubelet hangs, and its node does not seem to.
+        let mut hanging = pod("a-5", "True", &json!({"running": {}}), &json!({}));
+        hanging.metadata.deletion_timestamp =
+            Some(serde_json::from_value(json!("2026-01-01T00:00:09Z")).unwrap());
         let pods = [
             unready("a-0", 7, "True"),
             unready("a-1", 5, "False"),
             gone,
             pod("a-3", "True", &json!({"running": {}}), &json!({})),
-            unready("a-4", 1, "True"),
+            hanging,
+            unready("a-6", 1, "True"),
         ];
-        let seen = WorkloadSeen { wanted: 5, ..WorkloadSeen::default() };
-        let sample = WorkloadSample::of(&seen, &pods, 4);
-        assert_eq!(sample.unready_since, [3, 7].map(|second| Moment(1_767_225_600_000 + second * 1_000)));
+        let seen = WorkloadSeen { wanted: 7, ..WorkloadSeen::default() };
+        let sample = WorkloadSample::of(&seen, &pods, 6);
+        let expected = [(0, 7), (2, 3), (5, 9)]
+            .map(|(ordinal, second)| (ordinal, Moment(1_767_225_600_000 + second * 1_000)));
+        assert_eq!(sample.unready_since, expected.into());
     }
 }

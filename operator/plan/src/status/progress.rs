@@ -267,8 +267,12 @@ impl Progress {
             let replaced = format!("{} of {wanted} gateways are replaced", seen.updated);
             return Some(moving(reason::ROLLING_OUT, replaced));
         }
-        (seen.ready < wanted)
-            .then(|| moving(reason::ROLLING_OUT, format!("{} of {wanted} gateways are ready", seen.ready)))
+        (seen.ready < wanted).then(|| {
+            moving(
+                reason::ROLLING_OUT,
+                format!("{} of {wanted} gateways are ready{}", seen.ready, those_not(&seen.pods)),
+            )
+        })
     }
 }
 
@@ -301,12 +305,23 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
 }
 
 fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
-    let all: Vec<_> =
-        pods.iter().filter_map(|pod| Some(format!("{}: {}", pod.name, pod.trouble_at(now.0)?))).collect();
-    let named = all.iter().take(PODS_NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
-    match all.len().checked_sub(PODS_NAMED_MAX) {
-        _ if all.is_empty() => None,
-        None | Some(0) => Some(named),
-        Some(others) => Some(format!("{named}; and {others} more")),
+    let in_words = |pod: &PodSeen| Some(format!("{}: {}", pod.name, pod.trouble_at(now.0)?));
+    named(pods.iter().filter_map(in_words).collect())
+}
+
+/// Those that are not ready, for people, behind the count of those that are; a pod by itself says why (`kubectl describe pod`).
+fn those_not(pods: &[PodSeen]) -> String {
+    let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
+    names.map(|names| format!("; not {names}")).unwrap_or_default()
+}
+
+/// The first of them, and how many more there are; `None` where there are none.
+fn named(all: Vec<String>) -> Option<String> {
+    let others = all.len().saturating_sub(PODS_NAMED_MAX);
+    let named = all.into_iter().take(PODS_NAMED_MAX).collect::<Vec<_>>().join("; ");
+    match others {
+        _ if named.is_empty() => None,
+        0 => Some(named),
+        others => Some(format!("{named}; and {others} more")),
     }
 }

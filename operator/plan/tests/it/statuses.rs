@@ -167,9 +167,23 @@ fn a_gateway_that_was_to_end_and_whose_node_says_nothing_is_named_with_its_node(
             "demo-gateway-1: had to end until {until} and has not; while its node node-b"
         )) && message.ends_with("kubectl delete node node-b)");
         assert_eq!(names, is_overdue, "{message}");
+        assert_eq!(message == "2 of 3 gateways are ready; not demo-gateway-1", !is_overdue, "{message}");
         let reason = if is_overdue { "False/ReplicasNotReady" } else { "False/Progressing" };
         assert_eq!(summary(&status), [reason, "True/RollingOut", "False/Ok"]);
     }
+}
+
+#[test]
+fn a_gateway_that_has_ended_and_is_still_there_is_named_with_what_keeps_it() {
+    let pod = json!({
+        "metadata": {
+            "name": "demo-gateway-1", "deletionTimestamp": "2025-12-31T23:59:01Z", "finalizers": ["example.org/backup"],
+        },
+        "status": {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]},
+    });
+    let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[serde_json::from_value(pod).unwrap()]);
+    let message = condition(&said(&pipeline, &facts), "Ready").message.clone();
+    assert_eq!(message, "demo-gateway-1: has ended, and is kept by its finalizers (example.org/backup)");
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn the_others_are_scaled_without_one_that_has_a_node_and_is_not_ready_for_ten_mi
     let mut course = Course::new(24, 100, 4);
     course.run(300);
     course.arrivals.fill(250);
-    (course.samples.workload.ready, course.samples.workload.unready_since) = (3, vec![course.now]);
+    (course.samples.workload.ready, course.samples.workload.unready_since) = (3, [(1, course.now)].into());
     for poll in 1..=40 {
         let decision = look(&mut course);
         assert_eq!((decision.replicas, decision.hold), (4, Some(Hold::RolloutInProgress)), "{poll}");
@@ -202,8 +202,57 @@ fn the_others_are_scaled_without_one_that_has_a_node_and_is_not_ready_for_ten_mi
     assert_eq!((added.hold, added.limited), (None, None), "{}", added.reason);
     // The next one that goes has its own ten minutes.
     (course.samples.workload.ready, course.samples.workload.desired) = (2, 4);
-    course.samples.workload.unready_since.push(course.now);
+    course.samples.workload.unready_since.insert(2, course.now);
     assert_eq!(look(&mut course).hold, Some(Hold::RolloutInProgress));
+}
+
+#[test]
+fn none_is_taken_away_while_one_is_not_ready_as_it_may_be_one_that_works() {
+    for load in [100, 1] {
+        let mut course = Course::new(24, 100, 4);
+        course.run(300);
+        course.arrivals.fill(load);
+        (course.samples.workload.ready, course.samples.workload.unready_since) =
+            (3, [(0, course.now)].into());
+        let reasons: Vec<_> =
+            (0..120).map(|_| look(&mut course)).map(|one| (one.replicas, one.reason)).collect();
+        assert!(reasons.iter().all(|(replicas, _)| *replicas == 4), "{reasons:?}");
+        let is_said =
+            reasons.iter().any(|(_, reason)| reason.ends_with("4 stay: not all gateways are ready"));
+        assert_eq!(is_said, load == 1, "{reasons:?}");
+    }
+}
+
+/// The gateways with these numbers of four are not ready, and do not answer; what is decided within half an hour of much to do.
+fn without(absent: &[u32]) -> (Course, Vec<Decision>) {
+    let mut course = Course::new(24, 100, 4);
+    course.run(300);
+    course.arrivals.fill(250);
+    course.samples.workload.ready = 4 - u32::try_from(absent.len()).unwrap();
+    course.samples.workload.unready_since = absent.iter().map(|ordinal| (*ordinal, course.now)).collect();
+    let there: Vec<u32> = (0..4).filter(|ordinal| !absent.contains(ordinal)).collect();
+    let decide = |course: &mut Course| {
+        let mut sample = course.pass();
+        for (pod, ordinal) in sample.pods.iter_mut().zip(&there) {
+            pod.ordinal = *ordinal;
+        }
+        course.samples.history.push(sample);
+        course.decide()
+    };
+    let decisions = (0..120).map(|_| decide(&mut course)).collect();
+    (course, decisions)
+}
+
+#[test]
+fn more_follow_beside_one_that_does_not_answer_but_not_where_the_last_ones_never_came_up() {
+    for (absent, grows) in [(&[1][..], true), (&[0, 2], true), (&[3], false), (&[1, 3], false)] {
+        let (course, decisions) = without(absent);
+        let most = decisions.iter().map(|decision| decision.replicas).max().unwrap();
+        assert_eq!(most > 4, grows, "{absent:?}");
+        let last = decisions.last().unwrap();
+        assert_eq!(last.hold == Some(Hold::RolloutInProgress), !grows, "{absent:?}: {}", last.reason);
+        assert!(!grows || course.state.absent == u32::try_from(absent.len()).unwrap());
+    }
 }
 
 #[test]
@@ -211,7 +260,7 @@ fn gateways_of_which_none_answers_are_not_scaled_however_long_they_are_not_ready
     let mut course = Course::new(24, 100, 4);
     course.run(300);
     course.samples.workload.ready = 0;
-    course.samples.workload.unready_since = vec![course.now; 4];
+    course.samples.workload.unready_since = (0..4).map(|ordinal| (ordinal, course.now)).collect();
     for _ in 0..60 {
         let mut sample = course.pass();
         sample.pods.clear();
@@ -231,7 +280,7 @@ fn one_that_is_ready_and_does_not_answer_holds_also_beside_others_that_answer_an
     let mut course = Course::new(24, 100, 4);
     course.run(300);
     course.samples.workload.ready = 3;
-    course.samples.workload.unready_since = vec![course.now];
+    course.samples.workload.unready_since = [(1, course.now)].into();
     for poll in 0..60 {
         let mut sample = course.pass();
         // As many answer as are ready, and they are not the same.
