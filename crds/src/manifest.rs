@@ -64,8 +64,10 @@ fn normalise(value: &mut Value) {
 /// Rewrites the keywords of a schema. A map that is not a schema has none of them with a value of that kind.
 fn normalise_schema(fields: &mut serde_json::Map<String, Value>) {
     // Kubernetes knows int32 and int64 and warns of any other; the bounds say that none is negative.
-    if fields.get("format").is_some_and(|format| format == "uint32") {
-        fields.insert("format".into(), "int32".into());
+    for (ours, theirs) in [("uint32", "int32"), ("uint64", "int64")] {
+        if fields.get("format").is_some_and(|format| format == ours) {
+            fields.insert("format".into(), theirs.into());
+        }
     }
     // The server fills in the defaults of an object's fields, so that the object's own is empty.
     if fields.get("type").is_some_and(|kind| kind == "object") && fields.contains_key("default") {

@@ -25,6 +25,7 @@ pub struct Gateway {
     /// name the image. An image that is taken away from the spec again leaves the one that the operator has then. An image with which no
     /// gateway was ready yet is not kept: the operator's next one takes its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "UpgradeStrategy")]
     pub upgrade_strategy: Option<UpgradeStrategy>,
 
     /// When the image is pulled: IfNotPresent (the default), Always or Never.

@@ -24,6 +24,7 @@ pub struct Insert {
     /// How blocks go over the wire: RowBinary (the default) or Native. With Native a gateway turns rows into columns before it sends
     /// them: ClickHouse needs about half the CPU for an INSERT, a gateway more CPU and 48Mi more memory. What is stored is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "InsertFormat")]
     pub format: Option<InsertFormat>,
 
     /// More settings of ClickHouse for every INSERT, by name, at most 32, for what no other field decides, such as

@@ -60,6 +60,7 @@ pub struct Queue {
     /// What becomes of a volume that no node reaches any more, which keeps its gateway from running: Wait (the default) for a person, or
     /// Recreate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "OnZoneLoss")]
     pub on_zone_loss: Option<OnZoneLoss>,
 }
 

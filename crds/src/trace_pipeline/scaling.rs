@@ -7,8 +7,16 @@ use serde::{Deserialize, Serialize};
 /// Who sets the number of gateways, and within which bounds.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
-    .message("minReplicas must not be more than maxReplicas"))]
+#[x_kube(
+    validation = Rule::new("!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
+        .message("minReplicas must not be more than maxReplicas"),
+    validation = Rule::new("!has(self.maxReplicas) || !has(self.fallbackReplicas) || self.fallbackReplicas <= self.maxReplicas")
+        .message("fallbackReplicas must not be more than maxReplicas"),
+    validation = Rule::new(
+        "!has(self.maxReplicas) || !has(self.schedules) \
+         || self.schedules.all(s, !has(s.minReplicas) || has(s.maxReplicas) || s.minReplicas <= self.maxReplicas)")
+        .message("minReplicas of a schedule must not be more than maxReplicas, unless the schedule has a maxReplicas of its own")
+)]
 pub struct Scaling {
     /// Fixed (the default): replicas, or as many gateways as partitionsPerReplica makes. Auto: the operator, by what arrives,
     /// what waits and what a gateway can do. Recommend: as Fixed, or what there is when replicas is not set; status.scaling

@@ -28,11 +28,13 @@ pub struct Schema {
     /// Map(LowCardinality(String), String), as in the OpenTelemetry exporter's table. Nested: it is a group of keys and values
     /// for each type. When it is not set: as in the table; Json in one that is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Layout")]
     pub layout: Option<Layout>,
 
     /// The table's engine: MergeTree, ReplicatedMergeTree, or Null, which stores nothing and fills views alone. When it is not
     /// set: the one that the table has; MergeTree in one that is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Engine")]
     pub engine: Option<Engine>,
 
     /// The cluster on which statements are run (ON CLUSTER). When it is not set, they are run at each of the endpoints.

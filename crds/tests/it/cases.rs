@@ -347,6 +347,29 @@ pub const VALUES: &[Case] = &[
         message: "minReplicas must not be more than maxReplicas",
     },
     Case {
+        pointer: "/spec/scaling",
+        taken: &[
+            r#"{"fallbackReplicas": 9}"#,
+            r#"{"maxReplicas": 6, "fallbackReplicas": 6}"#,
+            r#"{"maxReplicas": 6, "mode": "Auto"}"#,
+        ],
+        refused: &[r#"{"maxReplicas": 6, "fallbackReplicas": 7, "mode": "Auto"}"#],
+        message: "fallbackReplicas must not be more than maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling",
+        taken: &[
+            r#"{"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 10}]}"#,
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 6}]}"#,
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "maxReplicas": 9}]}"#,
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9, "maxReplicas": 9}]}"#,
+        ],
+        refused: &[
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 10}]}"#,
+        ],
+        message: "minReplicas of a schedule must not be more than maxReplicas, unless",
+    },
+    Case {
         pointer: "/spec/scaling/targetLag",
         taken: &[r#""30s""#, r#""10m""#, r#""24h""#],
         refused: &[r#""29s""#, r#""25h""#, r#""600""#, r#""1m30s""#],
@@ -408,7 +431,7 @@ pub const VALUES: &[Case] = &[
             r#"[{"name": "a", "from": "22:00", "to": "06:00", "minReplicas": 2, "maxReplicas": 2, "days": ["Sunday"]}]"#,
         ],
         refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 3, "maxReplicas": 2}]"#],
-        message: "minReplicas of a schedule must not be more",
+        message: "minReplicas of a schedule must not be more than its",
     },
     Case {
         pointer: "/spec/scaling/schedules",

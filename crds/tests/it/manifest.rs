@@ -29,6 +29,43 @@ fn nothing_is_written_that_an_api_server_would_drop() {
     });
 }
 
+/// A server refuses a `null` that is none of the words, and drops it where nothing says that it may be there.
+#[test]
+fn every_choice_may_be_null_for_not_set_and_every_format_is_known_to_a_server() {
+    each(&crd(), "", &mut |path, value| {
+        let is_choice = value.get("enum").is_some_and(Value::is_array);
+        assert!(!is_choice || value.get("nullable").is_none(), "{path}");
+        let format = value.get("format").and_then(Value::as_str);
+        assert!(
+            format.is_none_or(|format| ["int32", "int64", "date-time", "float", "double"].contains(&format)),
+            "{path}: {format:?}"
+        );
+    });
+}
+
+/// What a choice means stands with the field, which says what it is when nothing is said, and not with the type of its words.
+#[test]
+fn a_choice_without_a_default_says_what_it_is_when_it_is_not_set() {
+    let schema = schema();
+    let mut choices = 0;
+    each(schema.pointer("/properties/spec").unwrap(), "", &mut |path, value| {
+        if value.get("enum").is_some_and(Value::is_array) && value.get("default").is_none() {
+            let description = value["description"].as_str().unwrap_or_default();
+            choices += 1;
+            let says = ["default", "When it is not set", "when it is not set"]
+                .iter()
+                .any(|words| description.contains(words));
+            assert!(
+                says || path.ends_with("/items")
+                    || path.ends_with("/mechanism")
+                    || path.contains("podTemplate"),
+                "{path}: {description}"
+            );
+        }
+    });
+    assert!(choices >= 5, "{choices}");
+}
+
 #[test]
 fn every_string_and_list_of_the_spec_is_bounded() {
     let schema = schema();
