@@ -96,11 +96,11 @@ fn is_same_quantity(one: &str, other: &str) -> bool {
     quantity_millis(one).is_some_and(|millis| quantity_millis(other) == Some(millis))
 }
 
-/// A whole quantity in thousandths; `None` for what is none and for what does not fit.
+/// A quantity in thousandths; `None` for what is none, for parts of a thousandth, and for what does not fit.
 fn quantity_millis(text: &str) -> Option<i128> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: i128 = text[..digits].parse().ok()?;
-    let factor = match &text[digits..] {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let factor: i128 = match unit {
         "m" => 1,
         "" => 1_000,
         "k" => 1_000_000,
@@ -109,10 +109,14 @@ fn quantity_millis(text: &str) -> Option<i128> {
         "Ki" => 1_000 << 10,
         "Mi" => 1_000 << 20,
         "Gi" => 1_000 << 30,
-        "Ti" => 1_000_i128 << 40,
+        "Ti" => 1_000 << 40,
         _ => return None,
     };
-    number.checked_mul(factor)
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let scaled = digits.checked_mul(factor)?;
+    (scaled % scale == 0).then_some(scaled / scale)
 }
 
 #[cfg(test)]
@@ -218,7 +222,14 @@ mod tests {
     fn quantities_are_compared_by_value() {
         assert!(is_same_quantity("1000m", "1"));
         assert!(is_same_quantity("0", "0"));
-        assert!(!is_same_quantity("512Mi", "512M"));
+        assert!(
+            is_same_quantity("1.5", "1500m")
+                && is_same_quantity("2.0", "2")
+                && is_same_quantity("0.125", "125m")
+        );
+        assert!(is_same_quantity("1.5Gi", "1536Mi"));
+        assert!(!is_same_quantity("512Mi", "512M") && !is_same_quantity("1.5", "15"));
+        assert!(!is_same_quantity("1.2.3", "1.23") && !is_same_quantity("0.0001", "0"));
         assert!(!is_same_quantity("", ""));
     }
 }

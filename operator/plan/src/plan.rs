@@ -377,7 +377,13 @@ impl Sizes {
         let spec = &pipeline.spec;
         let partitions = sum(topics).max(1);
         let replicas = size::replicas(wanted, partitions, spec.partitions_per_replica);
-        let sized_for = self.policy.replicas_sized_for(replicas);
+        // None at all is no reason to make those anew that leave: as many as there would be unless they were given.
+        let planned = if replicas > 0 {
+            replicas
+        } else {
+            size::replicas(None, partitions, spec.partitions_per_replica)
+        };
+        let sized_for = self.policy.replicas_sized_for(planned);
         let active = size::partitions_active(&self.sizing(), partitions, sized_for);
         // Too little memory is one violation among others: the rest of the config is checked with one that would do.
         let memory = active.as_ref().map_or_else(|smallest| *smallest, |_| self.resources.memory);

@@ -35,6 +35,16 @@ pub(crate) fn read(resources: &Resources, found: &mut Violations) -> Option<Size
     })
 }
 
+/// CPU that is reserved for the pod of a Job. Chosen: one asks a few questions and waits, the other sends what is on a volume as it is.
+pub(crate) const JOB_CPU_REQUEST: &str = "50m";
+
+/// CPU that a Job's pod may use at the most: as much as a gateway, if that is limited. A namespace whose quota is on limits takes no pod
+/// without one.
+pub(crate) fn of_job(cpu_limit: Option<&str>) -> Option<&str> {
+    let is_enough = |limit| millicores(limit) >= millicores(JOB_CPU_REQUEST);
+    cpu_limit.map(|limit| if is_enough(limit) { limit } else { JOB_CPU_REQUEST })
+}
+
 /// Thousandths of a core: `500m`, `2` and `1.5` are read, with up to three digits behind the point.
 fn millicores(text: &str) -> Option<u32> {
     if let Some(thousandths) = text.strip_suffix('m') {
@@ -90,5 +100,14 @@ mod tests {
         };
         assert_eq!(read(&resources, &mut found), None);
         assert_eq!(found.iter().count(), 3, "{found}");
+    }
+
+    #[test]
+    fn a_job_may_use_as_much_as_a_gateway_and_what_it_reserves_at_the_least() {
+        for (limit, expected) in
+            [(None, None), (Some("2"), Some("2")), (Some("20m"), Some("50m")), (Some("?"), Some("50m"))]
+        {
+            assert_eq!(of_job(limit), expected, "{limit:?}");
+        }
     }
 }

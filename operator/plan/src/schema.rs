@@ -9,6 +9,7 @@ use crate::{
     image::Image,
     objects,
     pod_template::Added,
+    resources,
     secrets::{Mounted, mounted},
     topics::partitions_known,
 };
@@ -16,10 +17,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use sluice_crds::{ImagePullPolicy, SchemaManagement, TracePipeline, status::reason};
 use sluice_gateway_config::{
-    ByteSize, CheckedConfig, Delivery, GroupProtocol, Insert, Log, Queue, Shutdown, Violations,
-    budget::RECORD_BATCH_BYTES_DEFAULT,
+    ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log, Queue,
+    Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
 };
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A Job that failed is run again after this long: what it waits for (a table, a right, a server) is mended outside of
 /// the spec, where nothing tells us. With each failure in a row it is twice as long. Chosen: soon enough for a person who waits.
@@ -126,6 +127,8 @@ pub(crate) struct Identity {
 pub struct SchemaPlan {
     pub(crate) identity: Identity,
     pub(crate) config: CheckedConfig,
+    /// CPU that its pod may use at the most, if that is limited.
+    pub(crate) cpu_limit: Option<String>,
 }
 
 impl SchemaPlan {
@@ -142,16 +145,12 @@ impl SchemaPlan {
         config.sink.clickhouse.schema = gateway_config::schema(&pipeline.spec, partitions, &mut found);
         found.or(())?;
         // The Job reads no message, inserts and queues no block and drains nothing: what the pipeline says of those must not run it
-        // again, and Kafka's Secrets are not its business.
+        // again, nor have gateways wait for ClickHouse before they go on to other brokers, and Kafka's Secrets are not its business.
         config.sink.clickhouse.insert = Insert::default();
         // Every server of every shard has the table: for the Job they are one list, and it sets no memory aside for each shard.
         let of_shards = std::mem::take(&mut config.sink.clickhouse.shards);
         config.sink.clickhouse.endpoints.extend(of_shards.into_iter().flatten());
-        config.source.kafka.tls = None;
-        config.source.kafka.sasl = None;
-        config.source.kafka.properties.clear();
-        config.source.kafka.group_protocol = GroupProtocol::default();
-        config.source.kafka.record_batch_bytes_max = RECORD_BATCH_BYTES_DEFAULT;
+        config.source.kafka = unread();
         config.delivery = Delivery::default();
         config.queue = Queue::default();
         config.shutdown = Shutdown::default();
@@ -162,12 +161,30 @@ impl SchemaPlan {
         }
         let mut identity = identity.clone();
         identity.secrets.retain(|secret| !secret.of.is_of_source());
-        Ok(Some(Self { identity, config }))
+        let cpu_limit = resources::of_job(pipeline.spec.gateway.resources.cpu_limit.as_deref());
+        Ok(Some(Self { identity, config, cpu_limit: cpu_limit.map(str::to_owned) }))
     }
 
     /// Name of the Job and of its ConfigMap.
     pub fn name(&self) -> String {
         objects::schema_job_name(self)
+    }
+}
+
+/// A source, which every config has.
+fn unread() -> Kafka {
+    Kafka {
+        bootstrap_servers: vec!["unread:9092".into()],
+        tls: None,
+        sasl: None,
+        topics: vec!["unread".into()],
+        consumer_group: "unread".into(),
+        group_protocol: GroupProtocol::default(),
+        initial_offset: InitialOffset::default(),
+        format: Format::default(),
+        partitions_active_max: 1,
+        record_batch_bytes_max: RECORD_BATCH_BYTES_DEFAULT,
+        properties: BTreeMap::new(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
         pod::{config_path, pod, resources},
         workload::{of_pod, queue_mount},
     },
+    resources::{JOB_CPU_REQUEST, of_job},
     volumes::Drain,
 };
 use k8s_openapi::{
@@ -18,8 +19,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-/// CPU that is reserved for the Job's pod. Chosen: what is on the volume is sent as it is.
-const CPU_REQUEST: &str = "50m";
+/// It is not ended sooner, however soon gateways are to leave: its pod waits for a node, for the volume to come there, and for the image.
+/// Chosen: the longest that gateways have by default.
+const DEADLINE_SECONDS_MIN: u32 = 900;
 
 /// Pods that may fail before the Job has: one may meet a node that ends. What needs more patience is tried again by the operator.
 const PODS_FAILED_MAX: i32 = 2;
@@ -48,7 +50,7 @@ pub fn drain_job(plan: &Plan, drain: &Drain) -> Job {
         },
         spec: Some(JobSpec {
             backoff_limit: Some(PODS_FAILED_MAX),
-            active_deadline_seconds: Some(i64::from(plan.drain_seconds)),
+            active_deadline_seconds: Some(i64::from(plan.drain_seconds.max(DEADLINE_SECONDS_MIN))),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(identity.pod_labels(DRAIN)),
@@ -69,7 +71,11 @@ fn container(plan: &Plan) -> Container {
         name: DRAIN_CONTAINER.into(),
         args: Some(vec!["drain".into(), "--config".into(), config_path()]),
         env: Some(vec![of_pod("POD_NAME", "metadata.name")]),
-        resources: Some(resources(plan.resources.memory, CPU_REQUEST, None)),
+        resources: Some(resources(
+            plan.resources.memory,
+            JOB_CPU_REQUEST,
+            of_job(plan.resources.cpu_limit.as_deref()),
+        )),
         volume_mounts: Some(vec![queue_mount(plan)]),
         ..Container::default()
     }

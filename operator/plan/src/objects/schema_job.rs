@@ -3,6 +3,7 @@
 use crate::{
     names::{SCHEMA, SCHEMA_CONTAINER},
     objects::pod::{config_path, pod, resources},
+    resources::JOB_CPU_REQUEST,
     schema::{SCHEMA_MEMORY, SchemaPlan},
 };
 use k8s_openapi::{
@@ -12,9 +13,6 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-
-/// CPU that is reserved for the Job's pod. Chosen: it asks a few questions and waits.
-const CPU_REQUEST: &str = "50m";
 
 /// The Job is ended after this many seconds, whatever it waits for: longer than any answer of a server that is up, and
 /// short enough that a pipeline never seems to be at work when it is not.
@@ -40,7 +38,7 @@ pub(crate) fn spec(schema: &SchemaPlan, config_map: &str) -> JobSpec {
             }),
             spec: Some(PodSpec {
                 restart_policy: Some("Never".into()),
-                ..pod(identity, config_map, container())
+                ..pod(identity, config_map, container(schema))
             }),
         },
         ..JobSpec::default()
@@ -48,11 +46,11 @@ pub(crate) fn spec(schema: &SchemaPlan, config_map: &str) -> JobSpec {
 }
 
 /// What may be done is in the config: `schema.management` says whether a missing table is made or only compared.
-fn container() -> Container {
+fn container(schema: &SchemaPlan) -> Container {
     Container {
         name: SCHEMA_CONTAINER.into(),
         args: Some(vec!["ddl".into(), "apply".into(), "--config".into(), config_path()]),
-        resources: Some(resources(SCHEMA_MEMORY, CPU_REQUEST, None)),
+        resources: Some(resources(SCHEMA_MEMORY, JOB_CPU_REQUEST, schema.cpu_limit.as_deref())),
         ..Container::default()
     }
 }

@@ -163,12 +163,22 @@ impl Policy {
         self.schedules.iter().find(|schedule| schedule.is_active(now))
     }
 
+    /// The fewest that any bounds let there be, at any time.
+    fn replicas_least(&self) -> u32 {
+        let of_schedules = self
+            .schedules
+            .iter()
+            .flat_map(|schedule| [schedule.replicas_min, schedule.replicas_max])
+            .flatten();
+        of_schedules.fold(self.replicas_min, u32::min)
+    }
+
     /// Gateways that each of them is sized for: the fewest that there may be, so that another number of them is no reason to
     /// restart them all. `planned` is their number now.
     pub(crate) fn replicas_sized_for(&self, planned: u32) -> u32 {
         match self.mode {
             Mode::Fixed | Mode::Recommend => planned,
-            Mode::Auto => self.replicas_min.min(planned),
+            Mode::Auto => self.replicas_least().min(planned),
             Mode::External => 1.min(planned),
         }
     }
@@ -242,6 +252,28 @@ mod tests {
             Schedule { from_minute: 8 * 60, to_minute: 18 * 60, ahead_minutes: 0, days: 0b1_1111, ..night };
         for (hour, active) in [(7, false), (8, true), (18, false), (4 * 24 + 9, true), (5 * 24 + 9, false)] {
             assert_eq!(day.is_active(Moment(MONDAY + hour * HOUR)), active, "{hour}");
+        }
+    }
+
+    #[test]
+    fn gateways_are_sized_for_the_fewest_of_any_hour() {
+        let of = |replicas_min, replicas_max| Schedule {
+            name: "night".into(),
+            days: 127,
+            from_minute: 22 * 60,
+            to_minute: 6 * 60,
+            ahead_minutes: 0,
+            replicas_min,
+            replicas_max,
+        };
+        for (schedules, expected) in [
+            (vec![], 8),
+            (vec![of(Some(2), None)], 2),
+            (vec![of(Some(12), None), of(None, Some(4))], 4),
+            (vec![of(Some(20), Some(30))], 8),
+        ] {
+            let policy = Policy { mode: Mode::Auto, replicas_min: 8, schedules, ..Policy::default() };
+            assert_eq!([12, 9].map(|planned| policy.replicas_sized_for(planned)), [expected; 2]);
         }
     }
 

@@ -150,17 +150,35 @@ fn the_job_runs_again_for_what_concerns_the_table_alone() {
         ("/spec/delivery", json!({"deadLetter": {"topic": "unread"}}), false),
         ("/spec/queue", json!({"size": "10Gi", "maxBytes": "8Gi"}), false),
         ("/spec/source/kafka/recordBatchBytesMax", json!("2Mi"), false),
+        ("/spec/source/kafka/bootstrapServers", json!(["new:9092"]), false),
+        ("/spec/source/kafka/topics", json!(["others"]), false),
+        ("/spec/source/kafka/initialOffset", json!("Latest"), false),
+        ("/spec/source/kafka/format", json!("OtlpJson"), false),
     ] {
         let mut after = serde_json::to_value(&before).unwrap();
         let (parent, field) = pointer.rsplit_once('/').unwrap();
         after.pointer_mut(parent).unwrap()[field] = value;
-        let [_, other] = names(&serde_json::from_value(after).unwrap(), &facts);
+        let after = serde_json::from_value(after).unwrap();
+        let [_, other] = names(&after, &observed(&after, 12));
         assert_eq!(other != job, again, "{pointer}");
     }
     // More partitions need a longer memory of tokens, in large steps.
     let with_partitions = |count| names(&before, &observed(&before, count))[1].clone();
     assert_eq!(with_partitions(16), job);
     assert_ne!(with_partitions(96), job);
+}
+
+#[test]
+fn what_is_right_for_the_gateways_is_right_for_the_job_that_reads_nothing() {
+    let long = "a".repeat(240);
+    for topics in [["spans", "spans.dead-letter"], ["spans", &long]] {
+        let mut pipeline = with("/spec/delivery", json!({"deadLetter": {"topic": "unread"}}));
+        pipeline.spec.source.kafka.topics = topics.map(str::to_owned).into();
+        assert!(
+            planned(&pipeline, &observed(&pipeline, 12)).schema_step().lets_gateways_start(),
+            "{topics:?}"
+        );
+    }
 }
 
 #[test]
@@ -265,6 +283,16 @@ fn a_change_of_the_number_of_gateways_restarts_none() {
         let other = template(&with("/spec/replicas", json!(replicas)), &observed(&demo(), 24), &defaults());
         assert_eq!(one, other, "{replicas}");
     }
+}
+
+#[test]
+fn gateways_that_all_leave_are_not_made_anew_before_they_do() {
+    let mut pipeline = demo();
+    let facts = observed(&pipeline, 24);
+    pipeline.spec.replicas = None;
+    let before = template(&pipeline, &facts, &defaults());
+    pipeline.spec.replicas = Some(0);
+    assert_eq!(template(&pipeline, &facts, &defaults()), before);
 }
 
 #[test]
