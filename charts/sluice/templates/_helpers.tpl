@@ -1,5 +1,8 @@
-{{/* Name of all objects of one release. */}}
+{{/* Name of all objects of one release. That of a Service begins with a letter and has no dot. */}}
 {{- define "sluice.name" -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" .Release.Name) -}}
+{{- fail (printf "the release cannot be called %q: its Service is named after it, of a-z, 0-9 and '-', with a letter first" .Release.Name) -}}
+{{- end -}}
 {{- if contains "sluice" .Release.Name -}}
 {{ .Release.Name | trunc 50 | trimSuffix "-" }}
 {{- else -}}
@@ -10,7 +13,7 @@
 {{/* Labels that never change: selectors are made of them. */}}
 {{- define "sluice.selectorLabels" -}}
 app.kubernetes.io/name: sluice-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "sluice.labels" -}}

@@ -17,8 +17,8 @@ const EVERYTHING: [&str; 2] = [
     "serviceMonitor.enabled=true,gatewayPodMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true",
 ];
 
-/// Values that the schema must refuse: misspelt, of another type, out of range.
-const REFUSED: [&str; 14] = [
+/// Values that the chart must refuse: misspelt, of another type, out of range, or without effect.
+const REFUSED: [&str; 16] = [
     "serviceMonitr.enabled=true",
     "networkPolicy.enabled=maybe",
     "networkPolicy.allow=all",
@@ -27,8 +27,10 @@ const REFUSED: [&str; 14] = [
     "watchNamespaces={Upper}",
     "clusterRole.tracePipelines=some",
     "clusterRole.aggregate=some",
+    "watchNamespaces={a},clusterRole.enabled=false,clusterRole.tracePipelines=true",
     "resources.limits.memry=1Gi",
     "resources.limits.memory=1GB",
+    "resources.claims[0].name=gpu",
     "podDisruptionBudget.maxUnavailable=some",
     "tolerations[0].efect=NoSchedule",
     "affinity.nodeAfinity.x=y",
@@ -43,6 +45,9 @@ const TAKEN: [&str; 5] = [
     r#"affinity={"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1}]}}"#,
     r#"networkPolicy={"metricsFrom":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}"#,
 ];
+
+/// Names of releases after which no Service can be called.
+const NOT_NAMES: [&str; 2] = ["2024", "a.b"];
 
 /// `helm lint --strict`, with the chart's own values and with everything on.
 pub fn lint() -> anyhow::Result<()> {
@@ -82,13 +87,53 @@ pub fn render() -> anyhow::Result<()> {
     monitoring(&usual)?;
     network_policy(&usual)?;
     for value in REFUSED {
-        ensure!(rendered(&["--set", value]).is_err(), "values.schema.json takes {value}");
+        ensure!(rendered(&["--set", value]).is_err(), "the chart takes {value}");
     }
     for value in TAKEN {
         rendered(&["--set-json", value]).with_context(|| format!("values.schema.json refuses {value}"))?;
     }
     users(&usual)?;
+    names()?;
     kept()
+}
+
+/// What a release and its namespace are called is text wherever it stands, also where YAML would read a number or a truth; after some names
+/// no Service can be called, which is said.
+fn names() -> anyhow::Result<()> {
+    let narrowed = ["--set-json", r#"watchNamespaces=["2024"]"#];
+    for more in [&[] as &[&str], &narrowed] {
+        let arguments: Vec<&str> = EVERYTHING.iter().chain(more).copied().collect();
+        let objects = rendered_as("true", "2024", &arguments)?;
+        for field in ["namespace", "app.kubernetes.io/instance"] {
+            let found: Vec<&Value> = objects.iter().flat_map(|object| each(object, field)).collect();
+            ensure!(found.len() > 10 && found.iter().all(|value| value.is_string()), "{field} is {found:?}");
+        }
+        let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
+        let labels = "--pod-labels=app.kubernetes.io/name=sluice-operator,app.kubernetes.io/instance=true";
+        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let is_told = arguments.as_array().is_some_and(|all| all.iter().any(|argument| argument == labels));
+        ensure!(is_told, "{labels} is not among {arguments}");
+    }
+    for release in NOT_NAMES {
+        let refused = rendered_as(release, "sluice-system", &[]).map(drop);
+        let is_said = refused.is_err_and(|error| error.to_string().contains("the release cannot be called"));
+        ensure!(is_said, "a release may be called {release}");
+    }
+    Ok(())
+}
+
+/// The values of a field, wherever it stands, that are no objects.
+fn each<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
+    match value {
+        Value::Object(fields) => {
+            let found = fields.iter().map(|(name, inner)| {
+                if name == field && !inner.is_object() { vec![inner] } else { each(inner, field) }
+            });
+            found.flatten().collect()
+        }
+        Value::Array(values) => values.iter().flat_map(|inner| each(inner, field)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Whoever has Kubernetes' own roles in a namespace sees pipelines there, or makes them; the status is nobody's but the operator's.
@@ -115,9 +160,17 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
     ] {
         ensure!(may(whom, resource, verb) == expected, "{whom} may {verb} {resource}: {}", !expected);
     }
-    let without = rendered(&["--set", "clusterRole.aggregate=false"])?;
-    let is_left = without.iter().any(|role| is_for(role, "view") || is_for(role, "edit"));
-    ensure!(!is_left, "clusterRole.aggregate=false still gives rights to users");
+    for (values, expected) in [
+        ("clusterRole.aggregate=false", false),
+        // Where the operator has all namespaces, and its ClusterRole, in any case.
+        ("clusterRole.enabled=false", true),
+        ("clusterRole.enabled=false,watchNamespaces={a}", false),
+        ("watchNamespaces={a}", true),
+    ] {
+        let objects = rendered(&["--set", values])?;
+        let gives = objects.iter().any(|role| is_for(role, "view") || is_for(role, "edit"));
+        ensure!(gives == expected, "{values} gives rights to users: {gives}");
+    }
     Ok(())
 }
 
@@ -164,6 +217,7 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
         })
     });
     ensure!(is_whole, "a rule lacks a field: {groups}");
+    own_leader(groups, &found("Service")?["metadata"])?;
     let boards = everything.iter().filter(|object| object["kind"] == "ConfigMap");
     for board in boards {
         for (file, text) in board["data"].as_object().context("a dashboard without data")? {
@@ -171,6 +225,20 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
             serde_json::from_str::<Value>(text).with_context(|| format!("{file} is no JSON"))?;
         }
     }
+    Ok(())
+}
+
+/// The leader that is missed is the release's own, by the labels that the `ServiceMonitor` gives to what its Service leads to.
+fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
+    let groups = groups.as_array().into_iter().flatten();
+    let mut rules = groups.flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let rule = rules.find(|rule| rule["alert"] == "SluiceOperatorHasNoLeader");
+    let rule = rule.context("no rule misses the leader")?;
+    let (namespace, name) = (&service["namespace"], &service["name"]);
+    let expected = format!("absent(sluice_operator_leader{{namespace={namespace},service={name}}} == 1)");
+    ensure!(rule["expr"] == expected, "{} is not {expected}", rule["expr"]);
+    let labels = &rule["labels"];
+    ensure!(labels["namespace"] == *namespace && labels["service"] == *name, "the alert has {labels}");
     Ok(())
 }
 
@@ -235,7 +303,11 @@ fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
 }
 
 pub(super) fn rendered(arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-    let mut command = helm(&["template", "sluice", "charts/sluice", "--namespace", "sluice-system"])?;
+    rendered_as("sluice", "sluice-system", arguments)
+}
+
+fn rendered_as(release: &str, namespace: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    let mut command = helm(&["template", release, "charts/sluice", "--namespace", namespace])?;
     command.args(arguments);
     let text = printed(command)?;
     serde_saphyr::from_multiple(&text).context("understand what helm renders")

@@ -10,6 +10,7 @@ pub use guarantee::GuaranteeMetrics;
 pub use refused::RefusedMetrics;
 pub use spool::SpoolMetrics;
 
+use crate::reading::reject::ROW_REFUSED;
 use prometheus::{
     Counter, CounterVec, Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec,
     IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -186,6 +187,15 @@ impl Maker {
         self.registered(IntCounterVec::new(Self::opts(name, help), labels))
     }
 
+    /// Counters by reason, all of them from the start: one that is first seen with what it has counted has not increased.
+    fn by_reason(&self, name: &str, help: &str, reasons: &[&str]) -> IntCounterVec {
+        let counters = self.counters(name, help, &["reason"]);
+        for reason in reasons {
+            counters.with_label_values(&[reason]);
+        }
+        counters
+    }
+
     fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.registered(IntGauge::with_opts(Self::opts(name, help)))
     }
@@ -228,6 +238,9 @@ impl MemoryParts {
 /// Bounds of insert and freshness histograms, in seconds: from a fast insert to a retry after the longest wait.
 const SECONDS_BUCKETS: [f64; 12] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
+/// Why a message is rejected: the labels of [`Reason`](crate::reading::reject::Reason).
+const REJECTED: [&str; 4] = ["malformed", "message_too_long", "row_too_large", "message_too_large"];
+
 impl Metrics {
     /// Makes all metrics and registers them.
     #[expect(clippy::too_many_lines, reason = "one line per metric; a table reads best in one piece")]
@@ -257,20 +270,20 @@ impl Metrics {
             messages: make.counter("messages_total", "Messages read."),
             message_bytes: make.counter("message_bytes_total", "Bytes of the messages read, decompressed."),
             rejected: make.counters("messages_rejected_total", "Messages that cannot be read.", &["reason"]),
-            dead_letters: make.counters(
+            dead_letters: make.by_reason(
                 "dead_letters_total",
                 "Messages and rows that the dead-letter topic has acknowledged, by why they went there.",
-                &["reason"],
+                &[&REJECTED[..], &[ROW_REFUSED]].concat(),
             ),
             dead_letters_refused: make.counters(
                 "dead_letters_refused_total",
                 "Dead letters that their topic does not take, by cause; each counts once, however often it is sent again.",
                 &["cause"],
             ),
-            messages_skipped: make.counters(
+            messages_skipped: make.by_reason(
                 "messages_skipped_total",
                 "Messages passed over without a dead letter, because deadLetter.onMissing is Skip.",
-                &["reason"],
+                &REJECTED,
             ),
             rows_inserted: make.counter("rows_inserted_total", "Rows that ClickHouse has acknowledged."),
             blocks_inserted: make
@@ -448,5 +461,36 @@ pub(crate) mod reference {
     /// Its metrics.
     pub fn metrics() -> Metrics {
         Metrics::new(&Budget::divide(&sizing()).unwrap())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::reject::Reason;
+
+    #[test]
+    fn every_reason_is_counted_before_it_is_given() {
+        let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
+        for reason in [malformed, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge] {
+            // One that is added does not compile before it is here.
+            let expected = match reason {
+                Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
+                Reason::MessageTooLong => REJECTED[1],
+                Reason::RowTooLarge => REJECTED[2],
+                Reason::MessageTooLarge => REJECTED[3],
+            };
+            assert_eq!(reason.label(), expected);
+        }
+        let text = reference::metrics().text().unwrap();
+        let is_there = |name: &str, reason: &str| {
+            let line = format!("sluice_gateway_{name}_total{{reason=\"{reason}\"}} 0\n");
+            assert!(text.contains(&line), "{line}");
+        };
+        for reason in REJECTED {
+            is_there("dead_letters", reason);
+            is_there("messages_skipped", reason);
+        }
+        is_there("dead_letters", ROW_REFUSED);
     }
 }
