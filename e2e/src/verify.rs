@@ -16,7 +16,7 @@ mod step;
 
 use std::process::{Command, ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::cargo::{cargo, target_folder};
@@ -70,6 +70,9 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if !args.without_e2e {
         let outcome = on_cluster(args, &mut steps);
         interrupt::check()?;
+        if let Some(name) = args.only.as_ref().filter(|_| outcome.is_ok() && steps.is_nothing_checked()) {
+            steps.once(&format!("--only {name}"), || bail!("no end-to-end test has that in its name"));
+        }
         steps.once("end-to-end environment", || outcome);
     }
     Ok(steps.conclude())

@@ -33,7 +33,8 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 Exit codes:
   0   done
-  1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to, or rows are lost
+  1   ended by an error while running; `ddl diff`: the table differs; `drain`: something is left that someone must see to, or rows are lost;
+      `dead-letter replay`: letters were not replayed
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit` found spans that are missing or doubled; `ddl apply` left something that differs
   69  Kafka or ClickHouse cannot be reached, or refuses
@@ -151,11 +152,11 @@ A record that is damaged is named with its partition, its offsets and what becom
 
 With --json: {volume, found, settled, inKafka, inserted, lost, left: {blocks, rows}, possibleDuplicateRows, deadLetteredRows,
 skippedRows, damaged: [{file, reason, partition, first, next, rows, fate}], problem: {why, text}}; fate is Settled, InKafka, Nowhere,
-GivenUp or Unknown, why is Unavailable or ByHand; without a problem the volume is empty.
+GivenUp, Lost or Unknown, why is unavailable, byHand or lost; without a problem the volume is empty.
 
 Exit codes:
   0   the volume is empty
-  1   something is left that someone must see to, or the volume cannot be used: a gateway has it, or it has failed
+  1   something is left that someone must see to, rows are lost, or the volume cannot be used: a gateway has it, or it has failed
   64  the config or the command line is wrong
   69  something is left because Kafka or ClickHouse cannot be reached, or refuses; run it again";
 

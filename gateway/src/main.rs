@@ -183,8 +183,11 @@ fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> 
         Ok(()) => Ok(ExitCode::SUCCESS),
         // Whoever read it has seen enough.
         Err(dead_letter::Error::Write(_)) => Ok(ExitCode::FAILURE),
-        // No server is away: someone must say which letters are meant.
-        Err(error @ dead_letter::Error::TooMany(_)) => Err(Failure::new(1, error)),
+        // No server is away: someone must say which letters are meant, or see to those that were not replayed. Whoever tries again what
+        // was unavailable would replay all others once more.
+        Err(error @ (dead_letter::Error::TooMany(_) | dead_letter::Error::NotReplayed(_))) => {
+            Err(Failure::new(1, error))
+        }
         Err(error) => Err(unavailable(error)),
     }
 }

@@ -15,6 +15,11 @@ impl ApiError {
         ErrorClass::of(&self.0)
     }
 
+    /// Whether there is no such object, or no such kind of it.
+    pub fn is_missing(&self) -> bool {
+        matches!(&*self.0, kube::Error::Api(status) if status.code == 404)
+    }
+
     /// The field managers that have a field that was to be applied, in the order of the alphabet; empty where the server names none.
     /// It names them in words alone: `conflict with "kubectl-edit" using apps/v1`.
     pub fn managers(&self) -> Vec<String> {

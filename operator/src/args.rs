@@ -1,6 +1,7 @@
 //! What the operator is told on its command line. Every flag has an environment variable, for the chart.
 
 use clap::{Parser, ValueEnum};
+use sluice_gateway_config::{Violations, log_filter};
 use sluice_plan::OperatorPods;
 use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf};
 
@@ -55,8 +56,8 @@ pub struct Args {
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// error, warn, info, debug, trace, or a filter of the Rust crate tracing
-    #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    /// off, error, warn, info, debug, trace, or levels by part of the program, as warn,sluice_operator=debug
+    #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: String,
 }
 
@@ -154,6 +155,14 @@ fn label(text: &str) -> Result<(String, String), String> {
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| "sluice-operator".to_owned(), |name| name.trim().to_owned())
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    let mut found = Violations::default();
+    log_filter::check(text, "--log-level", &mut found);
+    let words =
+        |found: Violations| found.iter().map(|one| one.message.clone()).collect::<Vec<_>>().join("; ");
+    found.or(text.to_owned()).map_err(words)
 }
 
 #[cfg(test)]

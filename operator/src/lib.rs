@@ -26,6 +26,7 @@ pub mod gather;
 pub mod hindrance;
 pub mod kafka;
 pub mod kafka_security;
+pub mod kubeconfig;
 pub mod lease;
 pub mod memory;
 pub mod metrics;

@@ -9,7 +9,7 @@ use sluice_operator::{
     plugin::program,
     run::{Ending, run},
 };
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 use tracing::error;
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
     let args = match Invocation::try_parse_from(words) {
         Ok(Invocation::Run(args)) => args,
-        Ok(Invocation::Plan(args)) => return plan_command::run(&args),
+        Ok(Invocation::Plan(args)) => return plan_command::run(&args, None),
         Err(error) => return usage(&error),
     };
     if let Err(error) = start_log(&args) {
@@ -67,7 +67,9 @@ fn start_log(args: &Args) -> Result<(), ParseError> {
     // It logs every failed attempt as an error; what fails is told by whoever asked, once.
     let filter =
         EnvFilter::builder().parse(&args.log_level)?.add_directive("kube_client::client=off".parse()?);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_seen = std::io::stderr().is_terminal();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_seen);
     match args.log_format {
         LogFormat::Json => {
             log.json().flatten_event(true).with_current_span(false).with_span_list(false).init();

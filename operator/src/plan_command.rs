@@ -5,6 +5,7 @@
 
 use crate::{admission, args::PlanArgs};
 use k8s_openapi::api::core::v1::Secret;
+use kube::Resource as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
@@ -33,6 +34,8 @@ pub struct Assumed {
     pub server: Option<Server>,
     /// Image of the gateways where the pipeline names none.
     pub gateway_image: String,
+    /// Namespace of a pipeline that names none.
+    pub namespace: String,
 }
 
 /// A plan for a person or a program.
@@ -52,7 +55,8 @@ pub struct Outline {
 }
 
 /// Prints a plan to standard output, or what is wrong: for people on standard error, for programs as JSON on standard output.
-pub fn run(args: &PlanArgs) -> ExitCode {
+/// A pipeline that names no namespace is in this one, if there is one.
+pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
     let text = match text_of(args) {
         Ok(text) => text,
         Err(error) => {
@@ -65,6 +69,7 @@ pub fn run(args: &PlanArgs) -> ExitCode {
         partitions: args.partitions,
         server: server.map(|(gib, cores)| Server { memory_bytes: u64::from(gib) << 30, cores }),
         gateway_image: args.gateway_image.clone(),
+        namespace: namespace.unwrap_or("default").to_owned(),
     };
     let planned = outline(&text, &assumed);
     let is_valid = planned.is_ok();
@@ -96,7 +101,7 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
 
 /// Plans the pipeline in a text of YAML or JSON, or says everything that is wrong with it.
 pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
-    let (pipeline, mut found) = read(text)?;
+    let (pipeline, mut found) = read(text, &assumed.namespace)?;
     let defaults = Defaults {
         gateway_image: assumed.gateway_image.clone(),
         operator_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -199,17 +204,21 @@ fn add_unsaid(others: &Violations, found: &mut Violations) {
 }
 
 /// The pipeline in a text, and what an API server would find wrong with it. An error is what nothing can be made of.
-fn read(text: &str) -> Result<(TracePipeline, Violations), Violations> {
+fn read(text: &str, namespace: &str) -> Result<(TracePipeline, Violations), Violations> {
     let mut given: Value = serde_saphyr::from_str(text)
         .map_err(|error| one("file", format!("is neither YAML nor JSON: {error}")))?;
     if given["kind"] != "TracePipeline" {
         return Err(one("kind", format!("is {}, not TracePipeline", given["kind"])));
     }
+    let api_version = TracePipeline::api_version(&());
+    if given["apiVersion"] != *api_version {
+        return Err(one("apiVersion", format!("is {}, not {api_version}", given["apiVersion"])));
+    }
     let written = given.clone();
     let mut found = admission::bounds(&written);
     // What an API server would add.
     if let Some(metadata) = given["metadata"].as_object_mut() {
-        metadata.entry("namespace").or_insert_with(|| "default".into());
+        metadata.entry("namespace").or_insert_with(|| namespace.into());
         metadata.entry("uid").or_insert_with(|| "00000000-0000-0000-0000-000000000000".into());
     }
     let pipeline: TracePipeline = match serde_path_to_error::deserialize(given) {
@@ -264,7 +273,12 @@ mod tests {
 
     fn assumed(partitions: u32) -> Assumed {
         let server = Some(Server { memory_bytes: 48 << 30, cores: 16 });
-        Assumed { partitions, server, gateway_image: "sluice-gateway:0.1.0".into() }
+        Assumed {
+            partitions,
+            server,
+            gateway_image: "sluice-gateway:0.1.0".into(),
+            namespace: "default".into(),
+        }
     }
 
     /// The files of `config/samples` that hold a pipeline, by name.

@@ -14,7 +14,7 @@ mod spool;
 mod status;
 mod table;
 
-pub use cluster::{Cluster, Error};
+pub use cluster::{Cluster, Error, Listed};
 
 use args::{Command, PluginArgs};
 use serde::Serialize;
@@ -61,15 +61,24 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
     let cluster = Cluster::connect(args.context.as_deref(), args.namespace.as_deref()).await?;
     match &args.command {
         Command::Status { name, json } => {
-            let pipelines = match name {
-                Some(name) => vec![cluster.pipeline(name).await?],
+            let found = match name {
+                Some(name) => Listed { pipelines: vec![cluster.pipeline(name).await?], unread: Vec::new() },
                 None => cluster.pipelines().await?,
             };
-            let stories: Vec<_> = pipelines.iter().map(status::Story::of).collect();
+            for line in &found.unread {
+                terminal.tell(line)?;
+            }
+            let stories: Vec<_> = found.pipelines.iter().map(status::Story::of).collect();
+            if stories.is_empty() && found.unread.is_empty() {
+                if *json {
+                    terminal.answer(true, &stories, "")?;
+                }
+                return Err(cluster.missing("pipeline".into()));
+            }
             let text = stories.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-            let none = format!("there is no pipeline in the namespace {}", cluster.namespace());
-            terminal.answer(*json, &stories, if stories.is_empty() { &none } else { &text })?;
-            Ok(if stories.iter().all(|story| story.ready) { EXIT_WELL } else { EXIT_NOT_WELL })
+            terminal.answer(*json, &stories, &text)?;
+            let is_well = found.unread.is_empty() && stories.iter().all(|story| story.ready);
+            Ok(if is_well { EXIT_WELL } else { EXIT_NOT_WELL })
         }
         Command::Lag(named) => {
             let pipeline = cluster.pipeline(&named.name).await?;

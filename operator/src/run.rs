@@ -14,6 +14,7 @@ use crate::{
     cache::{AllPipelines, Cache, Pipeline},
     events::Events,
     gather::gathered,
+    kubeconfig,
     lease::{Lease, LeaseName, Lost},
     memory::Memory,
     metrics::Metrics,
@@ -34,7 +35,6 @@ use futures::{
 };
 use kube::{
     Client, Config,
-    config::{InferConfigError, KubeconfigError},
     runtime::{
         applier,
         controller::{self, Error as ControlError},
@@ -43,7 +43,7 @@ use kube::{
     },
 };
 use sluice_plan::Defaults;
-use std::{convert::Infallible, error::Error as _, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
@@ -112,7 +112,8 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
     info!(version = VERSION, listen = %args.listen, gateway_image = %args.gateway_image, "starting");
 
     let work = async {
-        let config = Config::infer().await.map_err(|error| Error::Config(what_is_wrong(&error)))?;
+        let config =
+            Config::infer().await.map_err(|error| Error::Config(kubeconfig::what_is_wrong(&error)))?;
         let client = client(config.clone())?;
         reach(&client).await;
         readiness.set(WaitsFor::Nothing);
@@ -265,15 +266,6 @@ fn stop_signal() -> Result<Stop, Error> {
         }
     };
     Ok(asked.boxed().shared())
-}
-
-/// A parser quotes the lines around a mistake, which in a kubeconfig may be a token; so that much is not told.
-fn what_is_wrong(error: &InferConfigError) -> String {
-    match error.source().and_then(|cause| cause.downcast_ref()) {
-        Some(KubeconfigError::Parse(_)) => "it is not the YAML of a kubeconfig".to_owned(),
-        Some(cause) => cause.to_string(),
-        None => error.to_string(),
-    }
 }
 
 fn client(config: Config) -> Result<Client, Error> {

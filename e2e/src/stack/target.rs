@@ -32,7 +32,7 @@ pub struct TargetArgs {
     pub kafka_pods: Option<String>,
 
     /// A ClickHouse to use instead of the local stack's; user and password may be in the URL
-    #[arg(long, value_name = "URL", env = "SLUICE_CLICKHOUSE")]
+    #[arg(long, value_name = "URL", env = "SLUICE_CLICKHOUSE", hide_env_values = true)]
     pub clickhouse: Option<String>,
 
     /// URL of that ClickHouse for pods, where it differs

@@ -74,6 +74,11 @@ impl Steps {
         interrupt::check()
     }
 
+    /// Whether no step and no test was counted yet.
+    pub fn is_nothing_checked(&self) -> bool {
+        self.passed + self.failed == 0
+    }
+
     /// Names what was left out and what failed, and counts in the last line.
     pub fn conclude(self) -> ExitCode {
         for left_out in &self.left_out {

@@ -17,8 +17,8 @@ use crate::sql::literal;
 /// loop of views ends here.
 pub const VIEWS_MAX: usize = 64;
 
-/// The settings of [`PINNED`] without which a retry may be stored twice or a block in pieces.
-const DECISIVE: [&str; 9] = [
+/// The settings of [`PINNED`] without which a retry may be stored twice, or a block in pieces or not wholly.
+const DECISIVE: [&str; 11] = [
     "async_insert",
     "deduplicate_insert",
     "deduplicate_blocks_in_dependent_materialized_views",
@@ -28,6 +28,8 @@ const DECISIVE: [&str; 9] = [
     "input_format_max_block_size_bytes",
     "input_format_connection_handling",
     "wait_end_of_query",
+    "timeout_overflow_mode",
+    "materialized_views_ignore_errors",
 ];
 
 /// What one server says about a table.

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | an attempt that finished and had read all of its rows (`query_log`) | stored, in views too |
 //! | parts of its attempts, new or known by their token, with all of its rows (`part_log`) | in the table |
-//! | every attempt failed, none runs, none made a part, and the logs are whole | absent |
+//! | every attempt failed for certain, none runs, none made a part, and the logs are whole | absent |
 //! | anything else: logs off, not readable, cut by a restart; an attempt that they do not name | unknown |
 //!
 //! A log lags behind: its rows are written every few seconds, and a server that is killed loses what it has not written. What is
@@ -173,9 +173,11 @@ impl Probe {
         self.within(crate::probe::PROBE_TIMEOUT, "looking for running attempts", answer).await
     }
 
+    /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) are none that failed: their parts are kept, and may be in the table.
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
         let question = "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
-                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing')) AS failed, \
+                        uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319) \
+                        AS failed, \
                         toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
                         FROM system.query_log \
                         WHERE event_date >= toDate(fromUnixTimestamp64Second(?)) - 1 \

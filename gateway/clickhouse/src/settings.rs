@@ -51,6 +51,9 @@ pub const PINNED: &[(&str, &str)] = &[
     ("format_binary_max_object_size", "100000"),
     // RowBinary is never parsed in parallel; another format would be, in pieces.
     ("input_format_parallel_parsing", "0"),
+    // With break, an INSERT that takes too long ends well with what was stored until then; with the other, whatever a view refuses.
+    ("timeout_overflow_mode", "throw"),
+    ("materialized_views_ignore_errors", "0"),
     // A row that cannot be read fails the INSERT instead of being left out.
     ("input_format_allow_errors_num", "0"),
     ("input_format_allow_errors_ratio", "0"),

@@ -1,6 +1,6 @@
 //! What is logged: a level, or levels by part of the program, as `tracing` writes them.
 //!
-//! The gateway's filter takes a word that is no level for the name of a part of the program, and then logs nothing of all others. So
+//! The filter of gateway and operator takes a word that is no level for the name of a part of the program, and then logs nothing of all others. So
 //! `warning` instead of `warn` would silence it; here it is refused. What passes here, the filter takes.
 
 use crate::violation::Violations;
@@ -9,7 +9,7 @@ use crate::violation::Violations;
 pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Adds what is wrong with a filter; `at` is its path.
-pub(crate) fn check(filter: &str, at: &str, found: &mut Violations) {
+pub fn check(filter: &str, at: &str, found: &mut Violations) {
     if filter.is_empty() {
         found.add(at, "must not be empty");
     }

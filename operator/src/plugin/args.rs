@@ -7,7 +7,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0   done, and all is well
   1   something is not as it should be: a pipeline that is not ready, a partition that no gateway answers for, a gateway that is
-      not drained in time
+      not drained in time, or has something on its volume that cannot be read
   64  the command line, or the pipeline in a file, is wrong
   66  there is no such pipeline, pod or file
   69  the cluster cannot be reached, or refuses

@@ -6,7 +6,11 @@
 //! partition and the rest.
 
 use super::{EXIT_MISSING, EXIT_UNAVAILABLE};
-use crate::exchange::{self, exchange};
+use crate::{
+    api_error::{ApiError, described},
+    exchange::{self, exchange},
+    kubeconfig,
+};
 use futures::{StreamExt as _, stream};
 use hyper::{Method, Request, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +18,8 @@ use kube::{
     Api, Client, Config, ResourceExt,
     api::{AttachParams, AttachedProcess, ListParams, Patch, PatchParams},
     client::UpgradeConnectionError,
-    config::{InferConfigError, KubeConfigOptions, KubeconfigError},
+    config::KubeConfigOptions,
+    core::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
@@ -26,7 +31,7 @@ use sluice_plan::{
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longest question to one gateway, in seconds: several times what a busy node needs.
+/// Longest question to one gateway or to the API server, in seconds: several times what a busy node needs.
 const ASK_SECONDS: u64 = 10;
 
 /// Gateways that are asked at the same time: more would be a burden on the API server that no person waits for.
@@ -37,22 +42,28 @@ const ASKED_MAX: usize = 16;
 pub enum Error {
     /// No kubeconfig, or none that says where the cluster is.
     #[error("cannot find out where the cluster is (KUBECONFIG, ~/.kube/config): {0}")]
-    Infer(#[source] Box<InferConfigError>),
+    Infer(String),
     /// The context is not in the kubeconfig.
-    #[error("cannot use the context {context:?}: {source}")]
+    #[error("cannot use the context {context:?}: {why}")]
     Context {
         /// Its name.
         context: String,
         /// Why.
-        source: Box<KubeconfigError>,
+        why: String,
     },
     /// The API server gave no answer, or another one.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {}", described(source))]
     Ask {
         /// What was asked for.
         what: String,
         /// Why.
-        source: Box<kube::Error>,
+        source: ApiError,
+    },
+    /// The cluster has no such kind of object.
+    #[error("the API server at {server} knows no TracePipelines: is Sluice installed there?")]
+    NotInstalled {
+        /// Where the API server is.
+        server: String,
     },
     /// Nothing in time.
     #[error("cannot {what}: no answer within {ASK_SECONDS} s")]
@@ -125,7 +136,17 @@ pub struct Said {
 /// One namespace of a cluster.
 pub struct Cluster {
     client: Client,
+    /// Where its API server is.
+    server: String,
     namespace: String,
+}
+
+/// Pipelines of a namespace.
+pub struct Listed {
+    /// Those that can be read, by name.
+    pub pipelines: Vec<TracePipeline>,
+    /// Of each of the others its name and why it cannot: another version of Sluice may have more words.
+    pub unread: Vec<String>,
 }
 
 impl Error {
@@ -138,22 +159,25 @@ impl Error {
 impl Cluster {
     /// Reads the kubeconfig, or the pod's service account; nothing is asked yet.
     pub async fn connect(context: Option<&str>, namespace: Option<&str>) -> Result<Self, Error> {
-        let config = match context {
-            None => Config::infer().await.map_err(|error| Error::Infer(Box::new(error)))?,
+        let mut config = match context {
+            None => Config::infer().await.map_err(|error| Error::Infer(kubeconfig::what_is_wrong(&error)))?,
             Some(context) => {
                 let options =
                     KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
-                let failed =
-                    |source| Error::Context { context: context.to_owned(), source: Box::new(source) };
+                let failed = |error| Error::Context {
+                    context: context.to_owned(),
+                    why: kubeconfig::what_is_wrong_with(&error),
+                };
                 Config::from_kubeconfig(&options).await.map_err(failed)?
             }
         };
+        // A person waits, and would rather hear what is wrong than that it is tried again.
+        config.default_retry = false;
         let namespace = namespace.unwrap_or(&config.default_namespace).to_owned();
-        let client = Client::try_from(config).map_err(|source| Error::Ask {
-            what: "connect to the cluster".into(),
-            source: Box::new(source),
-        })?;
-        Ok(Self { client, namespace })
+        let server = config.cluster_url.to_string();
+        let client = Client::try_from(config)
+            .map_err(|source| Error::Ask { what: "connect to the cluster".into(), source: source.into() })?;
+        Ok(Self { client, server, namespace })
     }
 
     /// Its namespace.
@@ -162,15 +186,33 @@ impl Cluster {
     }
 
     /// All pipelines, by name.
-    pub async fn pipelines(&self) -> Result<Vec<TracePipeline>, Error> {
-        let listed = self.of_pipelines().list(&ListParams::default()).await;
-        Ok(listed.map_err(|source| self.failed("list the pipelines", source))?.items)
+    pub async fn pipelines(&self) -> Result<Listed, Error> {
+        let kind = ApiResource::erase::<TracePipeline>(&());
+        let all: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        let listed = match self.in_time("list the pipelines", all.list(&ListParams::default())).await {
+            Err(Error::Ask { source, .. }) if source.is_missing() => {
+                return Err(Error::NotInstalled { server: self.server.clone() });
+            }
+            listed => listed?,
+        };
+        let mut found = Listed { pipelines: Vec::new(), unread: Vec::new() };
+        for object in listed.items {
+            let name = object.name_any();
+            match object.try_parse() {
+                Ok(pipeline) => found.pipelines.push(pipeline),
+                Err(error) => found.unread.push(format!(
+                    "{}/{name}: this version of kubectl sluice cannot read it: {error}",
+                    self.namespace
+                )),
+            }
+        }
+        Ok(found)
     }
 
     /// The pipeline of that name.
     pub async fn pipeline(&self, name: &str) -> Result<TracePipeline, Error> {
-        let found = self.of_pipelines().get_opt(name).await;
-        let found = found.map_err(|source| self.failed(&format!("read the pipeline {name}"), source))?;
+        let pipelines = self.of_pipelines();
+        let found = self.in_time(&format!("read the pipeline {name}"), pipelines.get_opt(name)).await?;
         found.ok_or_else(|| self.missing(format!("pipeline {name}")))
     }
 
@@ -200,13 +242,9 @@ impl Cluster {
         let uri = format!("/api/v1/namespaces/{}/pods/{pod}:{ADMIN_PORT}/proxy{path}", self.namespace);
         let request = Request::get(uri).body(Vec::new());
         let request = request.map_err(|source| self.failed(&what, kube::Error::HttpError(source)))?;
-        let answer = timeout(Duration::from_secs(ASK_SECONDS), self.client.request_text(request)).await;
-        match answer {
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                Err(self.missing(format!("pod {pod}")))
-            }
-            Ok(answer) => answer.map_err(|source| self.failed(&what, source)),
-            Err(_) => Err(Error::Late { what }),
+        match self.in_time(&what, self.client.request_text(request)).await {
+            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            answer => answer,
         }
     }
 
@@ -244,26 +282,27 @@ impl Cluster {
         let mark = if is_kept_out { Value::from("true") } else { Value::Null };
         let change = json!({"metadata": {"annotations": {KEPT_OUT: mark}}});
         let how = PatchParams { field_manager: Some("kubectl-sluice".into()), ..PatchParams::default() };
-        match self.of_pods().patch_metadata(pod, &how, &Patch::Merge(&change)).await {
+        let (pods, patch) = (self.of_pods(), Patch::Merge(&change));
+        match self.in_time(&format!("mark the pod {pod}"), pods.patch_metadata(pod, &how, &patch)).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Err(self.missing(format!("pod {pod}"))),
-            Err(source) => Err(self.failed(&format!("mark the pod {pod}"), source)),
+            Err(Error::Ask { source, .. }) if source.is_missing() => Err(self.missing(format!("pod {pod}"))),
+            Err(error) => Err(error),
         }
     }
 
     /// Starts a program in a gateway's container; its output is for the caller to read.
     pub async fn execute(&self, pod: &str, words: &[String]) -> Result<AttachedProcess, Error> {
         let how = AttachParams::default().container(GATEWAY_CONTAINER).stdin(false).stdout(true).stderr(true);
-        let started = self.of_pods().exec(pod, words, &how).await;
-        started.map_err(|source| self.failed(&format!("run {} in {pod}", words.join(" ")), source))
+        let pods = self.of_pods();
+        self.in_time(&format!("run {} in {pod}", words.join(" ")), pods.exec(pod, words, &how)).await
     }
 
     async fn gateways(&self, pipeline: &TracePipeline) -> Result<Vec<Pod>, Error> {
         // A name that no object can be called by has no gateways.
         let Ok(names) = Names::of(pipeline) else { return Ok(Vec::new()) };
         let of_it = ListParams::default().labels(&names.selector_text());
-        let listed = self.of_pods().list(&of_it).await;
-        let mut pods = listed.map_err(|source| self.failed("list the gateways", source))?.items;
+        let all = self.of_pods();
+        let mut pods = self.in_time("list the gateways", all.list(&of_it)).await?.items;
         pods.sort_by_key(workload::ordinal);
         Ok(pods)
     }
@@ -276,11 +315,28 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn failed(&self, what: &str, source: kube::Error) -> Error {
-        Error::Ask { what: format!("{what} in the namespace {}", self.namespace), source: Box::new(source) }
+    /// The API server's answer; no terminal waits for it for ever.
+    async fn in_time<T>(
+        &self,
+        what: &str,
+        answer: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Error> {
+        match timeout(Duration::from_secs(ASK_SECONDS), answer).await {
+            Ok(answer) => answer.map_err(|source| self.failed(what, source)),
+            Err(_) => Err(Error::Late { what: self.there(what) }),
+        }
     }
 
-    fn missing(&self, what: String) -> Error {
+    fn failed(&self, what: &str, source: kube::Error) -> Error {
+        Error::Ask { what: self.there(what), source: source.into() }
+    }
+
+    fn there(&self, what: &str) -> String {
+        format!("{what} in the namespace {} at {}", self.namespace, self.server)
+    }
+
+    /// That there is no such thing in the namespace.
+    pub fn missing(&self, what: String) -> Error {
         Error::Missing { what, namespace: self.namespace.clone() }
     }
 }

@@ -33,7 +33,11 @@ pub(super) async fn run(
         Some(ended) => ended.await,
         None => None,
     };
-    Ok(exit_code(status.as_ref()))
+    let code = exit_code(status.as_ref());
+    if let Some(why) = cut_off(status.as_ref()) {
+        terminal.tell(&format!("{pod}: {why}; what was written may not be all"))?;
+    }
+    Ok(code)
 }
 
 fn words(asked: &DeadLetterArgs) -> Vec<String> {
@@ -53,17 +57,27 @@ async fn pass_on(from: Option<impl AsyncRead + Unpin>, to: &mut dyn Write) -> io
     }
 }
 
+/// Why the program did not end by itself, as far as is known; `None` when it did.
+fn cut_off(status: Option<&Status>) -> Option<String> {
+    let Some(status) = status else { return Some("the connection broke".into()) };
+    let has_ended = status.status.as_deref() == Some("Success") || code_of(status).is_some();
+    let why = || status.message.clone().unwrap_or_else(|| "the program was not run to its end".into());
+    (!has_ended).then(why)
+}
+
 /// The exit code of the program, which the kubelet gives as a cause of its failure.
 fn exit_code(status: Option<&Status>) -> u8 {
     let Some(status) = status else { return EXIT_UNAVAILABLE };
     if status.status.as_deref() == Some("Success") {
         return EXIT_WELL;
     }
+    code_of(status).unwrap_or(EXIT_UNAVAILABLE)
+}
+
+fn code_of(status: &Status) -> Option<u8> {
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
-    let code = causes
-        .filter(|cause| cause.reason.as_deref() == Some("ExitCode"))
-        .find_map(|cause| cause.message.as_ref());
-    code.and_then(|code| code.parse().ok()).unwrap_or(EXIT_UNAVAILABLE)
+    let mut codes = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    codes.find_map(|cause| cause.message.as_ref()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -85,16 +99,27 @@ mod tests {
     #[test]
     fn it_ends_as_the_program_in_the_pod_does() {
         let failed = |causes| json!({"status": "Failure", "details": {"causes": causes}});
-        for (status, code) in [
-            (json!({"status": "Success"}), 0),
-            (failed(json!([{"reason": "ExitCode", "message": "69"}])), 69),
-            (failed(json!([{"reason": "ExitCode", "message": "many"}])), EXIT_UNAVAILABLE),
-            (json!({"status": "Failure", "message": "container not found"}), EXIT_UNAVAILABLE),
+        for (status, code, why) in [
+            (json!({"status": "Success"}), 0, None),
+            (failed(json!([{"reason": "ExitCode", "message": "69"}])), 69, None),
+            (
+                failed(json!([{"reason": "ExitCode", "message": "many"}])),
+                EXIT_UNAVAILABLE,
+                Some("the program was not run to its end"),
+            ),
+            (
+                json!({"status": "Failure", "message": "container not found"}),
+                EXIT_UNAVAILABLE,
+                Some("container not found"),
+            ),
         ] {
             let read: Status = serde_json::from_value(status.clone()).unwrap();
-            assert_eq!(exit_code(Some(&read)), code, "{status}");
+            assert_eq!((exit_code(Some(&read)), cut_off(Some(&read)).as_deref()), (code, why), "{status}");
         }
-        assert_eq!(exit_code(None), EXIT_UNAVAILABLE);
+        assert_eq!(
+            (exit_code(None), cut_off(None).as_deref()),
+            (EXIT_UNAVAILABLE, Some("the connection broke"))
+        );
     }
 
     #[tokio::test]

@@ -85,9 +85,10 @@ impl PipelineLag {
         }
     }
 
-    /// Whether every partition has a gateway that answers for it.
+    /// Whether every partition has a gateway that answers for it. Where none is known there is nothing that would be well.
     pub(super) fn is_whole(&self) -> bool {
-        self.silent.is_empty() && self.partitions.iter().all(|one| one.gateway.is_some())
+        let is_answered_for = self.partitions.iter().all(|one| one.gateway.is_some());
+        self.silent.is_empty() && !self.partitions.is_empty() && is_answered_for
     }
 }
 
@@ -120,7 +121,11 @@ impl fmt::Display for PipelineLag {
         f.write_str(&table(&header, &rows))?;
         let in_flight =
             self.rows_in_flight.map_or_else(String::new, |rows| format!(", {rows} rows in flight"));
-        writeln!(f, "{lag} messages behind in {} partitions{in_flight}", rows.len())?;
+        let unknown = match self.partitions.iter().filter(|one| one.lag_messages.is_none()).count() {
+            0 => String::new(),
+            unknown => format!(" ({unknown} of them not known)"),
+        };
+        writeln!(f, "{lag} messages behind in {} partitions{unknown}{in_flight}", rows.len())?;
         for (gateway, why) in &self.silent {
             writeln!(f, "{gateway} gives no answer: {why}")?;
         }
@@ -159,7 +164,7 @@ mod tests {
              spans          0  p-gateway-0     3         17        20       2 h 1 min  -\n\
              spans          1  p-gateway-0  1200          -         -               -  sink\n\
              spans          2  -               -          -         -               -  -\n\
-             1203 messages behind in 3 partitions, 41000 rows in flight\n\
+             1203 messages behind in 3 partitions (1 of them not known), 41000 rows in flight\n\
              p-gateway-1 gives no answer: refused\n"
         );
         assert!(!found.is_whole());
@@ -176,5 +181,6 @@ mod tests {
         assert!(PipelineLag::of(&of_two, &[said("p-gateway-0", Ok(ONE))]).is_whole());
         assert!(!PipelineLag::of(&topics(), &[said("p-gateway-0", Ok(ONE))]).is_whole());
         assert!(!PipelineLag::of(&of_two, &[said("p-gateway-0", Ok(ONE)), said("b", Err("x"))]).is_whole());
+        assert!(!PipelineLag::of(&[], &[]).is_whole(), "nothing is known");
     }
 }

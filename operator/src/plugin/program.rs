@@ -33,7 +33,7 @@ pub fn start(words: &[OsString]) -> ExitCode {
         }
     };
     if let Command::Plan(asked) = &args.command {
-        return plan_command::run(asked);
+        return plan_command::run(asked, args.namespace.as_deref());
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

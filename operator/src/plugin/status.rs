@@ -19,7 +19,8 @@ const TO_BE_MENDED: [&str; 3] =
 const PASSING: [&str; 2] = [reason::NOT_PROBED, reason::JOB_RUNNING];
 
 /// Reasons with which a pipeline is not ready until a person does something; its words say what.
-const FOR_A_PERSON: [&str; 6] = [
+const FOR_A_PERSON: [&str; 7] = [
+    reason::REPLICAS_NOT_READY,
     reason::APPLY_FAILED,
     reason::PODS_REFUSED,
     reason::CONSUMER_GROUP_TAKEN,
@@ -60,6 +61,8 @@ pub(super) struct Story {
     pub behind: String,
     pub queue: String,
     pub delivery: String,
+    /// Messages that Kafka deleted before they were read.
+    pub lost_messages: i64,
     /// Why there are as many gateways as there are.
     pub size: String,
     /// What is going on.
@@ -86,6 +89,7 @@ impl Story {
             behind: behind(status),
             queue: queue(status),
             delivery: delivery(status),
+            lost_messages: status.loss.as_ref().map_or(0, |loss| loss.messages),
             size: size_of(pipeline, status),
             now: if is_current || status.conditions.is_empty() {
                 seen.now()
@@ -328,6 +332,7 @@ mod tests {
             ),
             ("Ready", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
             ("VolumesResized", "False", "StorageClassMissing", "there is no StorageClass \"fast\""),
+            ("Ready", "False", "ReplicasNotReady", "prod-gateway-0: ImagePullBackOff, no such image"),
             (
                 "VolumesResized",
                 "False",
@@ -359,6 +364,19 @@ mod tests {
             Story::of(&pipeline(&well(&twice))).to_do,
             ["SourceReachable is false (PartitionsLost): 2 of 8"]
         );
+    }
+
+    #[test]
+    fn messages_that_kafka_deleted_unread_are_said_beside_what_is_promised() {
+        let mut lost = well(&[]);
+        lost["loss"] = json!({"messages": 40_000, "lastTime": "2026-01-01T00:00:00Z"});
+        let story = Story::of(&pipeline(&lost));
+        assert_eq!(
+            story.delivery,
+            "exactly_once_effect: every row is in the table once; but Kafka deleted 40000 messages before they were read, the last that was \
+             found at 2026-01-01T00:00:00Z"
+        );
+        assert_eq!(serde_json::to_value(&story).unwrap()["lostMessages"], 40_000);
     }
 
     #[test]

@@ -102,6 +102,11 @@ fn with(pointer: &str, value: &str) -> Value {
 
 /// All that is wrong with it.
 fn told(object: &Value) -> String {
-    let assumed = Assumed { partitions: 12, server: None, gateway_image: "sluice-gateway:0.1.0".to_owned() };
+    let assumed = Assumed {
+        partitions: 12,
+        server: None,
+        gateway_image: "sluice-gateway:0.1.0".to_owned(),
+        namespace: "default".to_owned(),
+    };
     outline(&object.to_string(), &assumed).err().map(|found| found.to_string()).unwrap_or_default()
 }

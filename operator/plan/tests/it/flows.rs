@@ -277,8 +277,7 @@ fn an_operator_that_runs_in_no_pod_reaches_that_port_as_everybody_does() {
 #[test]
 fn the_chart_names_the_operators_pods_by_their_selector() {
     let deployment = chart("deployment.yaml");
-    let labels =
-        r#"--pod-labels={{ include "sluice.selectorLabels" . | replace ": " "=" | replace "\n" "," }}"#;
+    let labels = r#"--pod-labels={{ include "sluice.selectorLabels" . | replace ": " "=" | replace "\"" "" | replace "\n" "," }}"#;
     assert!(deployment.contains(labels) && deployment.contains("name: POD_NAMESPACE"), "{deployment}");
     let known = defaults().operator_pods.unwrap().labels.into_keys().collect::<Vec<_>>();
     let helpers = chart("_helpers.tpl");

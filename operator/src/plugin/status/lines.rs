@@ -60,14 +60,26 @@ pub(super) fn queue(status: &TracePipelineStatus) -> String {
 }
 
 pub(super) fn delivery(status: &TracePipelineStatus) -> String {
-    let Some(delivery) = &status.delivery else { return "not known".into() };
-    match &delivery.reason {
-        _ if delivery.guarantee == EXACTLY_ONCE => format!("{EXACTLY_ONCE}: every row is in the table once"),
-        Some(reason) => {
-            format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
-        }
-        None => delivery.guarantee.clone(),
-    }
+    let promised = status.delivery.as_ref().map_or_else(
+        || "not known".into(),
+        |delivery| match &delivery.reason {
+            _ if delivery.guarantee == EXACTLY_ONCE => {
+                format!("{EXACTLY_ONCE}: every row is in the table once")
+            }
+            Some(reason) => {
+                format!("{}: none is missing, some may be there twice ({reason})", delivery.guarantee)
+            }
+            None => delivery.guarantee.clone(),
+        },
+    );
+    // Of what was read; what nobody has read is in no row.
+    let lost = status.loss.as_ref().map(|loss| {
+        format!(
+            "; but Kafka deleted {} messages before they were read, the last that was found at {}",
+            loss.messages, loss.last_time.0
+        )
+    });
+    promised + &lost.unwrap_or_default()
 }
 
 pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
