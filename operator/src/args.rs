@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
 
-    /// off, error, warn, info, debug, trace, or levels by part of the program, as warn,sluice_operator=debug
+    /// off, error, warn, info, debug, trace, or levels by part of the program, as `warn,sluice_operator=debug`
     #[arg(long, env = "SLUICE_LOG_LEVEL", default_value = "info", value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: String,
 }
