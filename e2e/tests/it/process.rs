@@ -11,7 +11,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cargo::{cargo, release_folder};
 use e2e::cluster::{Seen, until};
 use e2e::gateway::{self, Orders, free_address};
 use e2e::letters::Letters;
@@ -20,6 +19,7 @@ use e2e::pipeline::{TABLE, merged};
 use e2e::produce::Topic;
 use e2e::say;
 use e2e::spans::Run;
+use e2e::stack::images;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
@@ -99,11 +99,10 @@ pub async fn program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(PathBuf::from(program));
     }
-    let built = tokio::task::spawn_blocking(|| {
-        e2e::process::output(&mut cargo(&["build", "--quiet", "--release", "-p", "sluice-gateway"]))
-    });
-    built.await.context("the thread that builds the gateway ended")?.context("build the gateway")?;
-    Ok(release_folder().join("sluice-gateway"))
+    // Beside the operator, as for the images: alone it has other features, and would be compiled once more.
+    let built = tokio::task::spawn_blocking(images::build_programs);
+    let built = built.await.context("the thread that builds the gateway ended")?;
+    Ok(built.context("build the gateway")?.gateway)
 }
 
 impl Stage {

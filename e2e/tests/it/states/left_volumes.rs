@@ -1,5 +1,7 @@
 //! A volume that a gateway has left, which is not drained while no pod may be made, and not deleted while a policy does not let it be.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use e2e::cluster::{Namespace, Seen, until};
 use k8s_openapi::api::batch::v1::Job;
@@ -42,15 +44,17 @@ async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
     .await
 }
 
+/// Time for a Job to fail that is kept from having a pod: it has two minutes, however soon gateways are to leave.
+const FAILED: Duration = Duration::from_mins(6);
+
 fn spec(replicas: u32) -> Value {
-    // So long a Job may take, too, that is kept from having a pod.
     json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Job", "timeout": "15s"}}})
 }
 
 async fn not_drained(scene: &Scene) -> Result<()> {
     limit(&scene.namespace, QUOTA, &json!({"pods": "1"})).await?;
     scene.pipeline.apply(&spec(1)).await?;
-    reached(&scene.pipeline, "volumes-not-drained", REACHED, |status| {
+    reached(&scene.pipeline, "volumes-not-drained", FAILED, |status| {
         has(status, kind::VOLUMES_DRAINED, reason::DRAIN_FAILED) && has(status, kind::READY, reason::RUNNING)
     })
     .await?;

@@ -20,8 +20,8 @@ use k8s_openapi::{
 };
 
 /// It is not ended sooner, however soon gateways are to leave: its pod waits for a node, for the volume to come there, and for the image.
-/// Chosen: the longest that gateways have by default.
-const DEADLINE_SECONDS_MIN: u32 = 900;
+/// Chosen: within that time a volume is attached and an image pulled as a rule.
+const DEADLINE_SECONDS_MIN: u32 = 120;
 
 /// Pods that may fail before the Job has: one may meet a node that ends. What needs more patience is tried again by the operator.
 const PODS_FAILED_MAX: i32 = 2;
