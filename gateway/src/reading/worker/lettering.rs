@@ -236,8 +236,9 @@ impl Worker {
 
     fn stop_for(&mut self, reading: &mut Reading, letter: &mut Lettering, refused: &Refused) {
         if !std::mem::replace(&mut letter.is_stopped, true) {
-            self.parts.metrics.partitions_stopped.inc();
+            // First: whoever sees the number finds the line.
             reject::log_stopped(&reading.place.id, &letter.rejected, refused);
+            self.parts.metrics.partitions_stopped.inc();
         }
         letter.is_given_up |= self.stand(reading);
         self.tell(reading, letter);
