@@ -348,24 +348,18 @@ pub const VALUES: &[Case] = &[
     },
     Case {
         pointer: "/spec/scaling",
-        taken: &[
-            r#"{"fallbackReplicas": 9}"#,
-            r#"{"maxReplicas": 6, "fallbackReplicas": 6}"#,
-            r#"{"maxReplicas": 6, "mode": "Auto"}"#,
-        ],
-        refused: &[r#"{"maxReplicas": 6, "fallbackReplicas": 7, "mode": "Auto"}"#],
+        taken: &[r#"{"fallbackReplicas": 9}"#, r#"{"maxReplicas": 6, "fallbackReplicas": 6}"#],
+        refused: &[r#"{"maxReplicas": 6, "fallbackReplicas": 7}"#],
         message: "fallbackReplicas must not be more than maxReplicas",
     },
     Case {
         pointer: "/spec/scaling",
         taken: &[
-            r#"{"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 10}]}"#,
-            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 6}]}"#,
+            r#"{"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9}]}"#,
             r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "maxReplicas": 9}]}"#,
-            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9, "maxReplicas": 9}]}"#,
         ],
         refused: &[
-            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 10}]}"#,
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9}]}"#,
         ],
         message: "minReplicas of a schedule must not be more than maxReplicas, unless",
     },
