@@ -132,20 +132,17 @@ pub(super) async fn run(
                     }
                 }
             },
+            // A pod that is gone does not come back as the same one.
+            Err(error @ Error::Missing { .. }) => return Err(error),
             // An API server that is away for a moment changes nothing of what the gateway does.
-            Err(error) if is_over => {
+            Err(error) if is_over || matches!(error, Error::Drain { .. }) => {
                 terminal.tell(&kept_out(pod))?;
                 return Err(error);
             }
             Err(error) => terminal.tell(&format!("{error}; asking again"))?,
         }
         sleep(Duration::from_secs(LOOK_AGAIN_SECONDS)).await;
-        looked = match cluster.ask(pod, "/drainz").await {
-            Ok(text) => held(pod, &text),
-            // A pod that is gone does not come back as the same one.
-            Err(error @ Error::Missing { .. }) => return Err(error),
-            Err(error) => Err(error),
-        };
+        looked = cluster.ask(pod, "/drainz").await.and_then(|text| held(pod, &text));
     }
 }
 

@@ -131,6 +131,7 @@ impl GoingSeen {
 /// A pod that has not ended for so long after its grace period is worth a word. Chosen: the kubelet says so within seconds, and
 /// Kubernetes tells nobody before it has.
 const OVERDUE_AFTER: Duration = Duration::from_mins(1);
+
 /// Clauses with which the scheduler says that a volume cannot be had on a node: as of Kubernetes 1.33, before, and of one that is gone
 /// itself. It says so in words alone; nothing but words follows from it here.
 const VOLUME_CONFLICTS: [&str; 3] = [
