@@ -130,25 +130,6 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the scenarios with exactly these names on this broker, for tests. The gateway is the one of this checkout, in release form.
-///
-/// # Errors
-/// When a scenario could not be run, or its gateway ended by itself.
-pub async fn check(
-    names: &[&str],
-    broker: String,
-    queue: QueueMode,
-    spans: u64,
-    outage: Duration,
-) -> Result<Report> {
-    let program =
-        tokio::task::spawn_blocking(throughput::compiled).await.context("compile the gateway")??;
-    let all = Scenario::all().into_iter();
-    let chosen: Vec<Scenario> = all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
-    ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
-    Plan { program, broker, queue, spans, outage }.run(&chosen).await
-}
-
 fn chosen(only: &[String]) -> Vec<Scenario> {
     let wanted =
         |scenario: &Scenario| only.is_empty() || only.iter().any(|part| scenario.name().contains(part));
@@ -156,15 +137,33 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
 }
 
 /// With what the scenarios run.
-struct Plan {
-    program: PathBuf,
-    broker: String,
-    queue: QueueMode,
-    spans: u64,
-    outage: Duration,
+#[derive(Debug)]
+pub struct Plan {
+    /// The gateway, in release form.
+    pub program: PathBuf,
+    /// `host:port` of the broker.
+    pub broker: String,
+    /// The queue of every gateway.
+    pub queue: QueueMode,
+    /// Spans of backlog.
+    pub spans: u64,
+    /// How long the sink is gone.
+    pub outage: Duration,
 }
 
 impl Plan {
+    /// Runs the scenarios with exactly these names.
+    ///
+    /// # Errors
+    /// When a scenario could not be run, or its gateway ended by itself.
+    pub async fn check(self, names: &[&str]) -> Result<Report> {
+        let all = Scenario::all().into_iter();
+        let chosen: Vec<Scenario> =
+            all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
+        ensure!(chosen.len() == names.len(), "some of {names:?} are no scenarios");
+        self.run(&chosen).await
+    }
+
     async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;

@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::memory::{self, QueueMode};
+use e2e::memory::{Plan, QueueMode};
 use e2e::say;
 
-use crate::environment;
 use crate::scene::Uses;
+use crate::{environment, process};
 
 /// Spans of backlog: four seconds of the gateway's work, so that a second of inserts is seen before the sink goes, and two behind it.
 const SPANS: u64 = 2_000_000;
@@ -20,7 +20,9 @@ const OUTAGE: Duration = Duration::from_secs(6);
 async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
     let _turn = uses.turn().await;
     let broker = environment::servers().await?.kafka;
-    let report = memory::check(names, broker, queue, SPANS, OUTAGE).await?;
+    let program = process::program().await?;
+    let plan = Plan { program, broker, queue, spans: SPANS, outage: OUTAGE };
+    let report = plan.check(names).await?;
     for line in report.table() {
         say::line(&line);
     }
