@@ -1,0 +1,462 @@
+//! Rules about a value by itself.
+
+/// One rule: where the value stands, what is taken, what is refused, and a part of the message.
+pub struct Case {
+    pub pointer: &'static str,
+    pub taken: &'static [&'static str],
+    pub refused: &'static [&'static str],
+    pub message: &'static str,
+}
+
+/// Rules about a value by itself. Values are JSON.
+pub const VALUES: &[Case] = &[
+    Case {
+        pointer: "/metadata/name",
+        taken: &[r#""a""#, r#""prod-traces""#, r#""a2345678901234567890123456789012345678901234""#],
+        refused: &[r#""a23456789012345678901234567890123456789012345""#, r#""a.b""#, r#""1a""#, r#""a-""#],
+        message: "the name of a TracePipeline",
+    },
+    Case {
+        pointer: "/spec/source/kafka/bootstrapServers",
+        taken: &[r#"["kafka:9092"]"#, r#"["kafka-0.kafka.svc:9092", "[::1]:9093"]"#],
+        refused: &[
+            r#"["kafka"]"#,
+            r#"["kafka:9092", "kafka:0"]"#,
+            r#"["PLAINTEXT://kafka:9092"]"#,
+            r#"["a:1,b:2"]"#,
+        ],
+        message: "each of bootstrapServers is host:port",
+    },
+    Case {
+        pointer: "/spec/source/kafka/recordBatchBytesMax",
+        taken: &[r#""64Ki""#, r#""1Mi""#, r#""256Mi""#],
+        refused: &[r#""63Ki""#, r#""257Mi""#, r#""1M""#, r#""0Mi""#, r#""1.5Mi""#, r#""""#],
+        message: "recordBatchBytesMax is a whole number",
+    },
+    Case {
+        pointer: "/spec/source/kafka/properties",
+        taken: &[
+            "{}",
+            r#"{"socket.receive.buffer.bytes": "65536", "broker.address.family": "v4", "debug": "cgrp"}"#,
+            r#"{"retries.x": "c", "fetch.min.bytes": "1"}"#,
+        ],
+        refused: &[
+            r#"{"bootstrap.servers": "kafka:9092"}"#,
+            r#"{"auto.offset.reset": "latest"}"#,
+            r#"{"isolation.level": "read_uncommitted"}"#,
+            r#"{"socket.receive.buffer.bytes": "65536", "acks": "0"}"#,
+            r#"{"fetch.wait.max.ms": "1"}"#,
+            r#"{"group.instance.id": "a"}"#,
+            r#"{"client.rack": "a"}"#,
+            r#"{"ssl.ca.location": "/a"}"#,
+            r#"{"debug": "cgrp", "sasl.password": "p"}"#,
+        ],
+        message: "properties has a name that another field or the gateway decides",
+    },
+    Case {
+        pointer: "/spec/source/kafka/properties",
+        taken: &["{}", r#"{"socket.timeout.ms": "10000", "client": "a", "sslx": "b", "batch": "c"}"#],
+        refused: &[
+            r#"{"enable.auto.commit": "true"}"#,
+            r#"{"plugin.library.paths": "/a"}"#,
+            r#"{"batch.size": "1"}"#,
+        ],
+        message: "properties has a name with a beginning",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/endpoints",
+        taken: &[
+            r#"["http://clickhouse:8123"]"#,
+            r#"["http://10.0.0.1:8123/", "http://b:80"]"#,
+            r#"["https://clickhouse:8443"]"#,
+        ],
+        refused: &[
+            r#"["clickhouse:8123"]"#,
+            r#"["https://clickhouse"]"#,
+            r#"["tcp://clickhouse:9440"]"#,
+            r#"["http://clickhouse"]"#,
+            r#"["http://user:password@clickhouse:8123"]"#,
+            r#"["http://clickhouse:8123/path"]"#,
+        ],
+        message: "each of endpoints is http://host:port",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/endpoints",
+        taken: &[r#"["https://a:8443", "https://b:8443"]"#],
+        refused: &[r#"["https://a:8443", "http://b:8123"]"#],
+        message: "endpoints are all http or all https",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"endpoints": ["https://a:8443"], "tls": {}}"#,
+            r#"{"endpoints": ["https://a:8443"], "tls": {"caSecretRef": {"name": "ca"}}}"#,
+            r#"{"endpoints": ["https://a:8443"]}"#,
+            r#"{"endpoints": ["http://a:8123"]}"#,
+        ],
+        refused: &[r#"{"endpoints": ["http://a:8123"], "tls": {}}"#],
+        message: "tls is set, but endpoints are http",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}], "tls": {}}"#],
+        refused: &[r#"{"shards": [{"endpoints": ["http://a:8123"]}], "tls": {}}"#],
+        message: "tls is set, but endpoints are http",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"endpoints": ["http://a:8123"]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
+        ],
+        refused: &["{}", r#"{"endpoints": ["http://a:8123"], "shards": [{"endpoints": ["http://b:8123"]}]}"#],
+        message: "one of endpoints and shards is set, and not both",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://10.0.0.1:80/"]}]}"#],
+        refused: &[
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["clickhouse:8123"]}]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123", "http://clickhouse"]}]}"#,
+        ],
+        message: "each of the endpoints of a shard is http://host:port",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}, {"endpoints": ["https://b:8443"]}]}"#],
+        refused: &[r#"{"shards": [{"endpoints": ["https://a:8443"]}, {"endpoints": ["http://b:8123"]}]}"#],
+        message: "the endpoints of shards are all http or all https",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[
+            r#"{"maxDynamicPaths": 0}"#,
+            r#"{"layout": "Json", "maxDynamicPaths": 8, "typedPaths": {"span": {"a": "Int64"}}}"#,
+            r#"{"layout": "Map"}"#,
+        ],
+        refused: &[
+            r#"{"layout": "Map", "maxDynamicPaths": 8}"#,
+            r#"{"layout": "Nested", "typedPaths": {"span": {"a": "Int64"}}}"#,
+            r#"{"layout": "Nested", "typedPaths": {"resource": {"a": "Int64"}}}"#,
+        ],
+        message: "layout must be Json",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[
+            r#"{"engine": "Null", "views": ["Operations"]}"#,
+            r#"{"engine": "ReplicatedMergeTree", "ttl": "30d", "orderBy": ["toStartOfHour(Timestamp)"]}"#,
+        ],
+        refused: &[r#"{"engine": "Null", "ttl": "30d"}"#, r#"{"engine": "Null", "orderBy": ["TraceId"]}"#],
+        message: "engine Null stores nothing",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema/ttl",
+        taken: &[r#""1h""#, r#""720h""#, r#""30d""#, r#""36500d""#],
+        refused: &[r#""0d""#, r#""30""#, r#""1d12h""#, r#""90m""#, r#""100000d""#],
+        message: "ttl is a whole number of h or d",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/insert/settings",
+        taken: &["{}", r#"{"insert_quorum": "2", "max_partitions_per_insert_block": "10"}"#],
+        refused: &[
+            r#"{"async_insert": "1"}"#,
+            r#"{"insert_quorum": "2", "max_insert_block_size_rows": "10"}"#,
+            r#"{"insert_deduplication_token": "a"}"#,
+            r#"{"deduplicate_insert": "disable"}"#,
+            r#"{"input_format_allow_errors_num": "1"}"#,
+            r#"{"wait_end_of_query": "0"}"#,
+            r#"{"query": "DROP TABLE a"}"#,
+        ],
+        message: "settings has a name that the gateway decides",
+    },
+    Case {
+        pointer: "/spec/gateway/image",
+        taken: &[r#""""#, r#""sluice-gateway:0.1.0""#, r#""r.example.com:5000/a/b@sha256:00ff""#],
+        refused: &[r#"" a:1""#, r#""a:1\n""#, r#""é:1""#, r#""a b""#],
+        message: "image is a reference",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            "{}",
+            r#"{"labels": {"team": "a", "example.com/app.kubernetes.io": "", "x.sluice.dev/a": "b"}}"#,
+        ],
+        refused: &[
+            r#"{"labels": {"app.kubernetes.io/name": "mine"}}"#,
+            r#"{"labels": {"team": "a", "sluice.dev/drained": "true"}}"#,
+        ],
+        message: "labels of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"annotations": {"sidecar.istio.io/inject": "false", "kubectl.kubernetes.io/restartedAt": "now"}}"#,
+        ],
+        refused: &[
+            r#"{"annotations": {"sluice.dev/config-hash": "0"}}"#,
+            r#"{"annotations": {"a": "b", "app.kubernetes.io/name": "mine"}}"#,
+        ],
+        message: "annotations of podTemplate cannot begin with",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}]}"#,
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute"}]}"#,
+        ],
+        refused: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60}]}"#,
+            r#"{"tolerations": [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "c", "tolerationSeconds": 60}]}"#,
+        ],
+        message: "tolerationSeconds of a toleration needs effect NoExecute",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"tolerations": [{"operator": "Exists"}, {"key": "a", "operator": "Exists"}]}"#,
+            r#"{"tolerations": [{"key": "a", "value": "b"}, {"key": "a", "operator": "Equal", "value": "b"}]}"#,
+        ],
+        refused: &[
+            r#"{"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}"#,
+            r#"{"tolerations": [{"effect": "NoSchedule"}]}"#,
+            r#"{"tolerations": [{"operator": "Exists"}, {"operator": "Equal", "value": "b"}]}"#,
+        ],
+        message: "a toleration with operator Exists has no value",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}]}"#,
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]}"#,
+        ],
+        refused: &[
+            r#"{"topologySpreadConstraints": [{"topologyKey": "a", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 3}]}"#,
+        ],
+        message: "minDomains of a topologySpreadConstraint needs",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"priorityClassName": "system-cluster-critical"}"#],
+        refused: &[r#"{"priorityClassName": "Urgent"}"#, r#"{"priorityClassName": "a b"}"#],
+        message: "priorityClassName is the name of a PriorityClass",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"runtimeClassName": "gvisor"}"#],
+        refused: &[r#"{"runtimeClassName": "gVisor"}"#, r#"{"runtimeClassName": "-a"}"#],
+        message: "runtimeClassName is the name of a RuntimeClass",
+    },
+    Case {
+        pointer: "/spec/queue/storageClassName",
+        taken: &[r#""fast""#, r#""csi.example.com""#, r#""0""#],
+        refused: &[r#""Fast""#, r#""éast""#, r#""-fast""#, r#""fast\n""#, r#""a/b""#],
+        message: "storageClassName is the name of a StorageClass",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/memory",
+        taken: &[r#""128Mi""#, r#""512Mi""#, r#""2Gi""#],
+        refused: &[r#""127Mi""#, r#""512""#, r#""512M""#, r#""0.5Gi""#, r#""524288Ki""#, r#""much""#],
+        message: "memory is a whole number of Mi or Gi",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/cpuRequest",
+        taken: &[r#""10m""#, r#""500m""#, r#""1.5""#, r#""64""#],
+        refused: &[r#""9m""#, r#""65""#, r#""1k""#, r#""-1""#, r#""""#],
+        message: "cpuRequest is a number of cores",
+    },
+    Case {
+        pointer: "/spec/gateway/resources/cpuLimit",
+        taken: &[r#""500m""#, r#""256""#],
+        refused: &[r#""257""#, r#""many""#],
+        message: "cpuLimit is a number of cores",
+    },
+    Case {
+        pointer: "/spec/gateway/resources",
+        taken: &[
+            r#"{"cpuRequest": "500m", "cpuLimit": "0.5"}"#,
+            r#"{"cpuRequest": "2"}"#,
+            r#"{"cpuRequest": "1", "cpuLimit": "1500m"}"#,
+        ],
+        refused: &[r#"{"cpuRequest": "2", "cpuLimit": "1999m"}"#, r#"{"cpuLimit": "100m"}"#],
+        message: "cpuLimit must not be less than cpuRequest",
+    },
+    Case {
+        pointer: "/spec/gateway/terminationGracePeriod",
+        taken: &[r#""15s""#, r#""2m""#, r#""1h""#],
+        refused: &[r#""14s""#, r#""2h""#, r#""60""#, r#""1m30s""#, r#""1500ms""#],
+        message: "terminationGracePeriod is a whole number",
+    },
+    Case {
+        pointer: "/spec/queue/size",
+        taken: &[r#""64Mi""#, r#""10Gi""#, r#""1Ti""#, r#""64Ti""#],
+        refused: &[
+            r#""63Mi""#,
+            r#""10G""#,
+            r#""1.5Gi""#,
+            r#""10""#,
+            r#""0Gi""#,
+            r#""""#,
+            r#""65Ti""#,
+            r#""65537Gi""#,
+            r#""99999999999999Ti""#,
+        ],
+        message: "size is a whole number of Mi, Gi or Ti",
+    },
+    Case {
+        pointer: "/spec/queue/maxBytes",
+        taken: &[r#""32Mi""#, r#""972Mi""#],
+        refused: &[r#""31Mi""#, r#""1G""#, r#""0Gi""#, r#""80%""#, r#""1.5Gi""#, r#""9999999999Mi""#],
+        message: "maxBytes is a whole number of Mi, Gi or Ti",
+    },
+    Case {
+        pointer: "/spec/queue",
+        taken: &[
+            "{}",
+            r#"{"maxBytes": "9728Mi"}"#,
+            r#"{"size": "20Gi", "maxBytes": "19Gi"}"#,
+            r#"{"size": "64Mi", "maxBytes": "32Mi"}"#,
+        ],
+        refused: &[
+            r#"{"maxBytes": "9729Mi"}"#,
+            r#"{"size": "20Gi", "maxBytes": "20Gi"}"#,
+            r#"{"size": "1Gi", "maxBytes": "1Ti"}"#,
+        ],
+        message: "maxBytes must leave a twentieth of size",
+    },
+    Case {
+        pointer: "/spec/delivery/deadLetter/topic",
+        taken: &[r#""unread""#, r#""otlp_spans.dead-letter""#],
+        refused: &[r#""a b""#, r#""..""#, r#""a/b""#],
+        message: "topic of deadLetter is the name of a topic",
+    },
+    Case {
+        pointer: "/spec/delivery/deadLetter/topic",
+        taken: &[r#""otlp_spans2""#],
+        refused: &[r#""otlp_spans""#],
+        message: "delivery.deadLetter.topic is a topic of the source",
+    },
+    Case {
+        pointer: "/spec/scaling",
+        taken: &["{}", r#"{"maxReplicas": 1}"#, r#"{"minReplicas": 3, "maxReplicas": 3, "mode": "Auto"}"#],
+        refused: &[
+            r#"{"minReplicas": 2, "maxReplicas": 1}"#,
+            r#"{"minReplicas": 4, "maxReplicas": 3, "mode": "Auto"}"#,
+        ],
+        message: "minReplicas must not be more than maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling",
+        taken: &[r#"{"fallbackReplicas": 9}"#, r#"{"maxReplicas": 6, "fallbackReplicas": 6}"#],
+        refused: &[r#"{"maxReplicas": 6, "fallbackReplicas": 7}"#],
+        message: "fallbackReplicas must not be more than maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling",
+        taken: &[
+            r#"{"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9}]}"#,
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "maxReplicas": 9}]}"#,
+        ],
+        refused: &[
+            r#"{"maxReplicas": 6, "schedules": [{"name": "a", "from": "08:00", "to": "18:00", "minReplicas": 9}]}"#,
+        ],
+        message: "minReplicas of a schedule must not be more than maxReplicas, unless",
+    },
+    Case {
+        pointer: "/spec/scaling/targetLag",
+        taken: &[r#""30s""#, r#""10m""#, r#""24h""#],
+        refused: &[r#""29s""#, r#""25h""#, r#""600""#, r#""1m30s""#],
+        message: "targetLag is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/scaleDownAfter",
+        taken: &[r#""60s""#, r#""1h""#],
+        refused: &[r#""59s""#, r#""61m""#, r#""0m""#],
+        message: "scaleDownAfter is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/drain/timeout",
+        taken: &[r#""10s""#, r#""6h""#],
+        refused: &[r#""9s""#, r#""7h""#, r#""long""#],
+        message: "timeout is a whole number",
+    },
+    Case {
+        pointer: "/spec/rollout/progressDeadline",
+        taken: &[r#""20s""#, r#""10m""#, r#""24h""#],
+        refused: &[r#""19s""#, r#""25h""#, r#""10""#, r#""1m30s""#],
+        message: "progressDeadline is a whole number",
+    },
+    Case {
+        pointer: "/spec/observability",
+        taken: &[
+            "{}",
+            r#"{"podMonitor": {"interval": "1s"}}"#,
+            r#"{"podMonitor": {"enabled": true, "interval": "10m"}}"#,
+        ],
+        refused: &[
+            r#"{"podMonitor": {"interval": "0s"}}"#,
+            r#"{"podMonitor": {"interval": "11m"}}"#,
+            r#"{"podMonitor": {"interval": "1h"}}"#,
+            r#"{"podMonitor": {"interval": "500ms"}}"#,
+            r#"{"podMonitor": {"interval": ""}}"#,
+        ],
+        message: "interval is a whole number of s or m",
+    },
+    Case {
+        pointer: "/spec/observability",
+        taken: &[r#"{"podMonitor": {"labels": {"release": "kube-prometheus-stack", "team.example/a": ""}}}"#],
+        refused: &[
+            r#"{"podMonitor": {"labels": {"app.kubernetes.io/name": "a"}}}"#,
+            r#"{"podMonitor": {"labels": {"release": "a", "sluice.dev/x": "a"}}}"#,
+        ],
+        message: "labels of podMonitor cannot begin with",
+    },
+    Case {
+        pointer: "/spec/rollout/canary/duration",
+        taken: &[r#""1s""#, r#""1m""#, r#""24h""#],
+        refused: &[r#""0s""#, r#""25h""#, r#""60""#, r#""soon""#],
+        message: "duration is a whole number",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[
+            r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 2}]"#,
+            r#"[{"name": "a", "from": "22:00", "to": "06:00", "minReplicas": 2, "maxReplicas": 2, "days": ["Sunday"]}]"#,
+        ],
+        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "minReplicas": 3, "maxReplicas": 2}]"#],
+        message: "minReplicas of a schedule must not be more than its",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "00:00", "to": "23:59", "maxReplicas": 2}]"#],
+        refused: &[r#"[{"name": "a", "from": "00:00", "to": "23:59"}]"#],
+        message: "a schedule has minReplicas or maxReplicas",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "09:05", "to": "10:00", "maxReplicas": 2}]"#],
+        refused: &[
+            r#"[{"name": "a", "from": "9:05", "to": "10:00", "maxReplicas": 2}]"#,
+            r#"[{"name": "a", "from": "24:00", "to": "10:00", "maxReplicas": 2}]"#,
+        ],
+        message: "from is hours and minutes",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2}]"#],
+        refused: &[r#"[{"name": "a", "from": "09:05", "to": "10:60", "maxReplicas": 2}]"#],
+        message: "to is hours and minutes",
+    },
+    Case {
+        pointer: "/spec/scaling/schedules",
+        taken: &[
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "-03:30"}]"#,
+        ],
+        refused: &[
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "2"}]"#,
+            r#"[{"name": "a", "from": "09:05", "to": "23:59", "maxReplicas": 2, "utcOffset": "+15:00"}]"#,
+        ],
+        message: "utcOffset is a sign, hours and minutes",
+    },
+];
