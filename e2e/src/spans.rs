@@ -60,7 +60,7 @@ pub enum Shape {
 
 impl Shape {
     /// Spans in one Kafka message of this shape: one trace, ten traces, or a load generator's batch of 8,192.
-    pub fn message_spans(self) -> u64 {
+    pub const fn message_spans(self) -> u64 {
         match self {
             Shape::Numbered => TRACE_SPANS,
             Shape::Rich => 10 * TRACE_SPANS,

@@ -75,7 +75,8 @@ pub struct KafkaSource {
     #[serde(default)]
     pub group_protocol: GroupProtocol,
 
-    /// Where a partition without a committed offset is begun: Earliest (the default) or Latest.
+    /// Where a partition without a committed offset is begun: Earliest (the default) or Latest. One that is added under a
+    /// running gateway is begun at its oldest message either way.
     #[serde(default)]
     pub initial_offset: InitialOffset,
 

@@ -190,14 +190,15 @@ impl Arrivals {
         self.halted.iter()
     }
 
-    /// The partitions whose beginnings are to be read now; the attempt is taken down.
-    pub fn due(&mut self) -> Option<Vec<PartitionId>> {
+    /// The partitions whose beginnings are to be read now, of those that may begin; the attempt is taken down.
+    pub fn due(&mut self, may_begin: impl Fn(&PartitionId) -> bool) -> Option<Vec<PartitionId>> {
         let is_soon = self.last_read.is_some_and(|last| last.elapsed() < READ_INTERVAL_MIN);
-        if self.arriving.is_empty() || is_soon || self.is_over {
+        let due: Vec<_> = self.arriving.iter().filter(|id| may_begin(id)).cloned().collect();
+        if due.is_empty() || is_soon || self.is_over {
             return None;
         }
         self.last_read = Some(Instant::now());
-        Some(self.arriving.clone())
+        Some(due)
     }
 
     /// What begins with the next step.
@@ -216,11 +217,9 @@ impl Arrivals {
         if self.is_over || !self.remove(id) {
             return None;
         }
-        let Beginning { commit, log, cluster, topic_id } = beginning;
-        let default = match self.policy.initial_offset {
-            InitialOffset::Earliest => log.start,
-            InitialOffset::Latest => log.end,
-        };
+        let Beginning { commit, log, cluster, topic_id, .. } = beginning;
+        let at_oldest = beginning.begins_at_oldest(self.policy.initial_offset);
+        let default = if at_oldest { log.start } else { log.end };
         let commit = commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
         let committed = Committed { commit, begin: default, log: *log };
         self.generations += 1;

@@ -74,6 +74,9 @@ pub struct Assignment {
     /// Whether what is on its way was waited for already, as long as that may take.
     pub has_waited: bool,
     owned: BTreeMap<PartitionId, Owned>,
+    /// Partitions that were lost while a worker had them, which it has not let go: it may hang at a block for as long as a sink is away,
+    /// and reads on in their queues before it hears of it. What it read there would be missed by the next generation.
+    unreleased: BTreeMap<PartitionId, Generation>,
     inboxes: Vec<Inbox>,
     next_inbox: usize,
     reports: Receiver<Report>,
@@ -149,6 +152,7 @@ impl Assignment {
             stop: Stop::default(),
             has_waited: false,
             owned: BTreeMap::new(),
+            unreleased: BTreeMap::new(),
             inboxes,
             next_inbox: 0,
             reports,
@@ -321,6 +325,9 @@ impl Assignment {
         for id in ids {
             if let Some(mut owned) = self.owned.remove(id) {
                 owned.ranges.lost();
+                if !owned.is_released && owned.held_back != HeldBack::NotGiven {
+                    self.unreleased.insert(id.clone(), owned.generation);
+                }
                 let forget = Order::Forget { id: id.clone(), generation: owned.generation, is_leaving };
                 self.orders_waiting.push_back(forget);
             }

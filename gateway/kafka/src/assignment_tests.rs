@@ -3,10 +3,12 @@ use crate::{
     consumer::Shortage,
     inspection::Known,
     partition::OffsetRange,
-    ranges::{Closed, CommitOutcome, Content, Cut, Fill, Log, Rule, Settings, Version},
+    ranges::{Closed, CommitOutcome, Content, Cut, Fill, Log, Rule, Settings, TopicId, Version},
     stats::PartitionStats,
+    topic_descriptions::Description,
 };
 use crossbeam_channel::bounded;
+use rdkafka::error::KafkaResult;
 use sluice_gateway_config::InitialOffset;
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
@@ -26,7 +28,8 @@ fn assignment() -> (Assignment, Sender<Report>, Shortage) {
 }
 
 fn beginning(commit: Option<(i64, String)>) -> Beginning {
-    Beginning { commit, log: Log { start: 0, end: 5 }, cluster: "cluster".into(), topic_id: Some([1; 16]) }
+    let (log, cluster) = (Log { start: 0, end: 5 }, "cluster".into());
+    Beginning { commit, log, cluster, topic_id: Some([1; 16]), is_new: false }
 }
 
 /// A range without messages that time has ended.
@@ -239,12 +242,12 @@ fn the_group_takes_a_partition_that_begins_anew() {
 fn a_leader_that_does_not_answer_holds_up_nobody_else() {
     let (mut assignment, _reports, _) = assignment();
     assignment.arrivals.arrive(vec![id(0), id(1), id(2)]);
-    assert_eq!(assignment.arrivals.due(), Some(vec![id(0), id(1), id(2)]));
+    assert_eq!(assignment.arrivals.due(|_| true), Some(vec![id(0), id(1), id(2)]));
     assignment.arrivals.postpone(&id(0));
     assignment.arrivals.postpone(&id(3));
     assert_eq!(assignment.arrivals.arriving().cloned().collect::<Vec<_>>(), [id(1), id(2), id(0)]);
     assignment.arrivals.arrive(vec![]);
-    assert_eq!(assignment.arrivals.due(), None, "it was asked just now");
+    assert_eq!(assignment.arrivals.due(|_| true), None, "it was asked just now");
 }
 
 #[test]
@@ -288,7 +291,7 @@ fn nothing_begins_in_a_process_that_leaves() {
     let stats = ConsumerStats::default();
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.arrivals.end();
-    assert_eq!(assignment.arrivals.due(), None);
+    assert_eq!(assignment.arrivals.due(|_| true), None);
     assignment.begin(id(0), &beginning(None), &stats);
     assert!(!assignment.owns(&id(0)) && assignment.steps().assign.is_empty());
 }
@@ -325,7 +328,8 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     assert_eq!(assignment.topics_due(), None, "nothing is owned");
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(None), &ConsumerStats::default());
-    let identified = |said| Ok([("spans".into(), said)].into());
+    let described = |id: KafkaResult<TopicId>| id.map(|id| Description { id, partitions: 1 });
+    let identified = |id| Ok([("spans".into(), described(id))].into());
     let not_there = RDKafkaErrorCode::UnknownTopicOrPartition;
     for said in [Ok(Some([1; 16])), Ok(None), Err(rdkafka::error::KafkaError::AdminOp(not_there))] {
         assignment.take_identified(identified(said.clone()));
@@ -335,6 +339,62 @@ fn a_topic_with_another_id_is_made_anew_and_one_of_which_nothing_is_said_is_not(
     let made_anew = assignment.take_made_anew().expect("the id is another one");
     assert!(made_anew.to_string().starts_with("the topic spans was deleted and made again"));
     assert_eq!(assignment.take_made_anew(), None, "it is said once");
+}
+
+/// A worker that hangs at a block takes messages out of the queue before it hears that the partition is gone: it is the same queue for the
+/// next generation.
+#[test]
+fn a_partition_does_not_begin_before_the_worker_that_had_it_has_let_it_go() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let generation = assignment.owned[&id(0)].generation;
+    assignment.owned.get_mut(&id(0)).unwrap().held_back = HeldBack::No;
+    assignment.lose(&[id(0)]);
+    assignment.arrivals.arrive(vec![id(0), id(1)]);
+    let due = |assignment: &mut Assignment| {
+        assignment.arrivals.go_on();
+        let Assignment { arrivals, unreleased, .. } = assignment;
+        arrivals.due(|id| !unreleased.contains_key(id))
+    };
+    assert_eq!(due(&mut assignment), Some(vec![id(1)]));
+    let known = assignment.known(clock::now());
+    assert_eq!([known[&id(0)].worker, known[&id(1)].worker], [AtWorker::NoRoom, AtWorker::Arriving]);
+    reports.send(Report::Released { id: id(0), generation, renew: None }).unwrap();
+    assignment.tend(&stats);
+    assert_eq!(due(&mut assignment), Some(vec![id(0), id(1)]));
+}
+
+#[test]
+fn what_no_worker_was_given_is_waited_for_from_none() {
+    let (mut assignment, _reports, _) = assignment();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &ConsumerStats::default());
+    assignment.lose(&[id(0)]);
+    assert!(assignment.unreleased.is_empty());
+}
+
+/// The coordinator forgets what is committed of a topic that is deleted: a start that finds nothing begins where `initialOffset` says.
+#[test]
+fn what_rests_of_a_topic_that_was_made_anew_is_committed_once_more() {
+    let (mut assignment, _reports, _) = assignment();
+    let stats = ConsumerStats::default();
+    assignment.arrivals.arrive(vec![id(0)]);
+    assignment.begin(id(0), &beginning(None), &stats);
+    let committed = |assignment: &mut Assignment| {
+        let owned = assignment.owned.get_mut(&id(0)).unwrap();
+        let commit = owned.ranges.commit(clock::now())?;
+        let generation = owned.generation;
+        assignment.take_committed(&[(id(0), generation, CommitOutcome::Stored)], None, &stats);
+        Some(commit)
+    };
+    let first = committed(&mut assignment).expect("the beginning is committed");
+    assert_eq!(committed(&mut assignment), None, "it rests");
+    let description = Description { id: Some([2; 16]), partitions: 1 };
+    assignment.take_identified(Ok([("spans".into(), Ok(description))].into()));
+    assert_eq!(committed(&mut assignment).map(|commit| commit.offset), Some(first.offset));
+    assert_eq!(committed(&mut assignment), None, "once is enough");
 }
 
 #[test]

@@ -11,10 +11,11 @@
 //! out.
 
 use crate::{
+    first_seen::FirstSeen,
     partition::{Generation, PartitionId},
     ranges::{Commit, CommitOutcome, Log, TopicId},
     rebalancing::Rebalancing,
-    topic_ids::{TopicIds, topic_ids},
+    topic_descriptions::{Descriptions, describe},
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
@@ -22,6 +23,7 @@ use rdkafka::{
     consumer::{BaseConsumer, CommitMode, Consumer as _},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
+use sluice_gateway_config::InitialOffset;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
@@ -83,7 +85,7 @@ pub enum Outcome {
     /// Of reading. Every partition that was asked for is there.
     Read(Vec<(PartitionId, Result<Beginning, Unread>)>),
     /// Of asking which topics these are.
-    Identified(KafkaResult<TopicIds>),
+    Identified(KafkaResult<Descriptions>),
 }
 
 /// What is known of a partition before it is read.
@@ -97,6 +99,8 @@ pub struct Beginning {
     pub cluster: Arc<str>,
     /// The topic's id.
     pub topic_id: TopicId,
+    /// Whether it was not there when this process saw its topic first.
+    pub is_new: bool,
 }
 
 impl Beginning {
@@ -105,6 +109,12 @@ impl Beginning {
     pub fn is_gapless(&self) -> bool {
         let Log { start, end } = self.log;
         self.commit.as_ref().is_some_and(|(offset, _)| (start..=end).contains(offset))
+    }
+
+    /// Whether it is read from its oldest message on where nothing is committed. A partition that is new is, whatever is set: nobody has
+    /// seen its end before its first message.
+    pub fn begins_at_oldest(&self, initial: InitialOffset) -> bool {
+        self.is_new || initial == InitialOffset::Earliest
     }
 }
 
@@ -141,13 +151,20 @@ pub struct Committer {
 impl Committer {
     /// Starts the thread. It ends when this end is dropped, or with the consumer.
     pub fn start(consumer: Weak<BaseConsumer<Rebalancing>>) -> std::io::Result<Self> {
+        let mut first_seen = FirstSeen::default();
         Self::answering(move |request| {
             let consumer = consumer.upgrade()?;
             Some(match request {
                 Request::Commit(commits) => commit(&consumer, commits),
-                Request::Read(ids, before) => Outcome::Read(read(&consumer, &ids, before.as_ref())),
+                Request::Read(ids, before) => {
+                    Outcome::Read(read(&consumer, &ids, &mut first_seen, before.as_ref()))
+                }
                 Request::Identify(topics) => {
-                    Outcome::Identified(topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT))
+                    let described = describe(consumer.client(), &topics, TOPICS_TIMEOUT);
+                    if let Ok(described) = &described {
+                        first_seen.take(described);
+                    }
+                    Outcome::Identified(described)
                 }
             })
         })
@@ -305,6 +322,7 @@ fn sort(outcome: &KafkaResult<()>) -> CommitOutcome {
 fn read(
     consumer: &BaseConsumer<Rebalancing>,
     ids: &[PartitionId],
+    first_seen: &mut FirstSeen,
     before: Option<&BeforeBegin>,
 ) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
     let deadline = Instant::now() + LOGS_TIMEOUT;
@@ -313,13 +331,16 @@ fn read(
         let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
         let topics: Vec<_> = topics.into_iter().collect();
         // Before the commit: one that is read of the topic that was is not taken for one of the topic that is.
-        let topics = topic_ids(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
+        let topics = describe(consumer.client(), &topics, TOPICS_TIMEOUT).map_err(Unread::Topic)?;
+        first_seen.take(&topics);
         let committed = committed(consumer, ids).map_err(Unread::Coordinator)?;
         Ok((Arc::<str>::from(cluster), topics, committed))
     });
     let beginning = |id: &PartitionId| {
         let (cluster, topics, committed) = asked.as_ref().map_err(Clone::clone)?;
-        let topic_id = topics.get(&id.topic).cloned().unwrap_or(Ok(None)).map_err(Unread::Topic)?;
+        let topic = topics.get(&id.topic).expect("each one is in the answer");
+        let topic = topic.as_ref().map_err(|error| Unread::Topic(error.clone()))?;
+        let is_new = first_seen.is_new(id, topic.id);
         if Instant::now() >= deadline {
             return Err(Unread::NotAsked);
         }
@@ -331,7 +352,8 @@ fn read(
         // Of the client that reads committed messages only: the end is where these end.
         let (start, end) =
             consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
-        let beginning = Beginning { commit, log: Log { start, end }, cluster: cluster.clone(), topic_id };
+        let (log, cluster) = (Log { start, end }, cluster.clone());
+        let beginning = Beginning { commit, log, cluster, topic_id: topic.id, is_new };
         if before.is_none_or(|before| before(id, &beginning)) { Ok(beginning) } else { Err(Unread::Volume) }
     };
     ids.iter().map(|id| (id.clone(), beginning(id))).collect()
@@ -375,10 +397,14 @@ mod tests {
             log: Log { start: 10, end: 20 },
             cluster: "c".into(),
             topic_id: None,
+            is_new: false,
         };
         let gapless: Vec<i64> = (0..30).filter(|offset| begins(Some(*offset)).is_gapless()).collect();
         assert_eq!(gapless, (10..=20).collect::<Vec<i64>>());
         assert!(!begins(None).is_gapless());
+        let begins = |is_new, initial| Beginning { is_new, ..begins(None) }.begins_at_oldest(initial);
+        let (earliest, latest) = (InitialOffset::Earliest, InitialOffset::Latest);
+        assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
     }
 
     /// What comes of commits of so many partitions, of which these are refused with this code, and the requests that it took.

@@ -209,8 +209,10 @@ impl Consumer {
             .create_with_context(rebalancing)
             .map_err(|source| Error::Create { group: group.clone(), source })?;
         let client = Arc::new(client);
-        let committer =
+        let mut committer =
             Committer::start(Arc::downgrade(&client)).map_err(|source| Error::Committer { source })?;
+        // What comes later is known as that from then on.
+        committer.identify(kafka.topics.iter().map(|topic| topic.as_str().into()).collect());
         let logs = LogReader::start(Arc::downgrade(&client)).inspect_err(
             |error| tracing::warn!(%error, "the thread that asks where logs end could not be started"),
         );

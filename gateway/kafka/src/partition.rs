@@ -5,7 +5,7 @@ use crate::{
     rebalancing::Rebalancing,
 };
 use rdkafka::{
-    Offset,
+    Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, base_consumer},
     error::KafkaResult,
     message::BorrowedMessage,
@@ -40,8 +40,22 @@ impl PartitionQueue {
     /// Behind what was polled last, be it a message or something that is none, like the end of a transaction. `None` before
     /// the first, and when librdkafka does not say. It asks a thread of librdkafka: not to be called per message.
     pub fn position(&self) -> Option<i64> {
-        let positions = self.consumer.position().ok()?;
-        match positions.find_partition(&self.id.topic, self.id.partition)?.offset() {
+        self.positions()?.of(&self.id)
+    }
+
+    /// The same of all partitions of the process, for the price of one.
+    pub fn positions(&self) -> Option<Positions> {
+        self.consumer.position().ok().map(Positions)
+    }
+}
+
+/// Behind what was polled last, partition by partition: see [`PartitionQueue::position`].
+pub struct Positions(TopicPartitionList);
+
+impl Positions {
+    /// Of this partition.
+    pub fn of(&self, id: &PartitionId) -> Option<i64> {
+        match self.0.find_partition(&id.topic, id.partition)?.offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,
         }

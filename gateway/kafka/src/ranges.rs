@@ -124,6 +124,8 @@ pub struct Ranges {
     horizon: i64,
     /// Of the stored plan.
     committed: Option<i64>,
+    /// What the coordinator is known to have: as above, until it has forgotten that.
+    kept: Option<i64>,
     pending: Option<Pending>,
     /// When the last stored commit was begun, or the partition assigned.
     proof: Duration,
@@ -211,6 +213,7 @@ impl Ranges {
             is_planned: !start.replaced,
             horizon: beginning.horizon,
             committed: plan.map(|plan| plan.offset),
+            kept: plan.map(|plan| plan.offset),
             pending: None,
             proof: now.steady,
             pace: Pace::new(beginning.first, now.steady),
@@ -252,24 +255,6 @@ impl Ranges {
     /// Takes down where the log ends.
     pub fn log_ends(&mut self, offset: i64) {
         self.log_end = self.log_end.max(offset);
-    }
-
-    /// How soon a commit is wanted; nothing while one is in flight.
-    pub fn urgency(&self, now: Now) -> Urgency {
-        if self.has_ended || self.pending.is_some() {
-            return Urgency::None;
-        }
-        let wait = self.waits_for(now);
-        let waits = matches!(wait, Some(Wait::PlanCommit | Wait::Horizon | Wait::Proof));
-        if !self.is_planned || waits || self.can_switch() || self.partings.wait(self.offset()) {
-            return Urgency::Now;
-        }
-        // What a range held back by another one behind it covers is committed with the regular one.
-        let moved = self.committed != Some(self.offset());
-        let runs_out =
-            self.log_end > self.horizon && !self.switches() && self.pace.runs_out(self.horizon - self.tail);
-        let ages = !self.flight.is_empty() && now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX / 2;
-        if moved || runs_out || ages { Urgency::Regular } else { Urgency::None }
     }
 
     /// Begins a commit. `None` when there is nothing to commit, or one is in flight.
@@ -315,7 +300,7 @@ impl Ranges {
             CommitOutcome::Stored => {
                 let Pending { offset, horizon, begun, switches } = pending;
                 self.is_planned = true;
-                self.committed = Some(offset);
+                (self.committed, self.kept) = (Some(offset), Some(offset));
                 self.horizon = horizon;
                 self.proof = begun;
                 self.flight.forget_settled();

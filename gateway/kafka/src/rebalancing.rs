@@ -394,7 +394,8 @@ mod tests {
         assignment.committer = Some(Committer::start(Weak::new()).unwrap());
         let id = PartitionId { topic: "spans".into(), partition: 0 };
         let log = Log { start: 0, end: 5 };
-        let beginning = Beginning { commit: None, log, cluster: "cluster".into(), topic_id: None };
+        let beginning =
+            Beginning { commit: None, log, cluster: "cluster".into(), topic_id: None, is_new: false };
         assignment.arrivals.arrive(vec![id.clone()]);
         assignment.begin(id.clone(), &beginning, &ConsumerStats::default());
         let rebalancing = Rebalancing::new(assignment, Duration::ZERO);

@@ -82,7 +82,8 @@ mod tests {
         let mut assignment = Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy);
         let id = PartitionId { topic: "spans".into(), partition: 0 };
         let log = Log { start: 0, end: 5 };
-        let beginning = Beginning { commit: None, log, cluster: "cluster".into(), topic_id: None };
+        let beginning =
+            Beginning { commit: None, log, cluster: "cluster".into(), topic_id: None, is_new: false };
         assignment.arrivals.arrive(vec![id.clone()]);
         assignment.begin(id.clone(), &beginning, &ConsumerStats::default());
         let [ready] = &mut assignment.arrivals.take_ready()[..] else { panic!("it begins") };

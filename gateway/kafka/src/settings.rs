@@ -5,6 +5,7 @@
 
 use crate::{refusal::LIMIT_PROPERTY, security::security_settings};
 use sluice_gateway_config::{GroupProtocol, Kafka, SecretFileError, budget::ANSWER_BYTES_MIN};
+use std::time::Duration;
 
 /// Who this consumer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub struct Identity {
 
 /// How long the group waits for a silent member. Longer than a pod needs to come back, so that a restart moves nothing.
 pub const SESSION_TIMEOUT_MS: u32 = 45_000;
+
+/// How often topics are looked at, and so how late added partitions are found. Chosen: sooner than a pod can be started for them, so that
+/// those find them that know what was there before; and a small request every ten seconds.
+pub(crate) const METADATA_REFRESH: Duration = Duration::from_secs(10);
 
 /// The smallest fetch per partition, whatever the record batches: less would make small requests of a busy topic.
 const FETCH_BYTES_MIN: u64 = 64 << 10;
@@ -87,8 +92,7 @@ pub fn consumer_settings<'a>(
         ("enable.partition.eof", "true".into()),
         // Lag per partition for the metrics.
         ("statistics.interval.ms", "5000".into()),
-        // New partitions are found within this time.
-        ("topic.metadata.refresh.interval.ms", "60000".into()),
+        ("topic.metadata.refresh.interval.ms", METADATA_REFRESH.as_millis().to_string()),
     ]);
     settings.extend(membership(kafka.group_protocol, identity));
     settings.extend(identity.rack.iter().map(|rack| ("client.rack", rack.clone())));

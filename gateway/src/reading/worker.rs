@@ -24,6 +24,7 @@ mod partition;
 mod refetches;
 mod room;
 mod seal;
+mod tail;
 mod wait;
 
 use crate::{
@@ -129,6 +130,8 @@ pub struct Worker {
     replays: Option<(PartitionId, Generation)>,
     /// Batches that could not be read.
     refetches: Refetches,
+    /// When it was last asked what lies behind last messages.
+    looked_behind: Option<Instant>,
     /// Time of this turn that went into handing blocks over.
     handing: Duration,
     /// What it was said to hold.
@@ -161,6 +164,7 @@ impl Worker {
             letters: Letters::default(),
             replays: None,
             refetches: Refetches::default(),
+            looked_behind: None,
             handing: Duration::ZERO,
             told: Told::default(),
         }
@@ -176,6 +180,7 @@ impl Worker {
                 self.let_go_of_crowded();
             }
             self.share_room();
+            self.look_behind(Instant::now());
             self.advance(Instant::now());
             self.tell_memory();
             self.parts.shortage.say(self.out_of_room || self.unsealed);
@@ -287,11 +292,11 @@ impl Worker {
                     }
                 }
                 Some(Ok(message)) if matches!(reading.state, State::Lettering(_)) => {
-                    progressed = true;
+                    (progressed, reading.tail_unasked) = (true, false);
                     self.take_ahead(reading, &message, || message.detach());
                 }
                 Some(Ok(message)) => {
-                    progressed = true;
+                    (progressed, reading.tail_unasked) = (true, false);
                     match self.take(reading, &message) {
                         Taken::Yes => {}
                         Taken::NoRoom => self.keep(reading, &message),

@@ -165,7 +165,8 @@ impl Assignment {
         let commits = self.is_commit_due();
         // They take turns: the leader of a partition that arrives may hold up a request for seconds, again and again.
         let is_their_turn = commits && std::mem::take(&mut self.has_read);
-        let arriving = if is_their_turn { None } else { self.arrivals.due() };
+        let Self { arrivals, unreleased, .. } = self;
+        let arriving = if is_their_turn { None } else { arrivals.due(|id| !unreleased.contains_key(id)) };
         if let Some(ids) = arriving {
             self.has_read = true;
             let before = self.before_begin.clone();

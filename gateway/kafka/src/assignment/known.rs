@@ -15,9 +15,11 @@ impl Assignment {
     /// What is known of every partition that is assigned.
     pub fn known(&self, now: Now) -> BTreeMap<PartitionId, Known> {
         let begun = self.owned.iter().map(|(id, owned)| (id, self.known_of(id, owned, now)));
-        let not_begun = |worker| move |id| (id, Known::not_begun(worker));
-        let arriving = self.arrivals.arriving().map(not_begun(AtWorker::Arriving));
-        let halted = self.arrivals.halted().map(not_begun(AtWorker::Halted));
+        let arriving = self.arrivals.arriving().map(|id| {
+            let is_held = self.unreleased.contains_key(id);
+            (id, Known::not_begun(if is_held { AtWorker::NoRoom } else { AtWorker::Arriving }))
+        });
+        let halted = self.arrivals.halted().map(|id| (id, Known::not_begun(AtWorker::Halted)));
         begun.chain(arriving).chain(halted).map(|(id, known)| (id.clone(), known)).collect()
     }
 

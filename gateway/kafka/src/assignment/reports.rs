@@ -38,6 +38,9 @@ impl Assignment {
                 return;
             }
             Report::Released { id, generation, renew } => {
+                if self.unreleased.get(id) == Some(generation) {
+                    self.unreleased.remove(id);
+                }
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
                     owned.is_released = true;
                     owned.renew = *renew;

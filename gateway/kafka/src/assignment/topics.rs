@@ -4,13 +4,14 @@
 //! is never read once the new log is longer. So brokers are asked for the ids every [`IDENTIFY_INTERVAL`].
 //!
 //! Why the process ends then: each partition of the topic stands at an offset that means nothing, in librdkafka too. A start reads where
-//! they begin, finds plans that were committed under another id, and begins at the beginning of the log.
+//! they begin, finds plans that were committed under another id, and begins at the beginning of the log. So that it finds them, all of
+//! them are committed once more: the coordinator has forgotten those of partitions that rested when the topic went.
 //!
 //! Limits: what was read of the new topic until it was noticed is read again; its rows are doubled, and the next start says that they
 //! may be ([`crate::ranges::Fresh::TopicRecreated`]). What an owner that is gone has committed meanwhile is read with its id.
 
-use super::Assignment;
-use crate::topic_ids::TopicIds;
+use super::{Assignment, Owned, PartitionId};
+use crate::topic_descriptions::Descriptions;
 use rdkafka::error::KafkaResult;
 use std::{
     collections::BTreeSet,
@@ -42,14 +43,17 @@ impl Assignment {
     }
 
     /// Brokers that do not answer, and a topic that is not there, say nothing: reading stands still by itself.
-    pub(super) fn take_identified(&mut self, identified: KafkaResult<TopicIds>) {
+    pub(super) fn take_identified(&mut self, identified: KafkaResult<Descriptions>) {
         let Ok(identified) = identified else { return };
-        let is_another = |then: [u8; 16], topic: &Arc<str>| matches!(identified.get(topic), Some(Ok(Some(now))) if *now != then);
-        let found = self
-            .owned
-            .iter()
-            .find(|(id, owned)| owned.ranges.topic_id().is_some_and(|then| is_another(then, &id.topic)));
-        self.made_anew = found.map(|(id, _)| TopicMadeAnew { topic: id.topic.clone() });
+        let now = |topic: &Arc<str>| identified.get(topic)?.as_ref().ok()?.id;
+        let is_another = |(id, owned): &(&PartitionId, &mut Owned)| {
+            let then = owned.ranges.topic_id();
+            then.zip(now(&id.topic)).is_some_and(|(then, now)| then != now)
+        };
+        for (id, owned) in self.owned.iter_mut().filter(is_another) {
+            owned.ranges.forgotten();
+            self.made_anew.get_or_insert_with(|| TopicMadeAnew { topic: id.topic.clone() });
+        }
     }
 
     /// The topic that was found to be another one, once.

@@ -5,6 +5,7 @@
 
 #[cfg(doc)]
 use super::METADATA_BYTES_MAX;
+use super::{Now, PROOF_AGE_MAX, Ranges, Wait};
 use std::time::Duration;
 
 /// How soon a commit is wanted.
@@ -49,4 +50,29 @@ pub struct Pending {
     pub begun: Duration,
     /// Whether it brings the rule that is wanted.
     pub switches: bool,
+}
+
+impl Ranges {
+    /// How soon a commit is wanted; nothing while one is in flight.
+    pub fn urgency(&self, now: Now) -> Urgency {
+        if self.has_ended || self.pending.is_some() {
+            return Urgency::None;
+        }
+        let wait = self.waits_for(now);
+        let waits = matches!(wait, Some(Wait::PlanCommit | Wait::Horizon | Wait::Proof));
+        if !self.is_planned || waits || self.can_switch() || self.partings.wait(self.offset()) {
+            return Urgency::Now;
+        }
+        // What a range held back by another one behind it covers is committed with the regular one.
+        let moved = self.kept != Some(self.offset());
+        let runs_out =
+            self.log_end > self.horizon && !self.switches() && self.pace.runs_out(self.horizon - self.tail);
+        let ages = !self.flight.is_empty() && now.steady.saturating_sub(self.proof) > PROOF_AGE_MAX / 2;
+        if moved || runs_out || ages { Urgency::Regular } else { Urgency::None }
+    }
+
+    /// Has the plan committed once more: the coordinator may have forgotten it, as it does with all of a topic that is deleted.
+    pub fn forgotten(&mut self) {
+        self.kept = None;
+    }
 }

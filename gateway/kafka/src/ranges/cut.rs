@@ -26,7 +26,7 @@ pub enum Cut {
     Size,
     /// The plan that was found says so.
     Planned,
-    /// It was to be sent (by age, or because memory is short); must be planned.
+    /// It was to be sent (by age, or because memory is short), or the log ends with what is no message; must be planned.
     Time,
     /// Its rows would not fit a block, or the server cannot take them at once; must be planned.
     Split,
@@ -226,7 +226,7 @@ impl Cutter {
         // A planned cut can lie in a gap behind the last message; it is reached, since the position is passed.
         Some(match self.planned.pop_front() {
             Some(cut) => self.close(cut, Cut::Planned),
-            None => self.close(self.position, Cut::Time),
+            None => self.close(self.position.max(self.passed), Cut::Time),
         })
     }
 
@@ -241,16 +241,22 @@ impl Cutter {
     }
 
     /// Takes down that no message lies between the position and this offset, where the log ends for now. It must be true:
-    /// the consumer has read to that end. Without it, control records in front of the horizon would never be passed. To
-    /// be called until it gives no range.
+    /// the consumer has read to that end. Without it, control records in front of the horizon would never be passed, and
+    /// those behind the last message never committed: the group would lag by them for as long as none follows. To be
+    /// called until it gives no range.
     pub fn caught_up(&mut self, offset: i64) -> Option<Closed> {
         self.passed = self.passed.max(offset);
-        if !self.switches || self.is_holding() || self.is_replaying() {
+        if self.is_holding() || self.is_replaying() {
+            return None;
+        }
+        // What is open ends by time, and they with it.
+        if !self.switches && (self.fill.messages > 0 || self.passed <= self.position) {
             return None;
         }
         Some(match self.planned.pop_front() {
             Some(cut) => self.close(cut, Cut::Planned),
-            None => self.close(self.position.max(self.horizon), Cut::Switch),
+            None if self.switches => self.close(self.position.max(self.horizon), Cut::Switch),
+            None => self.close(self.passed, Cut::Time),
         })
     }
 

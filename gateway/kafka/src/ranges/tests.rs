@@ -248,7 +248,28 @@ fn control_records_in_front_of_the_horizon_are_passed() {
     take(&mut ranges, &mut cutter, 2);
     assert_eq!(cutter.flush(), None);
     assert_eq!(cutter.caught_up(14), None);
-    assert_eq!(flush(&mut ranges, &mut cutter), range(10, 12));
+    assert_eq!(flush(&mut ranges, &mut cutter), range(10, 14));
+}
+
+#[test]
+fn control_records_behind_the_last_message_are_committed_with_it_or_by_a_range_without_messages() {
+    let (mut ranges, mut cutter, _) = assign(None, RULE, Log { start: 0, end: 3 }).unwrap();
+    store(&mut ranges, 0);
+    take(&mut ranges, &mut cutter, 2);
+    assert_eq!(cutter.caught_up(3), None, "what is open ends by time");
+    assert_eq!(flush(&mut ranges, &mut cutter), range(0, 3));
+    assert_eq!(cutter.caught_up(3), None);
+    let closed = cutter.caught_up(5).unwrap();
+    assert_eq!((closed.range, closed.fill.messages), (range(3, 5), 0));
+    assert_eq!(cutter.caught_up(5), None);
+    ranges.closed(GENERATION, &closed);
+    ranges.settled(GENERATION, closed.range);
+    assert_eq!(ranges.offset(), 0, "the messages in front of them are not in");
+    store(&mut ranges, 0);
+    assert_eq!(released(&mut ranges, 0), [range(0, 3)]);
+    ranges.settled(GENERATION, range(0, 3));
+    assert_eq!(store(&mut ranges, 1).offset, 5);
+    assert_eq!((cutter.offer(4, 1), cutter.offer(5, 1)), (Offer::Seen, Offer::Take));
 }
 
 #[test]

@@ -21,10 +21,12 @@ pub(super) struct Reading {
     pub closing: Option<Closed>,
     pub block: Option<OpenBlock>,
     pub state: State,
-    /// Where the log ended when the partition began.
+    /// Where the log ended when the partition began, or later, where what was polled last is no message.
     pub log_end: i64,
-    /// Whether all of it was read.
+    /// Whether all of it was read: no message lies in front of that end which the cutter has not.
     pub caught_up: bool,
+    /// The broker had no more, and it is not known yet whether what was polled last is a message.
+    pub tail_unasked: bool,
     /// Why the last letter was sent that was delivered.
     pub lettered: Option<&'static str>,
     /// Messages that cannot be read, of late, with no other one among them.
@@ -55,6 +57,7 @@ impl Owned {
             state: State::Polling,
             log_end,
             caught_up: false,
+            tail_unasked: false,
             lettered: None,
             rejected_in_a_row: 0,
         };
@@ -90,6 +93,22 @@ impl Reading {
         let reaches = |position: i64| position >= self.log_end;
         self.caught_up =
             self.caught_up || reaches(self.cutter.position()) || polled_up_to().is_some_and(reaches);
+        self.tail_unasked = true;
+    }
+
+    /// Whether the log may go on behind the last message with something that is none, like the end of a transaction, which a range can
+    /// cover.
+    pub fn may_end_later(&self) -> bool {
+        self.tail_unasked && self.closing.is_none() && matches!(self.state, State::Polling)
+    }
+
+    /// Takes down up to where the log was polled, every message of which the cutter has; `None` when nothing was.
+    pub fn polled_up_to(&mut self, up_to: Option<i64>) {
+        self.tail_unasked = false;
+        // Below that a replica lags behind, and more is to come.
+        if let Some(end) = up_to.filter(|end| *end >= self.log_end) {
+            (self.log_end, self.caught_up) = (end, true);
+        }
     }
 
     pub fn is(&self, id: &PartitionId, generation: Generation) -> bool {
@@ -124,6 +143,7 @@ mod tests {
             rejected_in_a_row: 0,
             log_end: 10,
             caught_up: false,
+            tail_unasked: false,
         }
     }
 
@@ -144,5 +164,36 @@ mod tests {
         reading.came_to_an_end(|| unreachable!("it is known without asking"));
         assert!(reading.caught_up);
         reading.came_to_an_end(|| unreachable!("it stays so"));
+    }
+
+    #[test]
+    fn what_lies_behind_the_last_message_is_looked_for_once_and_ends_with_it() {
+        let mut reading = reading();
+        assert!(!reading.may_end_later(), "more may come");
+        assert_eq!(reading.cutter.take(9, None), None);
+        reading.came_to_an_end(|| None);
+        assert!(reading.may_end_later());
+        reading.polled_up_to(Some(11));
+        assert!(!reading.may_end_later(), "it is known");
+        assert_eq!((reading.log_end, reading.caught_up), (11, true));
+        assert_eq!(reading.cutter.caught_up(reading.log_end), None);
+        reading.closing = reading.cutter.flush();
+        assert_eq!(reading.closing.unwrap().range.next, 11);
+        reading.came_to_an_end(|| unreachable!("all of it was read"));
+        assert!(!reading.may_end_later(), "its block is not sealed");
+        reading.closing = None;
+        assert!(reading.may_end_later());
+        reading.state = State::Stopped;
+        assert!(!reading.may_end_later(), "what is polled now is not read");
+    }
+
+    #[test]
+    fn the_end_of_a_replica_that_lags_behind_is_not_passed() {
+        let mut reading = reading();
+        reading.came_to_an_end(|| None);
+        for polled in [None, Some(9)] {
+            reading.polled_up_to(polled);
+            assert_eq!((reading.log_end, reading.caught_up), (10, false));
+        }
     }
 }

@@ -77,6 +77,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         rejected_in_a_row: 0,
         log_end: 90,
         caught_up: false,
+        tail_unasked: false,
     };
     assert!(reading.cutter.is_replaying() && worker.opens(&mut reading));
     assert_eq!(reading.cutter.take(0, Some(b"value")), None);

@@ -70,7 +70,7 @@ impl Logs {
         let of = OfPartition::new(Some(OffsetRange { first: log.start, next: log.end }), commit);
         Self {
             cluster: cluster.to_string(),
-            begins_at_oldest: initial == InitialOffset::Earliest,
+            begins_at_oldest: beginning.begins_at_oldest(initial),
             of: BTreeMap::from([(id.clone(), of)]),
         }
     }

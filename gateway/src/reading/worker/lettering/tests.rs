@@ -130,6 +130,7 @@ impl Bench {
             state: State::Polling,
             log_end: 10,
             caught_up: false,
+            tail_unasked: false,
             lettered: None,
             rejected_in_a_row: 0,
         }

@@ -32,7 +32,7 @@ fn logs(committed: i64) -> Logs {
 /// The partition is about to begin, at 40 too.
 fn beginning(committed: i64, metadata: String) -> Beginning {
     let log = Log { start: 40, end: 90 };
-    Beginning { commit: Some((committed, metadata)), log, cluster: "c".into(), topic_id: None }
+    Beginning { commit: Some((committed, metadata)), log, cluster: "c".into(), topic_id: None, is_new: false }
 }
 
 /// The plan of an owner that has nothing in flight.

@@ -1,4 +1,4 @@
-//! Which topics these are: a topic that is deleted and made again has its name and another id (KIP-516).
+//! Which topics these are, and how many partitions they have: a topic that is deleted and made again has its name and another id (KIP-516).
 //!
 //! Place in the flow: the commit thread asks when a partition begins, and every few seconds for all that are owned. Owner: whoever asks; it
 //! waits for the answer.
@@ -26,26 +26,36 @@ use std::{
     time::Duration,
 };
 
-/// The id of each topic, by its name; without one where brokers (before 2.8) give topics none.
-pub type TopicIds = BTreeMap<Arc<str>, KafkaResult<TopicId>>;
+/// What brokers say of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// Its id; none where brokers (before 2.8) give topics none.
+    pub id: TopicId,
+    /// How many partitions it has.
+    pub partitions: usize,
+}
 
-/// Asks for the ids of topics; each of them is in the answer. Blocks for up to `timeout`.
+/// What is said of each topic, by its name.
+pub type Descriptions = BTreeMap<Arc<str>, KafkaResult<Description>>;
+
+/// Asks what topics these are; each of them is in the answer. Blocks for up to `timeout`.
 ///
 /// # Errors
 /// When no broker answers. That a topic is not there is said of the topic.
-pub fn topic_ids<C: ClientContext>(
+pub fn describe<C: ClientContext>(
     client: &Client<C>,
     topics: &[Arc<str>],
     timeout: Duration,
-) -> KafkaResult<TopicIds> {
+) -> KafkaResult<Descriptions> {
     let names: Vec<CString> = topics.iter().filter_map(|topic| CString::new(&**topic).ok()).collect();
     let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     let event = Question::new(client, &names, millis).ask(client, millis)?;
-    let mut ids = event.ids()?;
+    let mut described = event.descriptions()?;
     for topic in topics {
-        ids.entry(topic.clone()).or_insert_with(|| Err(refused(RDKafkaErrorCode::UnknownTopicOrPartition)));
+        let unknown = || Err(refused(RDKafkaErrorCode::UnknownTopicOrPartition));
+        described.entry(topic.clone()).or_insert_with(unknown);
     }
-    Ok(ids)
+    Ok(described)
 }
 
 fn refused(code: RDKafkaErrorCode) -> KafkaError {
@@ -98,7 +108,7 @@ impl Drop for Question {
 struct Answer(*mut rd::rd_kafka_event_t);
 
 impl Answer {
-    fn ids(&self) -> KafkaResult<TopicIds> {
+    fn descriptions(&self) -> KafkaResult<Descriptions> {
         let mut count = 0;
         // SAFETY: the event is alive. `result` is null when it is none of this kind, which is not asked any further; the topics live as
         // long as the event, and are as many as `count` says.
@@ -111,26 +121,28 @@ impl Answer {
             let topics = rd::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
             if count == 0 { &[] } else { std::slice::from_raw_parts(topics, count) }
         };
-        Ok(described.iter().map(|topic| Self::id(*topic)).collect())
+        Ok(described.iter().map(|topic| Self::description(*topic)).collect())
     }
 
     /// Of one of an event's topics, while the event is there.
-    fn id(topic: *const rd::rd_kafka_TopicDescription_t) -> (Arc<str>, KafkaResult<TopicId>) {
-        // SAFETY: the topic lives as long as its event, which the caller has; so does its name, a string that ends with zero, and its id. Neither is null; the
-        // error is where there is none.
+    fn description(topic: *const rd::rd_kafka_TopicDescription_t) -> (Arc<str>, KafkaResult<Description>) {
+        let mut partitions = 0;
+        // SAFETY: the topic lives as long as its event, which the caller has; so does its name, a string that ends with zero, and its id.
+        // Neither is null; the error is where there is none. Of the partitions only their number is looked at.
         let (name, error, [most, least]) = unsafe {
             let name = CStr::from_ptr(rd::rd_kafka_TopicDescription_name(topic));
             let error = rd::rd_kafka_error_code(rd::rd_kafka_TopicDescription_error(topic));
             let id = rd::rd_kafka_TopicDescription_topic_id(topic);
             let halves =
                 [rd::rd_kafka_Uuid_most_significant_bits(id), rd::rd_kafka_Uuid_least_significant_bits(id)];
+            rd::rd_kafka_TopicDescription_partitions(topic, &raw mut partitions);
             (name, error, halves)
         };
         let mut id = [0; 16];
         id[..8].copy_from_slice(&most.to_be_bytes());
         id[8..].copy_from_slice(&least.to_be_bytes());
         let id = Some(id).filter(|id| *id != [0; 16]);
-        (name.to_string_lossy().into(), sorted(error).map(|()| id))
+        (name.to_string_lossy().into(), sorted(error).map(|()| Description { id, partitions }))
     }
 }
 
