@@ -31,7 +31,7 @@ const INSERTS_OF_ANOTHER: u64 = 6;
 /// Partitions that the topic grows to.
 const PARTITIONS_MORE: i32 = 12;
 
-/// New partitions are found when the metadata is read again, once a minute.
+/// New partitions are found when the metadata is read again, every ten seconds; what comes behind that takes as long as a rebalance.
 const METADATA_PATIENCE: Duration = Duration::from_mins(3);
 
 /// What a gateway ends with whose name in the group another process has taken.
