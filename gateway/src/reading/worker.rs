@@ -180,8 +180,9 @@ impl Worker {
                 self.let_go_of_crowded();
             }
             self.share_room();
-            self.look_behind(Instant::now());
-            self.advance(Instant::now());
+            let now = Instant::now();
+            self.look_behind(now);
+            self.advance(now);
             self.tell_memory();
             self.parts.shortage.say(self.out_of_room || self.unsealed);
             self.parts
