@@ -243,7 +243,7 @@ pub mod reason {
     pub const SPEC_INVALID: &str = "SpecInvalid";
     /// Kafka cannot be reached, or a topic is missing.
     pub const SOURCE_UNAVAILABLE: &str = "SourceUnavailable";
-    /// ClickHouse, its table or the credentials are not as they must be.
+    /// ClickHouse, its table or the credentials are not as they must be, or what gateways insert does not come through.
     pub const SINK_UNAVAILABLE: &str = "SinkUnavailable";
     /// Gateways do not become ready.
     pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";

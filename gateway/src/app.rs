@@ -103,7 +103,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     watch_signals(&io, events_out.clone())?;
     tracing::info!(pipeline = %pipeline(config), listen = %checked.listen(), "the gateway starts");
 
-    let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events) else {
+    let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
         tracing::info!("stopped before the table was seen to fit");
         return Ok(());
     };
@@ -198,7 +198,12 @@ fn watch_signals(io: &Runtime, events: Sender<Event>) -> anyhow::Result<()> {
 }
 
 /// Waits until the table is there and fits: one line when what is wrong changes. `None` when a signal came first.
-fn wait_for_table(io: &Runtime, shards: &[Sink], events: &Receiver<Event>) -> Option<TableFit> {
+fn wait_for_table(
+    io: &Runtime,
+    shards: &[Sink],
+    events: &Receiver<Event>,
+    status: &Status,
+) -> Option<TableFit> {
     let mut last = String::new();
     for tries in 1.. {
         match io.block_on(sink::check_shards(shards)) {
@@ -214,6 +219,7 @@ fn wait_for_table(io: &Runtime, shards: &[Sink], events: &Receiver<Event>) -> Op
                 let text = error.to_string();
                 if text != last {
                     tracing::warn!("not ready: {text}; asking again");
+                    status.waits_for_table(&text);
                     last = text;
                 }
             }

@@ -33,14 +33,28 @@ const REQUEST_SECONDS: u64 = 2;
 /// a reconcile.
 const REQUESTS_MAX: usize = 128;
 
+/// Characters that are kept of why a gateway is not ready: they go into the status, beside those of others.
+const ABSENCE_CHARS_MAX: usize = 500;
+
 /// A gateway that can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gateway {
     /// The number in its name.
     pub ordinal: u32,
     /// Whether it is ready and is to stay.
     pub is_ready: bool,
     address: SocketAddr,
+}
+
+/// What a gateway says of why it takes no part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absence {
+    /// It gives no answer.
+    Silent,
+    /// It takes part, or was asked to leave.
+    None,
+    /// This, in its own words.
+    Because(String),
 }
 
 /// Why a gateway gave no answer.
@@ -120,6 +134,18 @@ impl Gateway {
             return Err(Error::Refused { address: self.address, path, status });
         }
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Why it takes no part.
+    async fn absence(self) -> Absence {
+        let Ok((status, body)) = self.ask(Method::GET, "/readyz").await else { return Absence::Silent };
+        let words = String::from_utf8_lossy(&body);
+        let words: String = words.trim().chars().take(ABSENCE_CHARS_MAX).collect();
+        let is_meant = async || self.says().await == Says::Drains;
+        if status != StatusCode::SERVICE_UNAVAILABLE || words.is_empty() || is_meant().await {
+            return Absence::None;
+        }
+        Absence::Because(words)
     }
 
     /// Asks it to leave or to stay, and how far it is. What goes wrong is no answer, and is asked again.
@@ -229,6 +255,12 @@ pub async fn metrics_of(gateways: impl Iterator<Item = Gateway>) -> Vec<Said> {
         let text = gateway.metrics().await;
         Said { ordinal: gateway.ordinal, after: begun.elapsed(), text }
     });
+    answers.buffer_unordered(REQUESTS_MAX).collect().await
+}
+
+/// Asks all of them why they take no part.
+pub async fn absences_of(gateways: impl Iterator<Item = Gateway>) -> Vec<(Gateway, Absence)> {
+    let answers = stream::iter(gateways).map(|gateway| async move { (gateway, gateway.absence().await) });
     answers.buffer_unordered(REQUESTS_MAX).collect().await
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Everything runs on tokio's threads. What blocks (librdkafka) runs on its blocking threads, bounded in `kafka::clients`.
 
+pub mod absence;
 pub mod admin;
 pub mod admission;
 pub mod api_error;

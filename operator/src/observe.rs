@@ -106,10 +106,13 @@ pub async fn observe(pipeline: &TracePipeline, world: &World) -> Result<Facts, E
     let pods = gateway_pods(&names, &world.cache);
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
     let partitions = partitions(&source_spec.topics, answer);
-    let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
+    let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let Said { told, messages_lost, sink } = world.shared.telling.ask(&key, &gateways).await;
+    if let Some(workload) = &mut workload {
+        workload.told_by(&world.shared.absences.ask(&key, &gateways).await);
+    }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
     let pods_refused = refused_pods::look(pipeline, workload.as_ref(), &names, world).await;

@@ -10,6 +10,7 @@
 //! A spec that is refused is no failure: it is reported, and what was applied before goes on.
 
 use crate::{
+    absence::Absences,
     api_error::ErrorClass,
     apply,
     cache::{AllPipelines, Cache, Pipeline},
@@ -72,6 +73,8 @@ pub struct Shared {
     pub secrets: KnownSecrets,
     /// Asks gateways how they are.
     pub telling: Telling,
+    /// Why gateways are not ready.
+    pub absences: Absences,
     /// The pipelines of all scopes.
     pub pipelines: AllPipelines,
     /// Carries rollouts on.
@@ -101,6 +104,7 @@ impl World {
         }
         self.shared.scaling.forget(&key);
         self.shared.telling.forget(&key);
+        self.shared.absences.forget(&key);
         self.shared.secrets.forget(&key);
         self.shared.rollouts.forget(&key);
         self.shared.metrics.forget(&key.namespace, &key.name);

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::{
+    absence::Absences,
     admin::{self, Admin, Readiness, WaitsFor},
     api_error::{ApiError, ErrorClass, described},
     args::Args,
@@ -153,6 +154,7 @@ async fn lead(
         rollouts: Rollouts::default(),
         secrets: KnownSecrets::default(),
         telling: Telling::default(),
+        absences: Absences::default(),
         pipelines: AllPipelines::default(),
         defaults: Defaults {
             gateway_image: args.gateway_image.clone(),

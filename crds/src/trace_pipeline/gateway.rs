@@ -93,7 +93,7 @@ fn termination_grace_period() -> String {
 #[x_kube(validation = Rule::new(
     "!has(self.cpuLimit) || !isQuantity(self.cpuLimit) || !isQuantity(self.cpuRequest) \
      || quantity(self.cpuLimit).compareTo(quantity(self.cpuRequest)) >= 0")
-    .message("cpuLimit must not be less than cpuRequest"))]
+    .message("cpuLimit must not be less than cpuRequest, which is 500m where it is not set"))]
 pub struct Resources {
     /// Memory, requested and limit at once: a whole number of Mi or Gi, at least 128Mi. Default 512Mi. The gateway divides
     /// it among fixed buffers when it starts. So another limit replaces gateways (see rollout). What a pod is given in place

@@ -17,6 +17,9 @@ const OWNED: &str = "self.all(k, !(k in ['wait_for_async_insert', 'wait_for_asyn
     && !k.startsWith('deduplicate_') && !k.startsWith('insert_dedup') && !k.startsWith('input_format_') \
     && !k.startsWith('format_') && !k.startsWith('type_json_') && !k.startsWith('http_'))";
 
+/// More of it, beside what the server's estimate of a rule's cost leaves room for.
+const OF_THE_SESSION: &str = "self.all(k, !k.startsWith('session_') && !k.startsWith('param_'))";
+
 /// How rows are inserted.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +37,9 @@ pub struct Insert {
     #[x_kube(validation = Rule::new(OWNED)
         .message("settings has a name that the gateway decides: one that cuts or delays a block (async_insert*, \
                   max_insert_block_size*), deduplicates (deduplicate_*, insert_deduplicat*), reads rows (input_format_*, \
-                  format_*, type_json_*), asks the server (http_*, query*), or that another field sets"))]
+                  format_*, type_json_*), asks the server (http_*, query*), or that another field sets"),
+        validation = Rule::new(OF_THE_SESSION)
+        .message("settings has a name that the gateway decides: one of a session (session_*) or of a query's parameters (param_*)"))]
     pub settings: BTreeMap<String, SettingValue>,
 }
 

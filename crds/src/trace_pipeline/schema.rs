@@ -167,7 +167,7 @@ pub struct ExtraColumn {
     pub type_name: String,
 
     /// The expression from which the server computes it (DEFAULT), such as SpanAttributes.http.route. When it is not set,
-    /// the default of its type.
+    /// the default of its type. Another one is not given to a column that is there and has one: ALTER TABLE … MODIFY COLUMN does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub default: Option<String>,

@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 54] = [
+pub const ALL: [State; 55] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -46,7 +46,7 @@ pub const ALL: [State; 54] = [
     ("draining", "Progressing", "Terminating"),
     ("file-systems-pending", "Progressing", "InProgress"),
     ("group-taken", "Progressing", "InProgress"),
-    ("inserts-failing", "Healthy", "Current"),
+    ("inserts-failing", "Progressing", "InProgress"),
     ("left-alone", "Healthy", "Current"),
     // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.
     ("left-alone-unready", "Progressing", "InProgress"),
@@ -82,6 +82,7 @@ pub const ALL: [State; 54] = [
     // It is as the spec says, so that nobody waits for more; Argo CD shows in addition that nothing runs.
     ("suspended", "Suspended", "Current"),
     ("suspending", "Progressing", "InProgress"),
+    ("table-awaited", "Progressing", "InProgress"),
     ("table-differs", "Healthy", "Current"),
     ("table-missing", "Progressing", "InProgress"),
     ("table-not-managed", "Healthy", "Current"),

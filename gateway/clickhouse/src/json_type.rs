@@ -19,6 +19,7 @@
 //! any order. All of this was tried against ClickHouse 26.7.
 
 use crate::json_limits::JsonLimits;
+use crate::sql::identifier;
 use crate::typed_value::TypedValue;
 
 /// What the paths that the gateway itself writes begin with. They cannot be declared: their values always carry a tag.
@@ -160,6 +161,32 @@ fn first_byte_bit(path: &[u8]) -> u64 {
     1 << (path.first().copied().unwrap_or(0) & 63)
 }
 
+/// A type with these paths declared, and so many dynamic paths where that is given; all else of it stays. What skips one of the paths goes.
+/// Text in, text out: `type_name` is one that [`JsonType::parse`] reads.
+pub(crate) fn altered(type_name: &str, declared: &[(&str, &str)], paths_max: Option<u32>) -> String {
+    let arguments = type_name.strip_prefix("JSON(").and_then(|rest| rest.strip_suffix(')'));
+    let arguments = arguments.map(split_arguments).unwrap_or_default();
+    let is_declared = |path: &str| declared.iter().any(|(declared, _)| *declared == path);
+    let hides_one = |skipped: &str| {
+        let below = format!("{skipped}.");
+        declared.iter().any(|(path, _)| *path == skipped || path.starts_with(&below))
+    };
+    let stays = |argument: &&str| {
+        if argument.starts_with("max_dynamic_paths=") {
+            return paths_max.is_none();
+        }
+        match argument.strip_prefix("SKIP ") {
+            Some(pattern) if pattern.starts_with("REGEXP ") => true,
+            Some(path) => name(path).is_none_or(|(path, _)| !hides_one(&path)),
+            None => name(argument).is_none_or(|(path, _)| !is_declared(&path)),
+        }
+    };
+    let paths_max = paths_max.map(|paths| format!("max_dynamic_paths={paths}"));
+    let stay = arguments.into_iter().map(str::trim).filter(stays).map(str::to_owned);
+    let declared = declared.iter().map(|(path, type_name)| format!("{} {type_name}", identifier(path)));
+    format!("JSON({})", paths_max.into_iter().chain(stay).chain(declared).collect::<Vec<_>>().join(", "))
+}
+
 /// The number after `name`, if the argument is this limit.
 fn limit<N: std::str::FromStr>(argument: &str, name: &str) -> Option<Result<N, JsonTypeError>> {
     let number = argument.strip_prefix(name)?;
@@ -250,6 +277,35 @@ mod tests {
             ("", PathRule::Dynamic),
         ] {
             assert_eq!(json.rule(path.as_bytes()), rule, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_altered_type_keeps_what_nobody_asked_to_change() {
+        let full = "JSON(max_dynamic_types=8, max_dynamic_paths=16, `a.b` Int64, c String, SKIP d, SKIP REGEXP '^p')";
+        for (type_name, declared, paths_max, expected) in [
+            (
+                full,
+                &[("e", "Bool")][..],
+                None,
+                "JSON(max_dynamic_types=8, max_dynamic_paths=16, `a.b` Int64, c String, SKIP d, SKIP REGEXP '^p', `e` Bool)",
+            ),
+            (
+                full,
+                &[("a.b", "String"), ("d.x", "Bool")],
+                Some(32),
+                "JSON(max_dynamic_paths=32, max_dynamic_types=8, c String, SKIP REGEXP '^p', `a.b` String, `d.x` Bool)",
+            ),
+            ("JSON", &[("e", "Bool")], None, "JSON(`e` Bool)"),
+            ("JSON", &[], Some(0), "JSON(max_dynamic_paths=0)"),
+            ("JSON(SKIP dx)", &[("d", "Bool")], None, "JSON(SKIP dx, `d` Bool)"),
+        ] {
+            let altered = altered(type_name, declared, paths_max);
+            assert_eq!(altered, expected);
+            let json = JsonType::parse(&altered).unwrap();
+            for (path, of) in declared {
+                assert_eq!(json.rule(path.as_bytes()), typed(of), "{altered}");
+            }
         }
     }
 

@@ -78,13 +78,13 @@ impl GatewayConfig {
         });
         for server in &kafka.bootstrap_servers {
             found.add_if(!is_host_and_port(server), &at("bootstrapServers"), || {
-                format!("{server:?} is not host:port, such as kafka:9092")
+                format!("{server:?} is not host:port with a port of 1 to 65535, such as kafka:9092")
             });
         }
         found.add_if(kafka.topics.is_empty(), &at("topics"), || "at least one topic".into());
         for topic in &kafka.topics {
             found.add_if(!is_topic(topic), &at("topics"), || {
-                format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+                format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
             });
         }
         found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
@@ -174,7 +174,7 @@ impl GatewayConfig {
         match &self.delivery.dead_letter.topic {
             Some(topic) => {
                 found.add_if(!is_topic(topic), at, || {
-                    format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'")
+                    format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
                 });
                 found.add_if(topics.contains(topic), at, || {
                     format!("{topic:?} is a topic of the source, which would read its dead letters again")

@@ -10,10 +10,7 @@ use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
 use sluice_spool::{Space, Volume};
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -25,7 +22,7 @@ const POLL_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// the group any more. Chosen: twelve times as long as a member may take to give its partitions up in a rebalance, which all others wait for.
 const OUTSIDE_MAX: Duration = Duration::from_mins(2);
 
-/// Partitions that an answer names; more are counted. Kubelet keeps the first kilobyte of an answer.
+/// Partitions that an answer names; more are counted. The operator says the same in the pipeline's status.
 const STUCK_NAMED_MAX: usize = 8;
 
 /// The state of the gateway, as far as others may know it.
@@ -34,14 +31,15 @@ pub struct Status {
     pool: Arc<Pool>,
     volume: Option<Volume>,
     account: RowAccount,
-    table_fits: AtomicBool,
+    /// Why rows cannot be written yet; `None` once they can.
+    table_misfit: Mutex<Option<String>>,
     consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
     spool: OnceLock<Spool>,
     age_max: OnceLock<BlockAge>,
 }
 
-/// Why partitions make the gateway not ready.
+/// Why partitions make the gateway not ready. No words of it change while it is so: the operator writes them into the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stuck(Vec<Still>);
 
@@ -56,7 +54,8 @@ impl Stuck {
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, still) in self.0.iter().take(STUCK_NAMED_MAX).enumerate() {
-            write!(f, "{}{still}", if number > 0 { "; " } else { "" })?;
+            let Still { id, reason, .. } = still;
+            write!(f, "{}partition {id} stands still: {reason}", if number > 0 { "; " } else { "" })?;
         }
         match self.0.len().saturating_sub(STUCK_NAMED_MAX) {
             0 => Ok(()),
@@ -73,7 +72,7 @@ impl Status {
             pool,
             volume,
             account: RowAccount::default(),
-            table_fits: AtomicBool::new(false),
+            table_misfit: Mutex::new(Some("the table was not seen to fit yet".to_owned())),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -99,7 +98,17 @@ impl Status {
 
     /// The table was seen to fit.
     pub fn table_fits(&self) {
-        self.table_fits.store(true, Ordering::Release);
+        *self.table_misfit() = None;
+    }
+
+    /// The table is missing, does not fit, or was not to be seen.
+    pub fn waits_for_table(&self, why: &str) {
+        *self.table_misfit() = Some(format!("waits for the table: {why}"));
+    }
+
+    fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
+        // Whoever held it had nothing left to do that fails.
+        self.table_misfit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The consumer was made.
@@ -255,17 +264,16 @@ impl Health for Status {
         if self.drain.is_requested() {
             return Err("it was asked to drain, and takes no part until POST /resume".to_owned());
         }
-        if !self.table_fits.load(Ordering::Acquire) {
-            return Err("the table was not seen to fit yet".to_owned());
+        if let Some(why) = self.table_misfit().clone() {
+            return Err(why);
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
             return Err("the consumer group has not given an assignment yet".to_owned());
         };
-        let outside = stats.outside().map(|outside| (outside.since.elapsed(), outside.state));
-        if let Some((time, state)) = outside.filter(|(time, _)| *time > OUTSIDE_MAX) {
-            let seconds = time.as_secs();
+        if stats.outside().is_some_and(|outside| outside.since.elapsed() > OUTSIDE_MAX) {
+            let seconds = OUTSIDE_MAX.as_secs();
             return Err(format!(
-                "out of the consumer group for {seconds} s ({state}): nothing is read; see whether its coordinator can be reached, and \
+                "out of the consumer group for more than {seconds} s: nothing is read; see whether its coordinator can be reached, and \
                  whether the user may READ the group"
             ));
         }

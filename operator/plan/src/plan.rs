@@ -376,6 +376,7 @@ impl Sizes {
     ) -> Result<(u32, CheckedConfig), Violations> {
         let spec = &pipeline.spec;
         let partitions = sum(topics).max(1);
+        let wanted = wanted.or_else(|| self.policy.replicas_at_first(partitions));
         let replicas = size::replicas(wanted, partitions, spec.partitions_per_replica);
         // None at all is no reason to make those anew that leave: as many as there would be unless they were given.
         let planned = if replicas > 0 {

@@ -14,6 +14,7 @@ use rdkafka::{mocking::MockCluster, producer::DefaultProducerContext};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_operator::{
+    absence::Absences,
     api_error::ErrorClass,
     cache::{AllPipelines, Cache},
     events::Events,
@@ -125,6 +126,13 @@ impl Bench {
         });
     }
 
+    /// So many of them are ready.
+    pub fn gateways_are_ready(&self, name: &str, ready: u32) {
+        self.server.change(&format!("statefulsets/{name}-gateway"), |workload| {
+            workload["status"]["readyReplicas"] = ready.into();
+        });
+    }
+
     /// A condition as it is written.
     pub fn written(&self, name: &str, kind: &str) -> Option<Value> {
         let pipeline = self.server.get(&format!("tracepipelines/{name}")).unwrap();
@@ -160,6 +168,7 @@ fn shared(server: &ApiServer) -> Arc<Shared> {
         rollouts: Rollouts::by(crate::scaling::clock),
         secrets: KnownSecrets::default(),
         telling: Telling::by(crate::scaling::clock),
+        absences: Absences::by(crate::scaling::clock),
         pipelines: AllPipelines::default(),
     })
 }

@@ -53,6 +53,8 @@ pub struct Behaviour {
     pub blocks: u64,
     /// More lines of its metrics.
     pub more: String,
+    /// Why it takes no part; empty while it does.
+    pub absence: String,
     /// Requests that change something, in their order.
     pub told: Vec<String>,
 }
@@ -99,6 +101,7 @@ impl Behaviour {
         }
         match path {
             "/metrics" => (200, self.metrics()),
+            "/readyz" if !self.absence.is_empty() => (503, format!("{}\n", self.absence)),
             "/drain" | "/resume" if self.can_drain => {
                 self.is_drained = path == "/drain";
                 (202, String::new())

@@ -138,10 +138,61 @@ async fn a_sink_that_takes_nothing_is_said_to_be_away_until_it_takes_something()
     assert_eq!(looked(&bench).await, "False InsertsFailing");
     assert_eq!(looked(&bench).await, "False InsertsFailing");
     assert_eq!(bench.server.take_writes(), []);
-    assert_eq!(bench.condition("prod", "Ready"), "True Running", "it is a report, not a failure");
+    assert_eq!(bench.condition("prod", "Ready"), "False SinkUnavailable");
     inserts(&pods, 6, 4);
     assert_eq!(looked(&bench).await, before);
+    assert_eq!(bench.condition("prod", "Ready"), "True Running");
     bench.server.take_writes();
     assert_eq!(looked(&bench).await, before);
     assert_eq!(bench.server.take_writes(), []);
+}
+
+#[tokio::test]
+async fn a_gateway_that_takes_no_part_says_why_once_that_is_more_than_a_start() {
+    let (mut bench, pods) = saying(ONCE).await;
+    let why = "partition tracing/3 stands still: its dead letters cannot be written";
+    pods.all[1].behaviour.lock().unwrap().absence = why.into();
+    pods.is_unready(1);
+    bench.gateways_are_ready("prod", 1);
+    let counted =
+        ("False Progressing".to_owned(), "1 of 2 gateways are ready; not prod-gateway-1".to_owned());
+    let told = ("False ReplicasNotReady".to_owned(), format!("prod-gateway-1: {why}"));
+    for _ in 0..2 {
+        assert_eq!(ready(&bench).await, counted);
+    }
+    bench.server.take_events();
+    assert_eq!(ready(&bench).await, told);
+    let events = bench.server.take_events();
+    let is_told = |event: &Value| event["type"] == "Warning" && event["note"].as_str().unwrap().contains(why);
+    assert!(events.iter().any(is_told), "{events:?}");
+    bench.server.take_writes();
+    assert_eq!(ready(&bench).await, told);
+    pods.falls_silent(1);
+    assert_eq!((ready(&bench).await, bench.server.take_writes()), (told, Vec::new()), "nothing new");
+    // Another operator hears it for the first time.
+    bench.restart();
+    assert_eq!(ready(&bench).await, counted);
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_asked_to_leave_needs_no_excuse() {
+    let (bench, pods) = saying(ONCE).await;
+    pods.is_unready(1);
+    bench.gateways_are_ready("prod", 1);
+    for _ in 0..4 {
+        // The operator has it take part again, and somebody asks once more.
+        let mut gateway = pods.all[1].behaviour.lock().unwrap();
+        (gateway.can_drain, gateway.is_drained) = (true, true);
+        gateway.absence = "it was asked to drain".into();
+        drop(gateway);
+        assert_eq!(ready(&bench).await.0, "False Progressing");
+    }
+}
+
+/// Lets time pass, and says how Ready is then, and in which words.
+async fn ready(bench: &Bench) -> (String, String) {
+    pass(30);
+    bench.reconcile("prod").await.unwrap();
+    let words = bench.written("prod", "Ready").unwrap()["message"].as_str().unwrap().to_owned();
+    (bench.condition("prod", "Ready"), words)
 }

@@ -172,6 +172,12 @@ pub const VALUES: &[Case] = &[
         message: "settings has a name that the gateway decides",
     },
     Case {
+        pointer: "/spec/sink/clickhouse/insert/settings",
+        taken: &[r#"{"insert_quorum_parallel": "1"}"#],
+        refused: &[r#"{"session_timeout": "1"}"#, r#"{"param_a": "1"}"#],
+        message: "settings has a name that the gateway decides: one of a session",
+    },
+    Case {
         pointer: "/spec/gateway/image",
         taken: &[r#""""#, r#""sluice-gateway:0.1.0""#, r#""r.example.com:5000/a/b@sha256:00ff""#],
         refused: &[r#"" a:1""#, r#""a:1\n""#, r#""é:1""#, r#""a b""#],

@@ -32,7 +32,8 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
         assert_state(&scene.pipeline, "running").await?;
         // With the table that is there now.
         let others = others(scene);
-        try_join_all(others.iter().map(|(other, ..)| other.apply())).await?;
+        let awaiting = awaiting(scene);
+        try_join_all(others.iter().map(|(other, ..)| other.apply()).chain([awaiting.apply()])).await?;
         changed(scene, &versions).await?;
         try_join_all(others.iter().map(async |(other, state, reason)| {
             let says = |status: &TracePipelineStatus| {
@@ -44,6 +45,10 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
         scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "External"}, "replicas": 2}))).await?;
         reached(&scene.pipeline, "scaled-by-others", REACHED, |status| {
             has(status, kind::SCALING_ACTIVE, reason::EXTERNAL) && has(status, kind::READY, reason::RUNNING)
+        })
+        .await?;
+        reached(&awaiting.pipeline, "table-awaited", REACHED, |status| {
+            has(status, kind::READY, reason::REPLICAS_NOT_READY)
         })
         .await
     })
@@ -74,6 +79,12 @@ fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
             reason::SERVERS_NOT_REACHED,
         ),
     ]
+}
+
+/// Its gateway runs, and waits for a table that nobody makes.
+fn awaiting(scene: &Scene) -> Other {
+    let sink = json!({"table": "nobody_makes_it", "schema": {"management": "None"}});
+    Other::new(scene, "no-table", |_| {}, &json!({"replicas": 1, "sink": {"clickhouse": sink}}))
 }
 
 /// Nobody has looked, Kafka was asked, the Job is at work.

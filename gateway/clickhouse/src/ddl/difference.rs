@@ -8,11 +8,13 @@
 //! | table, view | it is made ([`Change::Create`]) |
 //! | a column | it is added ([`Change::AddColumn`]): old rows read its default, no part is rewritten |
 //! | a column's type, a JSON path's, the number of JSON paths | a person: every part is rewritten |
+//! | a column's default, where it has none | a person: rows that are there change what they read |
 //! | TTL | a person: rows are dropped |
 //! | engine, layout, sorting key | a person: a new table, and a copy of the rows |
 //!
 //! Only what was asked for is compared. Columns that nobody asked for, indexes, codecs and settings are the table owner's business;
-//! so is a view's SELECT.
+//! so is a view's SELECT. A default is not compared with another one: the server keeps it with other names and brackets than it was
+//! given.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,8 +24,9 @@ use crate::ddl::view::View;
 use crate::ddl::{
     Engine, ExtraColumn, TableSpec, column_line, create_table, extra_column_line, ttl_expression,
 };
-use crate::json_type::{JsonType, PathRule};
-use crate::table::{DescribedColumn, Mismatch, check, described_columns};
+use crate::json_type::{JsonType, PathRule, altered};
+use crate::sql::identifier;
+use crate::table::{DefaultKind, DescribedColumn, Mismatch, check, described_columns};
 use crate::typed_value::TypedValue;
 
 /// What a server has.
@@ -177,11 +180,17 @@ fn of_extra_column(spec: &TableSpec, column: &ExtraColumn, table: &FoundTable) -
     let Some(found) = table.columns.iter().find(|found| found.name == column.name) else {
         return Some(add_column(spec, &column.name, line));
     };
-    let (wanted, is) = (without_spaces(&column.type_name), without_spaces(&found.type_name));
-    (wanted != is).then(|| {
-        let would = format!("{} MODIFY COLUMN {line}", spec.alter());
-        by_hand(format!("column {}", column.name), column.type_name.clone(), found.type_name.clone(), would)
-    })
+    let would = format!("{} MODIFY COLUMN {line}", spec.alter());
+    if without_spaces(&column.type_name) != without_spaces(&found.type_name) {
+        let (wanted, is) = (column.type_name.clone(), found.type_name.clone());
+        return Some(by_hand(format!("column {}", column.name), wanted, is, would));
+    }
+    let wanted = column.default.as_ref().filter(|_| found.default_kind != DefaultKind::Default)?;
+    let is = match found.default_kind {
+        DefaultKind::Plain => "none".to_owned(),
+        kind => kind.to_string(),
+    };
+    Some(by_hand(format!("default of column {}", column.name), format!("DEFAULT {wanted}"), is, would))
 }
 
 fn of_layout(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
@@ -209,7 +218,7 @@ fn of_paths(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     for set in [AttributeSet::Resource, AttributeSet::Span] {
         let Some(column) = table.columns.iter().find(|column| column.name == set.name()) else { continue };
         let Ok(json) = JsonType::parse(&column.type_name) else { continue };
-        let would = || modify_json(spec, set);
+        let would = || modify_json(spec, set, &column.type_name);
         for typed in spec.typed_paths.iter().filter(|typed| typed.set == set) {
             let wanted = TypedValue::parse(&typed.type_name).map(PathRule::Typed);
             let rule = json.rule(typed.path.as_bytes());
@@ -226,9 +235,12 @@ fn of_paths(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     found
 }
 
-fn modify_json(spec: &TableSpec, set: AttributeSet) -> String {
-    let column = set.columns(Layout::Json).into_iter().next().expect("a set has a column");
-    format!("{} MODIFY COLUMN {}, which rewrites every part", spec.alter(), column_line(&column, spec))
+/// What is asked for, and all else as the table has it: a type is given whole, and what it leaves out is gone.
+fn modify_json(spec: &TableSpec, set: AttributeSet, found: &str) -> String {
+    let asked = spec.typed_paths.iter().filter(|typed| typed.set == set);
+    let asked: Vec<_> = asked.map(|typed| (&*typed.path, &*typed.type_name)).collect();
+    let altered = altered(found, &asked, spec.dynamic_paths_max);
+    format!("{} MODIFY COLUMN {} {altered}, which rewrites every part", spec.alter(), identifier(set.name()))
 }
 
 fn rule_text(rule: PathRule) -> String {

@@ -38,6 +38,8 @@ pub struct GatewaySeen {
     pub waiting: Option<String>,
     /// What keeps it from being ready, for people; `None` while it is ready, or on its way as any new pod.
     pub trouble: Option<String>,
+    /// Why it takes no part, in its own words; `None` while it is ready, does not run, merely starts, drains, or was not asked.
+    pub says: Option<String>,
     /// Its memory.
     pub memory: MemorySeen,
 }
@@ -64,6 +66,7 @@ impl GatewaySeen {
             exit_code: container.and_then(last_end).map(|end| end.exit_code),
             waiting: container.and_then(waiting),
             trouble: if is_ready { None } else { trouble(&status) },
+            says: None,
             memory: MemorySeen::of(pod),
         })
     }

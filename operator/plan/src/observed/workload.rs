@@ -5,6 +5,7 @@ use crate::{
     names::{FAILED_REVISION, GATEWAY_CONTAINER, PLAN_HASH, REVISION, SOURCE_VERSION},
     objects::proved::{ProvedTemplate, image_of},
     observed::{GatewaySeen, Termination},
+    scale::workload::number_of,
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -12,7 +13,7 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The StatefulSet as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub struct PodSeen {
     pub unscheduled_since: Option<Timestamp>,
     /// Once it is told to end; `None` while it is to stay.
     pub going: Option<GoingSeen>,
+    /// Why its gateway takes no part, in its own words; `None` while it does not run, merely starts, drains, or was not asked.
+    pub says: Option<String>,
 }
 
 /// A pod that is told to end.
@@ -172,6 +175,16 @@ impl WorkloadSeen {
         }
     }
 
+    /// What those that run and are not ready say of it, by their ordinals.
+    pub fn told_by(&mut self, says: &BTreeMap<u32, String>) {
+        for pod in &mut self.pods {
+            pod.says = number_of(&pod.name).and_then(|ordinal| says.get(&ordinal)).cloned();
+        }
+        for gateway in &mut self.gateways {
+            gateway.says = says.get(&gateway.ordinal).filter(|_| gateway.ready_since.is_none()).cloned();
+        }
+    }
+
     /// Whether no pod of an older revision is left, so that what only older ones read may be removed.
     pub fn is_rolled_out(&self) -> bool {
         self.is_observed && self.updated == self.replicas && self.current_revision == self.update_revision
@@ -199,12 +212,15 @@ impl PodSeen {
         let going = GoingSeen::of(pod);
         let trouble = trouble(&status).filter(|_| going.is_none());
         let stays = is_ready && going.is_none();
-        (!stays).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going })
+        (!stays).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going, says: None })
     }
 
     /// Why it is not ready, for people; `None` while it is on its way, or on its way out in time.
     pub(crate) fn trouble_at(&self, now: Timestamp) -> Option<String> {
-        self.going.as_ref().map_or_else(|| self.trouble.clone(), |going| going.trouble_at(now))
+        match &self.going {
+            Some(going) => going.trouble_at(now),
+            None => self.trouble.clone().or_else(|| self.says.clone()),
+        }
     }
 }
 

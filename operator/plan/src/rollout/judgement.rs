@@ -65,7 +65,7 @@ fn of_new(gateway: &GatewaySeen, now: Timestamp) -> Judgement {
     if let Some(since) = gateway.ready_since {
         return Judgement::Well { since };
     }
-    let trouble = gateway.trouble.as_deref().unwrap_or("is not ready");
+    let trouble = gateway.trouble.as_deref().or(gateway.says.as_deref()).unwrap_or("is not ready");
     let words = format!("{}: {trouble}", gateway.name);
     let waits_for = |words: &[&str]| gateway.waiting.as_deref().is_some_and(|word| words.contains(&word));
     let age_seconds = gateway.created.map_or(0, |made| seconds_between(made, now));

@@ -259,12 +259,19 @@ fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: On
     }
 }
 
+/// Blocks that are held, by their first digit: gateways are asked every few seconds, and each other text is a write of the status.
+pub(crate) fn in_words(blocks: u64) -> String {
+    let unit = 10_u64.pow(blocks.checked_ilog10().unwrap_or(0));
+    let least = blocks / unit * unit;
+    if unit == 1 { format!("{blocks} blocks") } else { format!("{least} blocks or more") }
+}
+
 /// Gateways that are named; the others are counted.
 const NAMED_MAX: usize = 3;
 
 fn named(held: &[(u32, Answer)]) -> String {
     let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
-        Answer::Holds { blocks } => format!("gateway {ordinal} holds {blocks} blocks"),
+        Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
         _ => format!("gateway {ordinal} does not answer"),
     });
     let mut words: Vec<String> = words.collect();
@@ -288,6 +295,15 @@ pub(crate) fn moment(time: &Time) -> Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_told_by_their_first_digit() {
+        for (blocks, expected) in
+            [(0, "0 blocks"), (9, "9 blocks"), (10, "10 blocks or more"), (1_999, "1000 blocks or more")]
+        {
+            assert_eq!(in_words(blocks), expected);
+        }
+    }
 
     const TERMS: Terms = Terms { timeout_seconds: 60, on_timeout: OnTimeout::Abort };
 

@@ -173,6 +173,13 @@ impl Policy {
         of_schedules.fold(self.replicas_min, u32::min)
     }
 
+    /// Gateways of so many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
+    /// that no schedule changes; which schedule is active is known with the first decision. `None` in the other modes.
+    pub(crate) fn replicas_at_first(&self, partitions: u32) -> Option<u32> {
+        let of_partitions = partitions.div_ceil(self.partitions_per_replica.max(1));
+        (self.mode == Mode::Auto).then(|| Bounds::by(self, None, partitions).clamp(of_partitions))
+    }
+
     /// Gateways that each of them is sized for: the fewest that there may be, so that another number of them is no reason to
     /// restart them all. `planned` is their number now.
     pub(crate) fn replicas_sized_for(&self, planned: u32) -> u32 {
@@ -196,7 +203,10 @@ pub struct Bounds {
 impl Bounds {
     /// The bounds of so many partitions, 0 when their number is not known.
     pub fn of(policy: &Policy, now: Moment, partitions: u32) -> Self {
-        let active = policy.active(now);
+        Self::by(policy, policy.active(now), partitions)
+    }
+
+    fn by(policy: &Policy, active: Option<&Schedule>, partitions: u32) -> Self {
         let of_partitions = if partitions == 0 { u32::MAX } else { partitions };
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         let max = max.unwrap_or(u32::MAX).min(of_partitions).min(crate::size::REPLICAS_MAX);

@@ -5,7 +5,10 @@
 
 use crate::{
     Hindrance, Intent, Observed, Plan, Planned, PodSeen, SchemaSeen, TopicSeen, Waiting, lifecycle, objects,
-    status::{verdict::Verdict, volumes},
+    status::{
+        verdict::{self, Verdict},
+        volumes,
+    },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{RolloutState, TracePipeline, status::reason};
@@ -61,6 +64,7 @@ impl Progress {
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed, now))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
+                .or_else(|| Self::of_inserts(pipeline, observed))
                 .unwrap_or_else(|| Self::Done { message: running(pipeline, plan, observed) }),
         }
     }
@@ -196,6 +200,12 @@ impl Progress {
         }
     }
 
+    /// Gateways run, and what they insert does not come through: whoever waits for the pipeline waits for rows in the table.
+    fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
+        let failing = verdict::inserts_failing(pipeline, observed)?;
+        Some(Self::waiting(reason::SINK_UNAVAILABLE, failing.words()))
+    }
+
     /// Gateways that are too many and not empty yet.
     fn of_leaving(plan: &Plan, observed: &Observed) -> Option<Self> {
         let drain = observed.scaling.drain.as_ref()?;
@@ -296,6 +306,7 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
                 plan.replicas()
             )
         }
+        Some(0) => "; scaled to 0, and what arrives waits in Kafka".to_owned(),
         Some(asked) if asked > replicas => {
             format!("; {asked} were asked for, but a partition is read by one gateway")
         }
@@ -309,7 +320,8 @@ fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
     named(pods.iter().filter_map(in_words).collect())
 }
 
-/// Those that are not ready, for people, behind the count of those that are; a pod by itself says why (`kubectl describe pod`).
+/// Those that are not ready, for people, behind the count of those that are; what a gateway says of itself takes the place of this once
+/// it does not merely start.
 fn those_not(pods: &[PodSeen]) -> String {
     let names = named(pods.iter().map(|pod| pod.name.clone()).collect());
     names.map(|names| format!("; not {names}")).unwrap_or_default()

@@ -35,6 +35,11 @@ impl Verdict {
         Self { status: "Unknown", reason, message: message.into() }
     }
 
+    /// In words alone.
+    pub(super) fn words(self) -> String {
+        self.message
+    }
+
     /// As a condition; the time is that of the last change of its status.
     pub(super) fn condition(
         self,
@@ -113,7 +118,7 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
 
 /// `None` while what gateways insert comes through. An operator that has just begun has nothing to compare yet, and goes on saying what
 /// the one before said, as long as there are gateways that it may be true of.
-fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     let whose = match observed.sink {
         SinkSeen::Failing { all: true } => "every gateway",
         SinkSeen::Failing { all: false } => "some of the gateways",

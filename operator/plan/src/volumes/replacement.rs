@@ -28,7 +28,7 @@ use crate::{
     ClaimSeen, Emptied, HolderSeen, Observed, StorageClassSeen, VolumesSeen, quantity,
     scale::{
         Moment,
-        drain::{Answer, Request, Terms, moment, time},
+        drain::{Answer, Request, Terms, in_words, moment, time},
     },
 };
 use sluice_crds::{DrainState, Queue, QueueMode, ReplacementStatus};
@@ -180,7 +180,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
             "it is drained, and does not say that all of its volume can be read".to_owned()
         }
         (Answer::Holds { blocks }, _) => {
-            format!("it holds {blocks} blocks, or something that is not committed")
+            format!("it holds {}, or something that is not committed", in_words(blocks))
         }
         (Answer::Gone, _) => "it does not run".to_owned(),
         (Answer::Unknown, _) => "its version cannot be drained".to_owned(),

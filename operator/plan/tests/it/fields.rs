@@ -4,12 +4,28 @@ use crate::{defaults, observed, planned, with};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
-use sluice_plan::{Parts, build, plan, pod_monitor};
+use sluice_plan::{Observed, Parts, build, plan, pod_monitor};
 
 /// The gateways' config of a pipeline with 12 partitions.
 fn config(pipeline: &TracePipeline) -> Value {
     let config_map = build(&planned(pipeline, &observed(pipeline, 12))).into_parts().config_map;
     serde_saphyr::from_str(&config_map.data.unwrap()["gateway.yaml"]).unwrap()
+}
+
+#[test]
+fn autoscaling_begins_within_its_bounds() {
+    // Partitions, partitionsPerReplica 4, and the bounds, before anything is decided.
+    for (partitions, scaling, expected) in [
+        (96, json!({"mode": "Auto"}), 24),
+        (96, json!({"mode": "Auto", "maxReplicas": 3}), 3),
+        (96, json!({"mode": "Auto", "minReplicas": 30}), 30),
+        (8, json!({"mode": "Auto", "minReplicas": 30}), 8),
+        (96, json!({"mode": "Fixed"}), 24),
+    ] {
+        let pipeline = with("/spec/scaling", scaling.clone());
+        let seen = Observed { workload: None, ..observed(&pipeline, partitions) };
+        assert_eq!(planned(&pipeline, &seen).replicas(), expected, "{scaling}");
+    }
 }
 
 #[test]
@@ -99,13 +115,39 @@ fn labels_of_a_pod_monitor_that_are_spelt_wrong_are_refused() {
     }
 }
 
+/// The rules of the definition about a field, which is named by its path in the spec.
+fn rules(field: &str) -> Vec<String> {
+    let crd = sluice_crds::crd();
+    let at = format!(
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{field}/x-kubernetes-validations"
+    );
+    let rules = crd.pointer(&at).unwrap().as_array().unwrap();
+    rules.iter().map(|rule| rule["rule"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_definition_refuses_the_settings_of_inserts_that_the_gateway_would() {
+    use sluice_gateway_config::insert_settings::{OWNED, owner};
+    let rules = rules("sink/properties/clickhouse/properties/insert/properties/settings");
+    let beginnings = rules.iter().flat_map(|rule| rule.split("startsWith('").skip(1));
+    let beginnings: Vec<&str> = beginnings.map(|rest| rest.split('\'').next().unwrap()).collect();
+    let lists = rules.iter().filter_map(|rule| rule.split_once("k in [")?.1.split(']').next());
+    let names: Vec<&str> = lists.flat_map(|list| list.split('\'').skip(1).step_by(2)).collect();
+    assert!(!names.is_empty() && !beginnings.is_empty(), "{rules:?}");
+    for name in &names {
+        assert!(owner(name).is_some(), "{name} is refused, and nothing else decides it");
+    }
+    for (name, _) in OWNED {
+        let is_refused =
+            names.contains(&name) || beginnings.iter().any(|beginning| name.starts_with(beginning));
+        assert!(is_refused, "{name} is taken, although something else decides it");
+    }
+}
+
 #[test]
 fn the_definition_refuses_the_settings_of_kafka_that_the_gateway_would() {
     use sluice_gateway_config::kafka_properties::{OWNED, TUNED, owner};
-    let crd = sluice_crds::crd();
-    let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/source/properties/kafka/properties/properties";
-    let rules = crd.pointer(&format!("{at}/x-kubernetes-validations")).unwrap().as_array().unwrap();
-    let rules: Vec<&str> = rules.iter().map(|rule| rule["rule"].as_str().unwrap()).collect();
+    let rules = rules("source/properties/kafka/properties/properties");
     let names: Vec<&str> = rules.iter().flat_map(|rule| rule.split('\'').skip(1).step_by(2)).collect();
     for name in &names {
         let example = if name.ends_with('.') { format!("{name}x") } else { (*name).to_owned() };

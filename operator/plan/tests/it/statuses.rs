@@ -337,10 +337,15 @@ fn a_sink_that_takes_nothing_is_said_to_be_away_whatever_the_job_saw() {
     assert_eq!(of(&pipeline, SinkSeen::NotKnown).0, "True/Ok");
     assert_eq!(of(&pipeline, SinkSeen::Well).0, "True/Ok");
     for (all, words) in [(true, "every gateway"), (false, "some of the gateways")] {
-        let (condition, message, status) = of(&pipeline, SinkSeen::Failing { all });
-        assert_eq!(condition, "False/InsertsFailing");
+        let (reachable, message, status) = of(&pipeline, SinkSeen::Failing { all });
+        assert_eq!(reachable, "False/InsertsFailing");
         assert!(message.contains(words), "{message}");
-        assert_eq!(summary(&status), ["True/Running", "False/Ok", "False/Ok"], "the gateways go on");
+        assert_eq!(
+            summary(&status),
+            ["False/SinkUnavailable", "True/Waiting", "False/Ok"],
+            "no rows come through"
+        );
+        assert_eq!(condition(&status, "Ready").message, message);
         pipeline.status = Some(status.clone());
         assert_eq!(of(&pipeline, SinkSeen::NotKnown).2, status, "an operator that has just begun");
     }
