@@ -181,10 +181,10 @@ async fn a_gateway_that_was_asked_to_leave_needs_no_excuse() {
     bench.gateways_are_ready("prod", 1);
     for _ in 0..4 {
         // The operator has it take part again, and somebody asks once more.
-        let mut gateway = pods.all[1].behaviour.lock().unwrap();
-        (gateway.can_drain, gateway.is_drained) = (true, true);
-        gateway.absence = "it was asked to drain".into();
-        drop(gateway);
+        pods.each(|gateway| {
+            (gateway.can_drain, gateway.is_drained) = (true, true);
+            gateway.absence = "it was asked to drain".into();
+        });
         assert_eq!(ready(&bench).await.0, "False Progressing");
     }
 }
