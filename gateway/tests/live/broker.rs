@@ -12,10 +12,11 @@ use sluice_gateway_config::{Kafka, parse};
 use sluice_kafka::dead_letter::default_topic;
 use std::{
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A topic, deleted at the end together with its dead letters.
 pub struct Topic {
@@ -46,6 +47,12 @@ impl Topic {
         let made = self.admin.create_topics([&new], &options()).await.unwrap();
         for made in made {
             made.unwrap();
+        }
+        // The controller has made it; the broker that is asked next learns of it a moment later.
+        let begun = Instant::now();
+        while i32::try_from(self.partitions(name)) != Ok(partitions) {
+            assert!(begun.elapsed() < TIMEOUT, "the broker does not know {name}");
+            tokio::time::sleep(ASK_AGAIN).await;
         }
     }
 
