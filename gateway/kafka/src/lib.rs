@@ -66,5 +66,5 @@ pub use refusal::QueueProblem;
 pub use rest::Rest;
 pub use security::{ConnectionProblem, security_settings};
 pub use settings::{Identity, consumer_settings, probe_settings};
-pub use stats::{ConsumerStats, Outside, PartitionStats};
+pub use stats::{ConsumerStats, PartitionStats};
 pub use topic_reader::{CommittedOffset, Patience, ReadError, TopicReader, fetch_message};

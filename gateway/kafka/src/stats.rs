@@ -99,16 +99,7 @@ pub struct ConsumerStats {
     seconds_left: Mutex<BTreeMap<PartitionId, f64>>,
     overtaken: Mutex<BTreeMap<PartitionId, u64>>,
     still: Mutex<Vec<Still>>,
-    outside: Mutex<Option<Outside>>,
-}
-
-/// A member that its group's coordinator does not know, or not any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outside {
-    /// Since when.
-    pub since: Instant,
-    /// How far it is from being in again, in librdkafka's words.
-    pub state: String,
+    outside_since: Mutex<Option<Instant>>,
 }
 
 impl Default for ConsumerStats {
@@ -134,7 +125,7 @@ impl Default for ConsumerStats {
             seconds_left: Mutex::default(),
             overtaken: Mutex::default(),
             still: Mutex::default(),
-            outside: Mutex::default(),
+            outside_since: Mutex::default(),
         }
     }
 }
@@ -159,25 +150,25 @@ impl ConsumerStats {
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Release);
         if phase != Phase::Member {
-            *locked(&self.outside) = None;
+            *locked(&self.outside_since) = None;
         }
     }
 
-    /// Whether this process, which takes part, is out of the group. A rebalance passes through that, too.
-    pub fn outside(&self) -> Option<Outside> {
-        locked(&self.outside).clone()
+    /// Since when this process, which takes part, is out of the group: its coordinator does not know it, or not any more. A rebalance
+    /// passes through that, too.
+    pub fn outside_since(&self) -> Option<Instant> {
+        *locked(&self.outside_since)
     }
 
     /// Publishes what librdkafka says of the group while this process takes part: a coordinator that answers is `up`, and a member that has
     /// what it is given `steady`.
     pub fn see_group(&self, state: &str, join_state: &str, now: Instant) {
-        let mut outside = locked(&self.outside);
+        let mut since = locked(&self.outside_since);
         if state == "up" && join_state == "steady" {
-            *outside = None;
-            return;
+            *since = None;
+        } else {
+            since.get_or_insert(now);
         }
-        let since = outside.as_ref().map_or(now, |outside| outside.since);
-        *outside = Some(Outside { since, state: format!("{state}, {join_state}") });
     }
 
     /// A copy of the partitions' numbers.
@@ -236,14 +227,14 @@ mod tests {
         stats.enter(Phase::Member);
         stats.see_group("up", "wait-join", start);
         stats.see_group("query-coord", "init", start + Duration::from_secs(5));
-        assert_eq!(stats.outside(), Some(Outside { since: start, state: "query-coord, init".to_owned() }));
+        assert_eq!(stats.outside_since(), Some(start));
         stats.see_group("up", "steady", start + Duration::from_secs(10));
-        assert_eq!(stats.outside(), None);
+        assert_eq!(stats.outside_since(), None);
         let later = start + Duration::from_secs(15);
         stats.see_group("up", "wait-metadata", later);
-        assert_eq!(stats.outside().map(|outside| outside.since), Some(later));
+        assert_eq!(stats.outside_since(), Some(later));
         stats.enter(Phase::Draining);
-        assert_eq!(stats.outside(), None, "it is about to leave");
+        assert_eq!(stats.outside_since(), None, "it is about to leave");
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl Health for Status {
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
             return Err("the consumer group has not given an assignment yet".to_owned());
         };
-        if stats.outside().is_some_and(|outside| outside.since.elapsed() > OUTSIDE_MAX) {
+        if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
             let seconds = OUTSIDE_MAX.as_secs();
             return Err(format!(
                 "out of the consumer group for more than {seconds} s: nothing is read; see whether its coordinator can be reached, and \
